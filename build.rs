@@ -1,0 +1,3 @@
+//! Compiles the protobuf definitions.
+
+fn main() {}

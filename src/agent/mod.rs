@@ -1,0 +1,1 @@
+//! Assembles and runs the embedded orchestrator.

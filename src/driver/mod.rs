@@ -1,0 +1,1 @@
+//! Task drivers: processes.

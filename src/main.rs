@@ -1,0 +1,3 @@
+//! Process entry.
+
+fn main() {}

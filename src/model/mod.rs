@@ -1,0 +1,31 @@
+//! The field's nouns: volumes, capabilities, plugins, nodes and what they are made of.
+//!
+//! Types here know nothing of Nomad's JSON, of HCL or of protobuf: `wire`, `spec` and `csi` turn
+//! those into these. What a type promises is checked when it is built; afterwards nobody asks again.
+
+mod alloc;
+mod bytes;
+mod capability;
+mod id;
+mod mount_options;
+mod node;
+mod plugin;
+mod secrets;
+mod topology;
+mod volume;
+
+pub use alloc::{Alloc, ClientStatus, DesiredStatus};
+pub use bytes::{Bytes, BytesError, CapacityRange};
+pub use capability::{AccessMode, AttachmentMode, Capability};
+pub use id::{
+    AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId, VolumeId,
+};
+pub use mount_options::MountOptions;
+pub use node::{Node, NodeStatus};
+pub use plugin::{
+    ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo, Plugin,
+    PluginInstance, PluginSummary,
+};
+pub use secrets::{SealedSecrets, Secrets};
+pub use topology::{Topology, TopologyRequest};
+pub use volume::{Volume, VolumeRequest, VolumeSummary};

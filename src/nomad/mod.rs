@@ -1,0 +1,1 @@
+//! Nomad's HTTP API, client side.

@@ -1,0 +1,1 @@
+//! Wanted against observed.

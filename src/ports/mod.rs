@@ -1,0 +1,28 @@
+//! What the core needs from outside, in the core's words.
+//!
+//! A port is a role with a contract, never a concrete thing: an adapter (L5) implements it over one
+//! outside crate, a fake over memory. The contract is the doc comment; a fake is as strict as the
+//! real thing, so that a test finds what production would.
+
+mod clock;
+mod connector;
+mod driver;
+mod ids;
+mod mounter;
+mod plugin;
+mod plugins;
+mod sealer;
+mod volume_api;
+
+pub use clock::{Clock, SystemClock};
+pub use connector::{Connector, PluginConnection};
+pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
+pub use ids::{IdSource, RandomIds};
+pub use mounter::{MountEntry, MountError, Mounter};
+pub use plugin::{
+    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService, PluginCapabilities,
+    PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume, VolumeSource,
+};
+pub use plugins::PluginDirectory;
+pub use sealer::{SealError, Sealer};
+pub use volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};

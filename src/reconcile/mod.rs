@@ -1,0 +1,1 @@
+//! Desired specs to API calls.

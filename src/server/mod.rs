@@ -1,0 +1,1 @@
+//! The control-plane half of the agent.

@@ -1,0 +1,5 @@
+//! Text to wanted volumes.
+
+mod volume_spec;
+
+pub use volume_spec::VolumeSpec;

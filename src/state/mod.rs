@@ -1,0 +1,1 @@
+//! Everything the agent remembers.

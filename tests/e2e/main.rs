@@ -1,0 +1,1 @@
+//! The real agent process, the real plugin process, real mounts.

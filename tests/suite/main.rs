@@ -1,0 +1,1 @@
+//! Everything that needs no privileges. Every file of this folder is a module here.
