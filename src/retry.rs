@@ -50,13 +50,20 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// For controller calls: 100 ms doubling to 5 s (`csi-orchestration` 7.3).
-    pub const CONTROLLER: Self = Self { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+    pub const CONTROLLER: Self = Self {
+        first: Duration::from_millis(100),
+        longest: Duration::from_secs(5),
+    };
 
     /// The pause after the attempt of that number, the first being 0: doubled each time, capped,
     /// then scaled by `jitter`, which lies in 0..=1, to between one half and the whole.
     pub fn pause(&self, attempt: u32, jitter: f64) -> Duration {
-        let doubled = self.first.saturating_mul(2_u32.saturating_pow(attempt.min(30)));
-        doubled.min(self.longest).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+        let doubled = self
+            .first
+            .saturating_mul(2_u32.saturating_pow(attempt.min(30)));
+        doubled
+            .min(self.longest)
+            .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 
@@ -72,6 +79,9 @@ mod tests {
 
     #[test]
     fn jitter_never_takes_more_than_half() {
-        assert_eq!(RetryPolicy::CONTROLLER.pause(0, 0.0), Duration::from_millis(50));
+        assert_eq!(
+            RetryPolicy::CONTROLLER.pause(0, 0.0),
+            Duration::from_millis(50)
+        );
     }
 }

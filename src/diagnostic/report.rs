@@ -64,13 +64,24 @@ impl Diagnostic {
 
     fn new(severity: Severity, code: Code, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, severity, message, labels: vec![], help: vec![], notes: vec![], replacement: None }
+        Self {
+            code,
+            severity,
+            message,
+            labels: vec![],
+            help: vec![],
+            notes: vec![],
+            replacement: None,
+        }
     }
 
     /// Points at a place; the first place is the one at fault.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(Label { span, text: text.into() });
+        self.labels.push(Label {
+            span,
+            text: text.into(),
+        });
         self
     }
 
@@ -90,8 +101,17 @@ impl Diagnostic {
 
     /// Adds a correction; there is at most one.
     #[must_use]
-    pub fn replace(mut self, span: Span, text: impl Into<String>, title: impl Into<String>) -> Self {
-        self.replacement = Some(Replacement { span, text: text.into(), title: title.into() });
+    pub fn replace(
+        mut self,
+        span: Span,
+        text: impl Into<String>,
+        title: impl Into<String>,
+    ) -> Self {
+        self.replacement = Some(Replacement {
+            span,
+            text: text.into(),
+            title: title.into(),
+        });
         self
     }
 }
@@ -115,7 +135,9 @@ impl Diagnostics {
 
     /// Whether one of them is an error.
     pub fn has_errors(&self) -> bool {
-        self.list.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.list
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
     /// Whether there is none.
@@ -131,13 +153,16 @@ impl Diagnostics {
     /// Puts them in the order of their places, so that a reader goes through a file once; those
     /// without a place come first.
     pub fn sort(&mut self) {
-        self.list.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
+        self.list
+            .sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     }
 }
 
 impl From<Diagnostic> for Diagnostics {
     fn from(diagnostic: Diagnostic) -> Self {
-        Self { list: vec![diagnostic] }
+        Self {
+            list: vec![diagnostic],
+        }
     }
 }
 

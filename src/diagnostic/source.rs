@@ -33,7 +33,11 @@ impl Span {
         if self.source != other.source {
             return self;
         }
-        Self { source: self.source, start: self.start.min(other.start), end: self.end.max(other.end) }
+        Self {
+            source: self.source,
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
     }
 }
 
@@ -66,9 +70,15 @@ impl SourceMap {
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> SourceId {
         let text = text.into();
         let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let line_starts = std::iter::once(0).chain(newlines.map(|(at, _)| offset(at + 1))).collect();
+        let line_starts = std::iter::once(0)
+            .chain(newlines.map(|(at, _)| offset(at + 1)))
+            .collect();
         let id = SourceId(offset(self.sources.len()));
-        self.sources.push(Source { name: name.into(), text, line_starts });
+        self.sources.push(Source {
+            name: name.into(),
+            text,
+            line_starts,
+        });
         id
     }
 
@@ -84,21 +94,37 @@ impl SourceMap {
 
     /// A span over bytes `range` of a text.
     pub fn span(id: SourceId, range: Range<usize>) -> Span {
-        Span { source: id, start: offset(range.start), end: offset(range.end) }
+        Span {
+            source: id,
+            start: offset(range.start),
+            end: offset(range.end),
+        }
     }
 
     /// The text under a span; empty if the span does not lie in its text.
     pub fn snippet(&self, span: Span) -> &str {
-        self.source(span.source).text.get(span.range()).unwrap_or_default()
+        self.source(span.source)
+            .text
+            .get(span.range())
+            .unwrap_or_default()
     }
 
     /// Line and column of a span's first character.
     pub fn location(&self, span: Span) -> Location {
         let source = self.source(span.source);
-        let line = source.line_starts.partition_point(|start| *start <= span.start).max(1);
+        let line = source
+            .line_starts
+            .partition_point(|start| *start <= span.start)
+            .max(1);
         let line_start = source.line_starts[line - 1] as usize;
-        let before = source.text.get(line_start..span.start as usize).unwrap_or_default();
-        Location { line, column: before.chars().count() + 1 }
+        let before = source
+            .text
+            .get(line_start..span.start as usize)
+            .unwrap_or_default();
+        Location {
+            line,
+            column: before.chars().count() + 1,
+        }
     }
 
     fn source(&self, id: SourceId) -> &Source {
@@ -126,13 +152,22 @@ mod tests {
         assert_eq!(at("a = 1"), Location { line: 1, column: 1 });
         assert_eq!(at("näme"), Location { line: 2, column: 1 });
         assert_eq!(at("\"日"), Location { line: 2, column: 8 });
-        assert_eq!(at(" x"), Location { line: 2, column: 12 });
+        assert_eq!(
+            at(" x"),
+            Location {
+                line: 2,
+                column: 12
+            }
+        );
     }
 
     #[test]
     fn an_empty_text_has_a_first_line() {
         let mut sources = SourceMap::default();
         let id = sources.add("empty.hcl", "");
-        assert_eq!(sources.location(SourceMap::span(id, 0..0)), Location { line: 1, column: 1 });
+        assert_eq!(
+            sources.location(SourceMap::span(id, 0..0)),
+            Location { line: 1, column: 1 }
+        );
     }
 }

@@ -51,7 +51,9 @@ impl AccessMode {
     pub const fn allows_writing(self) -> bool {
         match self {
             Self::SingleNodeReaderOnly | Self::MultiNodeReaderOnly => false,
-            Self::SingleNodeWriter | Self::MultiNodeSingleWriter | Self::MultiNodeMultiWriter => true,
+            Self::SingleNodeWriter | Self::MultiNodeSingleWriter | Self::MultiNodeMultiWriter => {
+                true
+            }
         }
     }
 }

@@ -121,7 +121,10 @@ impl VolumeId {
             "" => Some(IdProblem::Empty),
             "." | ".." => Some(IdProblem::DotSegment),
             text if text.len() > 128 => Some(IdProblem::TooLong(text.len())),
-            text => text.chars().find(unaddressable).map(IdProblem::Unaddressable),
+            text => text
+                .chars()
+                .find(unaddressable)
+                .map(IdProblem::Unaddressable),
         }
     }
 }

@@ -18,13 +18,14 @@ pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use id::{
-    AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId, VolumeId,
+    AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
+    VolumeId,
 };
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
 pub use plugin::{
-    ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo, Plugin,
-    PluginInstance, PluginSummary,
+    ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
+    Plugin, PluginInstance, PluginSummary,
 };
 pub use secrets::{SealedSecrets, Secrets};
 pub use topology::{Topology, TopologyRequest};

@@ -43,8 +43,15 @@ impl MountOptions {
     /// A copy that may be shown: flags are replaced by one `[REDACTED]`.
     #[must_use]
     pub fn redacted(&self) -> Self {
-        let flags = if self.mount_flags.is_empty() { vec![] } else { vec![Self::REDACTED.to_owned()] };
-        Self { fs_type: self.fs_type.clone(), mount_flags: flags }
+        let flags = if self.mount_flags.is_empty() {
+            vec![]
+        } else {
+            vec![Self::REDACTED.to_owned()]
+        };
+        Self {
+            fs_type: self.fs_type.clone(),
+            mount_flags: flags,
+        }
     }
 }
 
@@ -52,7 +59,10 @@ impl std::fmt::Debug for MountOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MountOptions")
             .field("fs_type", &self.fs_type)
-            .field("mount_flags", &format_args!("{} hidden", self.mount_flags.len()))
+            .field(
+                "mount_flags",
+                &format_args!("{} hidden", self.mount_flags.len()),
+            )
             .finish()
     }
 }
@@ -62,7 +72,10 @@ mod tests {
     use super::*;
 
     fn options(flags: &[&str]) -> MountOptions {
-        MountOptions { fs_type: "ext4".into(), mount_flags: flags.iter().map(ToString::to_string).collect() }
+        MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: flags.iter().map(ToString::to_string).collect(),
+        }
     }
 
     #[test]

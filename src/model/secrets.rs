@@ -16,7 +16,9 @@ pub struct Secrets(BTreeMap<String, Zeroizing<String>>);
 impl Secrets {
     /// Adds one; the last of a key wins, and it is said whether there was one before.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<String>) -> bool {
-        self.0.insert(key.into(), Zeroizing::new(value.into())).is_some()
+        self.0
+            .insert(key.into(), Zeroizing::new(value.into()))
+            .is_some()
     }
 
     /// Whether there are none.
@@ -31,27 +33,41 @@ impl Secrets {
 
     /// Keys and values, in the clear: for the call that needs them, and for nothing else.
     pub fn expose(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// These, overlaid by `other`: of one key, `other`'s value holds.
     #[must_use]
     pub fn overlaid_by(&self, other: &Self) -> Self {
         let mut all = self.0.clone();
-        all.extend(other.0.iter().map(|(key, value)| (key.clone(), value.clone())));
+        all.extend(
+            other
+                .0
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         Self(all)
     }
 }
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Secrets {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().map(|(key, value)| (key.into(), Zeroizing::new(value.into()))).collect())
+        Self(
+            pairs
+                .into_iter()
+                .map(|(key, value)| (key.into(), Zeroizing::new(value.into())))
+                .collect(),
+        )
     }
 }
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.keys().map(|key| (key, format_args!("[REDACTED]")))).finish()
+        f.debug_map()
+            .entries(self.keys().map(|key| (key, format_args!("[REDACTED]"))))
+            .finish()
     }
 }
 
@@ -91,7 +107,10 @@ mod tests {
     fn debug_shows_keys_and_no_value() {
         let secrets = Secrets::from_iter([("token", "hunter2")]);
         let shown = format!("{secrets:?}");
-        assert!(shown.contains("token") && !shown.contains("hunter2"), "{shown}");
+        assert!(
+            shown.contains("token") && !shown.contains("hunter2"),
+            "{shown}"
+        );
     }
 
     #[test]

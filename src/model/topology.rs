@@ -14,7 +14,10 @@ pub struct Topology {
 impl Topology {
     /// Whether this place lies in `other`: all of `other`'s segments hold here (GH-24522).
     pub fn lies_in(&self, other: &Self) -> bool {
-        other.segments.iter().all(|(domain, segment)| self.segments.get(domain) == Some(segment))
+        other
+            .segments
+            .iter()
+            .all(|(domain, segment)| self.segments.get(domain) == Some(segment))
     }
 }
 
@@ -60,7 +63,12 @@ mod tests {
     use super::*;
 
     fn place(segments: &[(&str, &str)]) -> Topology {
-        Topology { segments: segments.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect() }
+        Topology {
+            segments: segments
+                .iter()
+                .map(|(k, v)| ((*k).into(), (*v).into()))
+                .collect(),
+        }
     }
 
     #[test]
@@ -72,7 +80,10 @@ mod tests {
 
     #[test]
     fn requests_are_compared_as_sets() {
-        let request = |places: &[Topology]| TopologyRequest { required: places.to_vec(), preferred: vec![] };
+        let request = |places: &[Topology]| TopologyRequest {
+            required: places.to_vec(),
+            preferred: vec![],
+        };
         let (a, b) = (place(&[("zone", "a")]), place(&[("zone", "b")]));
         assert!(request(&[a.clone(), b.clone()]).same_as(&request(&[b.clone(), a.clone()])));
         assert!(!request(&[a]).same_as(&request(&[b])));

@@ -159,7 +159,9 @@ impl Volume {
 
     /// What the provider calls it: the external ID, or the ID if it has none (B35).
     pub fn remote_id(&self) -> ExternalId {
-        self.external_id.clone().unwrap_or_else(|| ExternalId::new(self.id.as_str()))
+        self.external_id
+            .clone()
+            .unwrap_or_else(|| ExternalId::new(self.id.as_str()))
     }
 
     /// Allocations that claim it, in either way.

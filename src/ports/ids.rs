@@ -19,7 +19,8 @@ impl IdSource for RandomIds {
     }
 
     fn jitter(&self) -> f64 {
-        let bits = u32::try_from(uuid::Uuid::new_v4().as_u128() & u128::from(u32::MAX)).unwrap_or_default();
+        let bits = u32::try_from(uuid::Uuid::new_v4().as_u128() & u128::from(u32::MAX))
+            .unwrap_or_default();
         f64::from(bits) / (f64::from(u32::MAX) + 1.0)
     }
 }

@@ -20,8 +20,9 @@ pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
 pub use mounter::{MountEntry, MountError, Mounter};
 pub use plugin::{
-    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService, PluginCapabilities,
-    PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume, VolumeSource,
+    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
+    PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
+    ValidateVolume, VolumeSource,
 };
 pub use plugins::PluginDirectory;
 pub use sealer::{SealError, Sealer};

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use crate::model::{
-    Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId, MountOptions,
-    NodeCapabilities, Secrets, Topology, TopologyRequest,
+    Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
+    MountOptions, NodeCapabilities, Secrets, Topology, TopologyRequest,
 };
 use crate::retry::Verdict;
 
@@ -303,7 +303,11 @@ pub trait Controller: Send + Sync {
     /// CreateVolume.
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError>;
     /// DeleteVolume. A volume that is not there is success (W28).
-    async fn delete_volume(&self, external_id: ExternalId, secrets: Secrets) -> Result<(), PluginError>;
+    async fn delete_volume(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<(), PluginError>;
     /// ValidateVolumeCapabilities: succeeds if the plugin confirms everything, or does not say
     /// (B50); fails with `Permanent` and all reasons if what it confirms lacks something (B51).
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError>;
@@ -319,8 +323,11 @@ pub trait NodeService: Send + Sync {
     /// NodeStageVolume.
     async fn stage_volume(&self, request: StageVolume) -> Result<(), PluginError>;
     /// NodeUnstageVolume. A volume that is not there is success.
-    async fn unstage_volume(&self, external_id: ExternalId, staging_path: PathBuf)
-    -> Result<(), PluginError>;
+    async fn unstage_volume(
+        &self,
+        external_id: ExternalId,
+        staging_path: PathBuf,
+    ) -> Result<(), PluginError>;
     /// NodePublishVolume.
     async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError>;
     /// NodeUnpublishVolume. A volume that is not there is success.

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 
 use crate::diagnostic::Code;
 use crate::model::{
-    Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeRequest, VolumeSummary,
+    Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeRequest,
+    VolumeSummary,
 };
 
 /// A server said no, or could not be asked.
@@ -61,7 +62,10 @@ pub trait VolumeApi: Send + Sync {
     /// What people call this server: its address.
     fn name(&self) -> &str;
     /// All volumes that match, through all pages, sorted by namespace and ID.
-    async fn list_volumes(&self, query: &VolumeQuery) -> Result<Vec<Reading<VolumeSummary>>, ApiError>;
+    async fn list_volumes(
+        &self,
+        query: &VolumeQuery,
+    ) -> Result<Vec<Reading<VolumeSummary>>, ApiError>;
     /// One volume; `None` if there is none of that name.
     async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError>;
     /// Creates it in the provider and registers it; of an existing one, an update.
@@ -73,7 +77,10 @@ pub trait VolumeApi: Send + Sync {
     /// Deletes the data in the provider, and the registration.
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError>;
     /// All plugins whose ID starts so, sorted by ID.
-    async fn list_plugins(&self, prefix: Option<&str>) -> Result<Vec<Reading<PluginSummary>>, ApiError>;
+    async fn list_plugins(
+        &self,
+        prefix: Option<&str>,
+    ) -> Result<Vec<Reading<PluginSummary>>, ApiError>;
     /// One plugin; `None` if there is none of that name.
     async fn read_plugin(
         &self,
