@@ -11,8 +11,8 @@
 //!  node         the client half of the agent      hostpath  the embedded CSI plugin
 //!  nomad        HTTP client                       csi       gRPC client of plugins
 //!  store        journal in an embedded database   mounts    mount(2)
-//!  driver       processes                         files     which files a person means
-//!  telemetry    logs
+//!  driver       processes as tasks                files     which files a person means
+//!  telemetry    what the agent logs
 //!  ports        what the core needs from outside, in the core's words
 //!  plan         wanted against observed           state     everything the agent remembers
 //!  wire         Nomad's JSON

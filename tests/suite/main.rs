@@ -1,1 +1,3 @@
 //! Everything that needs no privileges. Every file of this folder is a module here.
+
+mod architecture;
