@@ -1,1 +1,39 @@
-//! Nomad's JSON.
+//! Nomad's JSON: one type per document, used by the client and by our own server alike.
+//!
+//! Documents are spelled as Nomad spells them (`nomad-http-api` section 4): keys sorted, `null`
+//! where Nomad says `null`. Reading is tolerant and goes through [`decode`] and [`decode_value`]
+//! only: every Nomad from 1.1 to 2.0 must be understood (section 8.2), and Go clients send more
+//! than they mean. Nothing here judges whether what a document says is wise.
+
+mod allocation;
+mod convert;
+mod decode;
+mod error;
+mod header;
+mod node;
+mod plugin;
+mod request;
+mod time;
+mod volume;
+
+pub use allocation::AllocationStub;
+pub use convert::{
+    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, node_to_wire, plugin_from_wire,
+    plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire, request_from_wire,
+    request_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
+};
+pub use decode::{DecodeError, decode, decode_value};
+pub use error::ErrorBody;
+pub use header::{
+    INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
+    parse_secrets_header, secrets_header,
+};
+pub use node::NodeStub;
+pub use plugin::{
+    ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
+};
+pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
+pub use volume::{
+    CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,
+    VolumeDocument, VolumeStub,
+};

@@ -1,0 +1,217 @@
+//! Plugins, their instances, and nodes in answers.
+//!
+//! Nomad never sends "no limit" of volumes per node as 0 but as 2^63-1; both are read as none. The
+//! indexes and times of a plugin are not the model's: who answers sets them in the document.
+
+use std::collections::BTreeMap;
+
+use super::volume::{
+    allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
+};
+use crate::model::{
+    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Node,
+    NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId, PluginInstance,
+    PluginSummary,
+};
+use crate::wire::node::NodeStub;
+use crate::wire::plugin::{
+    ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
+};
+use crate::wire::time;
+
+/// A plugin out of an answer.
+pub fn plugin_from_wire(document: &PluginDocument) -> Plugin {
+    let instances = |instances: &BTreeMap<String, InstanceDocument>| {
+        instances
+            .iter()
+            .map(|(node, instance)| (NodeId::new(node), instance_from_wire(instance)))
+            .collect()
+    };
+    let allocations = document.allocations.iter().flatten();
+    Plugin {
+        summary: PluginSummary {
+            id: PluginId::new(&document.id),
+            provider: document.provider.clone(),
+            controller_required: document.controller_required,
+            controllers: health(document.controllers_healthy, document.controllers_expected),
+            nodes: health(document.nodes_healthy, document.nodes_expected),
+        },
+        version: document.version.clone(),
+        controllers: instances(&document.controllers),
+        nodes: instances(&document.nodes),
+        allocs: allocations.map(allocation_from_wire).collect(),
+    }
+}
+
+/// A plugin for an answer; its indexes and times are zero.
+pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
+    let Plugin { summary, .. } = plugin;
+    let instances = |instances: &BTreeMap<NodeId, PluginInstance>| {
+        instances
+            .iter()
+            .map(|(node, instance)| (node.to_string(), instance_to_wire(&summary.id, instance)))
+            .collect()
+    };
+    let allocations: Vec<_> = plugin.allocs.iter().map(allocation_to_wire).collect();
+    PluginDocument {
+        allocations: (!allocations.is_empty()).then_some(allocations),
+        controller_required: summary.controller_required,
+        controllers: instances(&plugin.controllers),
+        controllers_expected: count(summary.controllers.expected),
+        controllers_healthy: count(summary.controllers.healthy),
+        create_index: 0,
+        create_time: 0,
+        id: summary.id.to_string(),
+        modify_index: 0,
+        modify_time: 0,
+        nodes: instances(&plugin.nodes),
+        nodes_expected: count(summary.nodes.expected),
+        nodes_healthy: count(summary.nodes.healthy),
+        provider: summary.provider.clone(),
+        version: plugin.version.clone(),
+    }
+}
+
+/// A plugin out of a list.
+pub fn plugin_summary_from_wire(stub: &PluginStub) -> PluginSummary {
+    PluginSummary {
+        id: PluginId::new(&stub.id),
+        provider: stub.provider.clone(),
+        controller_required: stub.controller_required,
+        controllers: health(stub.controllers_healthy, stub.controllers_expected),
+        nodes: health(stub.nodes_healthy, stub.nodes_expected),
+    }
+}
+
+/// A plugin for a list; its indexes are zero.
+pub fn plugin_summary_to_wire(summary: &PluginSummary) -> PluginStub {
+    PluginStub {
+        controller_required: summary.controller_required,
+        controllers_expected: count(summary.controllers.expected),
+        controllers_healthy: count(summary.controllers.healthy),
+        create_index: 0,
+        id: summary.id.to_string(),
+        modify_index: 0,
+        nodes_expected: count(summary.nodes.expected),
+        nodes_healthy: count(summary.nodes.healthy),
+        provider: summary.provider.clone(),
+    }
+}
+
+/// A node for a list.
+pub fn node_to_wire(node: &Node) -> NodeStub {
+    let status = match node.status {
+        NodeStatus::Ready => "ready",
+        NodeStatus::Down => "down",
+    };
+    NodeStub {
+        datacenter: node.datacenter.clone(),
+        drain: false,
+        id: node.id.to_string(),
+        name: node.name.clone(),
+        node_class: String::new(),
+        scheduling_eligibility: "eligible".to_owned(),
+        status: status.to_owned(),
+    }
+}
+
+fn instance_from_wire(document: &InstanceDocument) -> PluginInstance {
+    PluginInstance {
+        alloc_id: AllocId::new(&document.alloc_id),
+        health: Health {
+            healthy: document.healthy,
+            description: document.health_description.clone(),
+        },
+        updated_at: time::from_wire(document.update_time.as_deref()),
+        provider: document.provider.clone(),
+        provider_version: document.provider_version.clone(),
+        requires_controller: document.requires_controller_plugin,
+        requires_topologies: document.requires_topologies,
+        controller: document.controller_info.map(controller_from_wire),
+        node: document.node_info.as_ref().map(node_from_wire),
+    }
+}
+
+fn instance_to_wire(plugin: &PluginId, instance: &PluginInstance) -> InstanceDocument {
+    InstanceDocument {
+        alloc_id: instance.alloc_id.to_string(),
+        controller_info: instance.controller.as_ref().map(controller_to_wire),
+        health_description: instance.health.description.clone(),
+        healthy: instance.health.healthy,
+        node_info: instance.node.as_ref().map(node_info_to_wire),
+        plugin_id: plugin.to_string(),
+        provider: instance.provider.clone(),
+        provider_version: instance.provider_version.clone(),
+        requires_controller_plugin: instance.requires_controller,
+        requires_topologies: instance.requires_topologies,
+        update_time: time::to_wire(instance.updated_at),
+    }
+}
+
+fn controller_from_wire(document: ControllerInfoDocument) -> ControllerInfo {
+    ControllerInfo {
+        capabilities: ControllerCapabilities {
+            create_delete_volume: document.supports_create_delete,
+            publish_unpublish_volume: document.supports_attach_detach,
+            list_volumes: document.supports_list_volumes,
+            get_capacity: document.supports_get_capacity,
+            create_delete_snapshot: document.supports_create_delete_snapshot,
+            list_snapshots: document.supports_list_snapshots,
+            clone_volume: document.supports_clone,
+            publish_readonly: document.supports_read_only_attach,
+            expand_volume: document.supports_expand,
+            list_volumes_published_nodes: document.supports_list_volumes_attached_nodes,
+            volume_condition: document.supports_condition,
+            get_volume: document.supports_get,
+        },
+    }
+}
+
+fn controller_to_wire(controller: &ControllerInfo) -> ControllerInfoDocument {
+    let can = &controller.capabilities;
+    ControllerInfoDocument {
+        supports_attach_detach: can.publish_unpublish_volume,
+        supports_clone: can.clone_volume,
+        supports_condition: can.volume_condition,
+        supports_create_delete: can.create_delete_volume,
+        supports_create_delete_snapshot: can.create_delete_snapshot,
+        supports_expand: can.expand_volume,
+        supports_get: can.get_volume,
+        supports_get_capacity: can.get_capacity,
+        supports_list_snapshots: can.list_snapshots,
+        supports_list_volumes: can.list_volumes,
+        supports_list_volumes_attached_nodes: can.list_volumes_published_nodes,
+        supports_read_only_attach: can.publish_readonly,
+    }
+}
+
+fn node_from_wire(document: &NodeInfoDocument) -> NodeInfo {
+    let limit = u64::try_from(document.max_volumes).ok();
+    NodeInfo {
+        capabilities: NodeCapabilities {
+            stage_unstage_volume: document.requires_node_stage_volume,
+            get_volume_stats: document.supports_stats,
+            expand_volume: document.supports_expand,
+            volume_condition: document.supports_condition,
+        },
+        external_node_id: ExternalNodeId::new(&document.id),
+        max_volumes: limit.filter(|limit| *limit != 0 && document.max_volumes != i64::MAX),
+        accessible_topology: document
+            .accessible_topology
+            .as_ref()
+            .map(topology_from_wire),
+    }
+}
+
+fn node_info_to_wire(node: &NodeInfo) -> NodeInfoDocument {
+    let can = &node.capabilities;
+    NodeInfoDocument {
+        accessible_topology: node.accessible_topology.as_ref().map(topology_to_wire),
+        id: node.external_node_id.to_string(),
+        max_volumes: node.max_volumes.map_or(i64::MAX, count),
+        requires_node_stage_volume: can.stage_unstage_volume,
+        supports_condition: can.volume_condition,
+        supports_expand: can.expand_volume,
+        supports_stats: can.get_volume_stats,
+    }
+}

@@ -1,0 +1,413 @@
+//! Golden request bodies, the sample answer of `nomad-http-api` 4.1, and what other versions say.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::{
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus, DesiredStatus,
+    ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, PluginId, PluginInstance,
+    Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
+};
+use crate::wire::{PluginDocument, VolumeDocument, VolumeStub, WriteRequest, decode, decode_value};
+
+/// The sample read of section 4.1, with `null` where a create leaves it (3.4).
+const SAMPLE: &str = include_str!("../../../tests/data/wire/volume-2.0.json");
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn place(zone: &str) -> Topology {
+    Topology {
+        segments: map(&[("zone", zone)]),
+    }
+}
+
+fn least() -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db0"),
+        name: None,
+        external_id: None,
+        plugin_id: PluginId::new("ebs0"),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        }],
+        capacity: CapacityRange::default(),
+        topology_request: None,
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: None,
+        secrets: None,
+        parameters: None,
+        context: None,
+    }
+}
+
+fn full() -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::new("prod"),
+        name: Some("database".into()),
+        external_id: Some(ExternalId::new("vol-0abc")),
+        capacity: CapacityRange {
+            min: Bytes::from_wire(10 << 30),
+            max: Bytes::MAX,
+        },
+        topology_request: Some(TopologyRequest {
+            required: vec![place("b"), place("a")],
+            preferred: vec![],
+        }),
+        clone_id: Some("vol-1".into()),
+        mount_options: Some(MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: vec!["noatime".into()],
+        }),
+        secrets: Some(Secrets::from_iter([("token", "a,b=<c>")])),
+        parameters: Some(map(&[("type", "gp3")])),
+        context: Some(map(&[("k", "v")])),
+        ..least()
+    }
+}
+
+fn body(request: &VolumeRequest, kind: WriteKind) -> Value {
+    let volume = request_to_wire(request, kind).expect("nothing in it is redacted");
+    let body = WriteRequest {
+        volumes: vec![volume],
+        ..WriteRequest::default()
+    };
+    serde_json::to_value(body).expect("documents have only text keys")
+}
+
+/// W22 and `nomad-http-api` 10.1: only user fields, `MountOptions` never null, secrets in full.
+#[test]
+fn request_bodies_are_these() {
+    let mut empty = least();
+    empty.secrets = Some(Secrets::default());
+    empty.parameters = Some(BTreeMap::new());
+    empty.topology_request = Some(TopologyRequest::default());
+    for (name, request, kind, golden) in [
+        (
+            "least",
+            least(),
+            WriteKind::Register,
+            include_str!("../../../tests/data/wire/register-least.json"),
+        ),
+        (
+            "empty is not absent",
+            empty,
+            WriteKind::Register,
+            include_str!("../../../tests/data/wire/register-empty.json"),
+        ),
+        (
+            "register",
+            full(),
+            WriteKind::Register,
+            include_str!("../../../tests/data/wire/register-full.json"),
+        ),
+        (
+            "create",
+            full(),
+            WriteKind::Create,
+            include_str!("../../../tests/data/wire/create-full.json"),
+        ),
+    ] {
+        let golden: Value = serde_json::from_str(golden).expect("golden files are JSON");
+        similar_json(&body(&request, kind), &golden, name);
+    }
+}
+
+/// Equal with the order of keys, which Nomad's samples have and our files keep.
+#[track_caller]
+fn similar_json(actual: &Value, expected: &Value, name: &str) {
+    let text = |value: &Value| serde_json::to_string_pretty(value).expect("JSON is text");
+    assert_eq!(text(actual), text(expected), "{name}");
+}
+
+#[test]
+fn what_is_said_arrives_as_it_was_said() {
+    for request in [least(), full()] {
+        let body = body(&request, WriteKind::Register);
+        let read: WriteRequest = decode_value(&body).expect("it was just written");
+        let (arrived, problems) = request_from_wire(&read.volumes[0], &Namespace::new("other"));
+        assert_eq!(problems, []);
+        let expected = VolumeRequest {
+            mount_options: Some(request.mount_options.clone().unwrap_or_default()),
+            ..request
+        };
+        assert_eq!(arrived, expected);
+    }
+}
+
+#[test]
+fn what_a_server_hid_is_never_sent_back() {
+    let mut flags = least();
+    flags.mount_options = Some(MountOptions {
+        fs_type: String::new(),
+        mount_flags: vec!["ro".into(), MountOptions::REDACTED.into()],
+    });
+    let mut secrets = least();
+    secrets.secrets = Some(Secrets::from_iter([("token", MountOptions::REDACTED)]));
+    for (request, field) in [(flags, "mount flags"), (secrets, "secrets")] {
+        assert_eq!(
+            request_to_wire(&request, WriteKind::Register),
+            Err(RedactedValue(field))
+        );
+    }
+}
+
+/// W22: a Go client sends every field of a volume; only a user's are taken.
+#[test]
+fn a_go_client_request_is_understood() {
+    let sent = br#"{"Volumes":[{"ID":"db0","Name":"database","ExternalID":"","Namespace":"",
+        "Topologies":null,"AccessMode":"multi-node-multi-writer","AttachmentMode":"",
+        "MountOptions":null,"Secrets":null,"Parameters":null,"Context":null,"Capacity":99,
+        "RequestedCapacityMin":0,"RequestedCapacityMax":0,
+        "requestedcapabilities":[{"accessmode":"single-node-writer","ATTACHMENTMODE":"block-device"}],
+        "CloneID":"","SnapshotID":"","ReadAllocs":{"x":{}},"WriteAllocs":null,"Allocations":null,
+        "Schedulable":true,"PluginID":"ebs0","Provider":"evil","ResourceExhausted":"0001-01-01T00:00:00Z",
+        "CreateIndex":7,"ModifyIndex":0,"CreateTime":0,"ModifyTime":0}],
+        "PolicyOverride":false,"Region":"","Namespace":"","SecretID":""}"#;
+    let read: WriteRequest = decode(sent).expect("Go's bodies are understood");
+    let (request, problems) = request_from_wire(&read.volumes[0], &Namespace::new("prod"));
+    assert_eq!(problems, []);
+    let expected = VolumeRequest {
+        namespace: Namespace::new("prod"),
+        name: Some("database".into()),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::BlockDevice,
+        }],
+        ..least()
+    };
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn what_has_no_meaning_is_reported() {
+    use RequestProblem as Problem;
+    let capability = |access: &str, attachment: &str| json!({"RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}]});
+    for (volume, expected, text) in [
+        (
+            capability("single-node-single-writer", "file-system"),
+            vec![Problem::AccessMode("single-node-single-writer".into())],
+            "unknown volume access mode: single-node-single-writer",
+        ),
+        (
+            capability("", "filesystem"),
+            vec![
+                Problem::AccessMode(String::new()),
+                Problem::AttachmentMode("filesystem".into()),
+            ],
+            "unknown volume access mode: , unknown volume attachment mode: filesystem",
+        ),
+        (
+            json!({"RequestedCapacityMin": -1, "RequestedCapacityMax": i64::MIN}),
+            vec![
+                Problem::NegativeCapacity("requested capacity min"),
+                Problem::NegativeCapacity("requested capacity max"),
+            ],
+            "requested capacity min cannot be negative, requested capacity max cannot be negative",
+        ),
+        (
+            json!({"RequestedTopologies": {"Required": [{"Segments": {}}], "Preferred": [null, {}]}}),
+            vec![
+                Problem::TopologyWithoutSegments("required"),
+                Problem::TopologyWithoutSegments("preferred"),
+            ],
+            "required topology is missing segments field, preferred topology is missing segments field",
+        ),
+    ] {
+        let read = decode_value(&volume).expect("the types are right");
+        let (_, problems) = request_from_wire(&read, &Namespace::default());
+        let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.join(", "), text);
+        assert_eq!(problems, expected);
+    }
+}
+
+#[test]
+fn a_volume_is_answered_as_nomad_answers_it() {
+    let sample: Value = serde_json::from_str(SAMPLE).expect("the sample is JSON");
+    let document: VolumeDocument = decode_value(&sample).expect("the sample is understood");
+    let again = volume_to_wire(&volume_from_wire(&document));
+    let mut expected = sample;
+    expected["Topologies"] = json!([{"Segments": {"zone": "a"}}]);
+    let again = serde_json::to_value(again).expect("documents have only text keys");
+    similar_json(&again, &expected, "sample");
+}
+
+/// Nomad sorts keys, and golden tests of its clients rely on it (`nomad-http-api` 2.5).
+#[test]
+fn keys_are_sorted_everywhere() {
+    fn check(value: &Value, at: &str) {
+        if let Value::Object(entries) = value {
+            assert!(entries.keys().is_sorted(), "{at}: {:?}", entries.keys());
+            for (key, value) in entries {
+                check(value, &format!("{at}.{key}"));
+            }
+        }
+        for (index, value) in value.as_array().into_iter().flatten().enumerate() {
+            check(value, &format!("{at}[{index}]"));
+        }
+    }
+    let node = crate::model::Node {
+        id: NodeId::new("n"),
+        name: String::new(),
+        datacenter: String::new(),
+        status: crate::model::NodeStatus::Ready,
+    };
+    let mut volume = volume_from_wire(&decode(SAMPLE.as_bytes()).expect("understood"));
+    volume.allocs = vec![allocation_from_sample()];
+    let plugin = plugin_from_wire(&decode_value(&plugin_sample()).expect("understood"));
+    for value in [
+        serde_json::to_value(volume_to_wire(&volume)),
+        serde_json::to_value(stub_to_wire(&volume)),
+        serde_json::to_value(plugin_to_wire(&plugin)),
+        serde_json::to_value(plugin_summary_to_wire(&plugin.summary)),
+        serde_json::to_value(node_to_wire(&node)),
+        Ok(body(&full(), WriteKind::Register)),
+    ] {
+        check(&value.expect("documents have only text keys"), "");
+    }
+}
+
+fn allocation_from_sample() -> crate::model::Alloc {
+    let stub = json!({"ID": "a1", "NodeID": "n1", "DesiredStatus": "stop", "ClientStatus": "odd",
+        "TaskStates": null, "JobVersion": 3, "CreateTime": 5});
+    super::volume::allocation_from_wire(&decode_value(&stub).expect("understood"))
+}
+
+#[test]
+fn words_of_a_later_nomad_are_kept() {
+    let alloc = allocation_from_sample();
+    assert_eq!(alloc.desired, DesiredStatus::Stop);
+    assert_eq!(alloc.client, ClientStatus::Other("odd".into()));
+    assert_eq!(allocation_to_wire(&alloc).client_status, "odd");
+}
+
+/// `nomad-http-api` 8.2: what older versions leave out, say `null` for, or say too much of.
+#[test]
+fn answers_of_every_version_are_understood() {
+    let volume = |value: Value| volume_from_wire(&decode_value(&value).expect("understood"));
+    let base = |extra: Value| {
+        let mut all = json!({"ID": "v", "Namespace": "default", "PluginID": "p"});
+        let entries = all.as_object_mut().expect("it is an object");
+        entries.extend(extra.as_object().expect("it is an object").clone());
+        volume(all)
+    };
+    // 1.1: no topologies, no capabilities, null mount options, secrets and claims in clear text.
+    let old = base(
+        json!({"MountOptions": null, "RequestedCapabilities": null, "Context": null,
+        "Secrets": {"token": "hunter2"}, "ReadAllocs": {"a": {"ID": "a", "Job": {}}},
+        "WriteAllocs": null, "Allocations": null, "Parameters": null}),
+    );
+    assert_eq!(
+        (old.mount_options.as_ref(), old.capabilities.len()),
+        (None, 0)
+    );
+    assert_eq!(
+        old.claimants().map(ToString::to_string).collect::<Vec<_>>(),
+        ["a"]
+    );
+    assert!(!format!("{old:?}").contains("hunter2"));
+    // 1.3 to 2.0: null topologies after a create, redacted flags.
+    let redacted = base(
+        json!({"Topologies": [null, {"Segments": {"zone": "a"}}, {"Segments": null}],
+        "MountOptions": {"FSType": "", "MountFlags": ["[REDACTED]"]},
+        "RequestedTopologies": {"Required": null, "Preferred": [null, {"Segments": {"zone": "b"}}]}}),
+    );
+    assert_eq!(redacted.topologies, [place("a"), Topology::default()]);
+    assert!(
+        redacted
+            .mount_options
+            .as_ref()
+            .is_some_and(MountOptions::are_redacted)
+    );
+    let requested = redacted.topology_request.expect("something was asked");
+    assert_eq!(
+        (requested.required.len(), requested.preferred),
+        (0, vec![place("b")])
+    );
+    // 1.10: times; any version: times in either spelling, the largest integers, unknown keys.
+    let new = base(
+        json!({"ResourceExhausted": "0001-01-01T00:00:00Z", "CreateTime": i64::MAX,
+        "Capacity": i64::MAX, "ModifyIndex": u64::MAX, "AccessMode": "of-the-future", "New": [{}],
+        "NodesHealthy": -1}),
+    );
+    assert_eq!((new.capacity, new.modify_index), (Bytes::MAX, u64::MAX));
+    assert_eq!((new.access_mode, new.nodes.healthy), (None, 0));
+    assert_eq!((new.create_time, new.external_id), (i64::MAX, None));
+}
+
+#[test]
+fn a_list_is_understood() {
+    // 1.2: neither `ControllerRequired` nor `ResourceExhausted`, topologies null.
+    let stub = json!({"ID": "v", "Namespace": "prod", "Name": "n", "ExternalID": "x", "PluginID": "p",
+        "Provider": "csi.example", "AccessMode": "single-node-writer", "AttachmentMode": "file-system",
+        "CurrentReaders": 2, "CurrentWriters": 1, "Schedulable": true, "Topologies": null,
+        "ControllersHealthy": 1, "ControllersExpected": 1, "NodesHealthy": 1, "NodesExpected": 2,
+        "CreateIndex": 5, "ModifyIndex": 6});
+    let stub: VolumeStub = decode_value(&stub).expect("understood");
+    let summary = summary_from_wire(&stub);
+    assert_eq!((summary.readers, summary.writers), (2, 1));
+    assert_eq!(summary.access_mode, Some(AccessMode::SingleNodeWriter));
+    assert_eq!((summary.create_index, summary.modify_index), (5, 6));
+}
+
+fn plugin_sample() -> Value {
+    json!({"Allocations": null, "ControllerJobs": {"default": {"j": {"Expected": 1}}},
+        "ControllerRequired": true, "Controllers": {"n1": {"AllocID": "a1", "Healthy": true,
+            "HealthDescription": "healthy", "PluginID": "p", "Provider": "csi.example",
+            "ProviderVersion": "v1", "RequiresControllerPlugin": true, "RequiresTopologies": true,
+            "UpdateTime": "2026-01-02T03:04:05.000000006Z", "ControllerInfo": {
+                "SupportsCreateDelete": true, "SupportsAttachDetach": true, "SupportsExpand": true}}},
+        "ControllersExpected": 1, "ControllersHealthy": 1, "CreateIndex": 3, "ID": "p",
+        "Nodes": {"n1": {"AllocID": "a2", "Healthy": false, "HealthDescription": "unhealthy",
+            "UpdateTime": null, "NodeInfo": {"ID": "i-1", "MaxVolumes": i64::MAX,
+                "AccessibleTopology": {"Segments": {"zone": "a"}}, "RequiresNodeStageVolume": true}}},
+        "NodesExpected": 2, "NodesHealthy": 0, "Provider": "csi.example", "Version": "v1"})
+}
+
+#[test]
+fn a_plugin_is_understood_and_answered_again() {
+    let plugin = plugin_from_wire(&decode_value(&plugin_sample()).expect("understood"));
+    let health = HealthCount {
+        healthy: 1,
+        expected: 1,
+    };
+    assert_eq!(plugin.summary.controllers, health);
+    let controller = &plugin.controllers[&NodeId::new("n1")];
+    assert!(controller.requires_topologies && controller.node.is_none());
+    assert_eq!(controller.updated_at, 1_767_323_045_000_000_006);
+    let node: &PluginInstance = &plugin.nodes[&NodeId::new("n1")];
+    let unhealthy = Health {
+        healthy: false,
+        description: "unhealthy".into(),
+    };
+    assert_eq!((node.health.clone(), node.updated_at), (unhealthy, 0));
+    let info = node.node.as_ref().expect("it serves the node service");
+    assert_eq!(
+        (info.max_volumes, info.accessible_topology.clone()),
+        (None, Some(place("a")))
+    );
+
+    let answered = plugin_to_wire(&plugin);
+    assert_eq!(
+        answered.nodes["n1"]
+            .node_info
+            .as_ref()
+            .map(|n| n.max_volumes),
+        Some(i64::MAX)
+    );
+    assert_eq!(answered.allocations, None);
+    assert_eq!(plugin_from_wire(&answered), plugin);
+    let bare: PluginDocument =
+        decode_value(&json!({"ID": "p", "Controllers": null, "Nodes": null})).expect("understood");
+    assert!(plugin_from_wire(&bare).nodes.is_empty());
+}
