@@ -39,6 +39,8 @@ pub trait Task: Send + Sync {
     async fn wait(&self) -> String;
     /// Asks it to stop, and kills it after `grace`; returns when it is gone.
     async fn stop(&self, grace: std::time::Duration) -> Result<(), DriverError>;
+    /// The last lines it wrote, the newest last: what to show when it did not do what it should.
+    fn last_lines(&self) -> Vec<String>;
 }
 
 /// Starts tasks. A task never outlives the process that started it, however that one ends.

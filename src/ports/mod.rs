@@ -9,6 +9,7 @@ mod connector;
 mod driver;
 mod ids;
 mod mounter;
+mod observer;
 mod plugin;
 mod plugins;
 mod sealer;
@@ -19,6 +20,7 @@ pub use connector::{Connector, PluginConnection};
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
 pub use mounter::{MountEntry, MountError, Mounter};
+pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
     Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
     PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,

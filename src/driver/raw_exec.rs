@@ -1,0 +1,284 @@
+//! `raw_exec`: a task as a plain process, without isolation.
+//!
+//! The task gets exactly the environment, arguments and program it was given, is the leader of its own
+//! process group (an interrupt typed at the agent's terminal does not reach it; the agent stops it in
+//! its own order), and never outlives this program: its standard input is a pipe that only we hold, so
+//! that it reads the end of it when we are gone, even by `kill -9`. A task that is no more wanted is
+//! killed: dropping the handle kills it, and whoever ends is reaped.
+//!
+//! One owner, the reaper, holds the child, waits for it and signals it. So no signal can reach a
+//! process that merely has the same number.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::output::{LastLines, forward};
+use crate::ports::{DriverError, Task, TaskCommand, TaskDriver};
+
+/// How long output is awaited after the process has ended: a descendant may hold the pipe for ever.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
+/// How long a killed process may take to go: it may wait for a disk.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Starts plain processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawExec;
+
+#[async_trait]
+impl TaskDriver for RawExec {
+    async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
+        let child = Command::new(&command.program)
+            .args(&command.arguments)
+            .env_clear()
+            .envs(command.environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn();
+        match child {
+            Ok(child) => Ok(Box::new(Process::watch(command.name, child))),
+            Err(source) => Err(DriverError {
+                task: command.name,
+                action: "start",
+                source,
+            }),
+        }
+    }
+}
+
+/// A running process, or one that has ended.
+struct Process {
+    name: String,
+    last: LastLines,
+    /// How long it may take to stop, once it is to stop.
+    stop: watch::Sender<Option<Duration>>,
+    /// How it ended, once it has.
+    ended: watch::Receiver<Option<String>>,
+    /// Holds the reaper; dropping it drops the child, which kills it.
+    _reaper: Mutex<JoinSet<()>>,
+}
+
+impl Process {
+    fn watch(name: String, child: Child) -> Self {
+        let (stop, asked) = watch::channel(None);
+        let (end, ended) = watch::channel(None);
+        let last = LastLines::default();
+        let mut reaper = JoinSet::new();
+        reaper.spawn(reap(name.clone(), child, last.clone(), asked, end));
+        Self {
+            name,
+            last,
+            stop,
+            ended,
+            _reaper: Mutex::new(reaper),
+        }
+    }
+}
+
+#[async_trait]
+impl Task for Process {
+    async fn wait(&self) -> String {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(how) => how.clone().unwrap_or_default(),
+            Err(_) => "was abandoned".to_owned(),
+        }
+    }
+
+    async fn stop(&self, grace: Duration) -> Result<(), DriverError> {
+        self.stop.send_replace(Some(grace));
+        match timeout(grace + OUTPUT_GRACE + KILL_LIMIT, self.wait()).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(DriverError {
+                task: self.name.clone(),
+                action: "stop",
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
+        }
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        self.last.list()
+    }
+}
+
+/// Owns the child until it is gone: forwards its output, ends it when asked, reaps it, says how it
+/// ended.
+async fn reap(
+    name: String,
+    mut child: Child,
+    last: LastLines,
+    asked: watch::Receiver<Option<Duration>>,
+    end: watch::Sender<Option<String>>,
+) {
+    // Waiting for a child closes the standard input that it still holds.
+    let lifeline = child.stdin.take();
+    let mut output = JoinSet::new();
+    if let Some(stdout) = child.stdout.take() {
+        output.spawn(forward(stdout, name.clone(), last.clone()));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        output.spawn(forward(stderr, name, last));
+    }
+    let ended = tokio::select! {
+        ended = child.wait() => ended,
+        grace = stop_asked(asked) => terminate(&mut child, grace).await,
+    };
+    drop(lifeline);
+    // A descendant that holds the pipes is not waited for: its output ends with the set.
+    let _complete = timeout(OUTPUT_GRACE, async {
+        while output.join_next().await.is_some() {}
+    })
+    .await;
+    end.send_replace(Some(match ended {
+        Ok(status) => describe(status),
+        Err(error) => format!("could not be waited for: {error}"),
+    }));
+}
+
+/// Ends when the process is to stop, with the grace it has.
+async fn stop_asked(mut asked: watch::Receiver<Option<Duration>>) -> Duration {
+    let grace = asked.wait_for(Option::is_some).await;
+    grace
+        .ok()
+        .and_then(|grace| *grace)
+        .unwrap_or(Duration::ZERO)
+}
+
+/// SIGTERM to the process; after the grace SIGKILL to its whole group.
+async fn terminate(child: &mut Child, grace: Duration) -> std::io::Result<ExitStatus> {
+    signal(child, Signal::TERM);
+    if let Ok(ended) = timeout(grace, child.wait()).await {
+        return ended;
+    }
+    signal(child, Signal::KILL);
+    child.wait().await
+}
+
+/// Signals a child that has not been reaped, which `id` guarantees. One that has just ended does not
+/// mind.
+fn signal(child: &Child, signal: Signal) {
+    let Some(pid) = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .and_then(Pid::from_raw)
+    else {
+        return;
+    };
+    let sent = if signal == Signal::KILL {
+        rustix::process::kill_process_group(pid, signal)
+    } else {
+        rustix::process::kill_process(pid, signal)
+    };
+    if let Err(error) = sent {
+        tracing::debug!(pid = pid.as_raw_nonzero().get(), %error, "signal not delivered");
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    async fn shell(script: &str) -> Box<dyn Task> {
+        let command = TaskCommand {
+            name: "test".to_owned(),
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: vec![("ONLY".into(), "this".into())],
+        };
+        RawExec.start(command).await.unwrap()
+    }
+
+    async fn ends(task: &dyn Task) -> String {
+        timeout(LONG, task.wait()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn how_a_task_ended_is_said_and_its_last_lines_are_kept() {
+        for (script, end) in [
+            ("echo out; echo err >&2; exit 3", "exited with status 3"),
+            ("kill -9 $$", "was killed by signal 9"),
+        ] {
+            let task = shell(script).await;
+            assert_eq!(ends(&*task).await, end, "{script}");
+            assert_eq!(ends(&*task).await, end, "waiting again");
+            task.stop(LONG).await.unwrap();
+            let mut lines = task.last_lines();
+            lines.sort();
+            let expected: &[&str] = if end.contains("status") {
+                &["err", "out"]
+            } else {
+                &[]
+            };
+            assert_eq!(lines, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_of_our_environment_is_inherited() {
+        let task = shell("/usr/bin/env").await;
+        ends(&*task).await;
+        let lines = task.last_lines();
+        assert!(lines.contains(&"ONLY=this".to_owned()), "{lines:?}");
+        assert!(
+            !lines.iter().any(|line| line.starts_with("CARGO")),
+            "{lines:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ignores_the_request_to_stop_is_killed_with_its_children() {
+        let task = shell("trap '' TERM; echo ready; sleep 1000; sleep 1000").await;
+        timeout(LONG, async {
+            while task.last_lines().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        task.stop(Duration::from_millis(20)).await.unwrap();
+        assert_eq!(ends(&*task).await, "was killed by signal 9");
+    }
+
+    #[tokio::test]
+    async fn standard_input_stays_open_while_the_task_is_wanted() {
+        let task = shell("read line; echo \"input ended: $?\"; exit 7").await;
+        let early = timeout(Duration::from_millis(50), task.wait()).await;
+        assert!(early.is_err(), "the task's input ended: {early:?}");
+        task.stop(Duration::ZERO).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_an_error_with_its_reason() {
+        let command = TaskCommand {
+            name: "absent".to_owned(),
+            program: "/nowhere/at/all".into(),
+            arguments: vec![],
+            environment: vec![],
+        };
+        let error = RawExec.start(command).await.err().unwrap();
+        assert_eq!(error.to_string(), "cannot start task absent");
+        assert_eq!(error.source.kind(), std::io::ErrorKind::NotFound);
+    }
+}

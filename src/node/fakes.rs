@@ -1,0 +1,330 @@
+//! A plugin, a driver and an observer that do as the tests of this module say.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::model::{
+    ControllerCapabilities, ExternalId, NodeCapabilities, NodeId, PluginId, PluginInstance, Secrets,
+};
+use crate::ports::{
+    Connector, Controller, CreateVolume, CreatedVolume, DriverError, Identity, NodeDescription,
+    NodeService, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
+    PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver,
+    ValidateVolume,
+};
+use crate::retry::Verdict;
+
+/// How the plugin answers a Probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Ready,
+    NotReady,
+    Unavailable,
+    Hang,
+}
+
+/// Says about itself what its fields say.
+pub(crate) struct FakePlugin {
+    pub(crate) name: String,
+    pub(crate) has_controller: bool,
+    pub(crate) has_node: bool,
+    pub(crate) max_volumes: Option<u64>,
+    pub(crate) answer: Mutex<Answer>,
+}
+
+impl FakePlugin {
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            has_controller: true,
+            has_node: true,
+            max_volumes: None,
+            answer: Mutex::new(Answer::Ready),
+        }
+    }
+
+    pub(crate) fn now_answers(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    pub(crate) fn connection(self: Arc<Self>) -> PluginConnection {
+        PluginConnection {
+            identity: self.clone(),
+            controller: self.clone(),
+            node: self,
+        }
+    }
+}
+
+fn refuse(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
+    PluginError {
+        rpc,
+        code,
+        verdict: Verdict::Permanent,
+        message: message.to_owned(),
+    }
+}
+
+#[async_trait]
+impl Identity for FakePlugin {
+    async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
+        Ok(PluginInfo {
+            name: self.name.clone(),
+            vendor_version: "1".to_owned(),
+        })
+    }
+
+    async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
+        Ok(PluginCapabilities {
+            controller_service: self.has_controller,
+            ..PluginCapabilities::default()
+        })
+    }
+
+    async fn probe(&self) -> Result<bool, PluginError> {
+        let answer = *self.answer.lock().unwrap();
+        match answer {
+            Answer::Ready => Ok(true),
+            Answer::NotReady => Ok(false),
+            Answer::Unavailable => {
+                Err(refuse(Rpc::Probe, StatusCode::Unavailable, "no connection"))
+            }
+            Answer::Hang => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Controller for FakePlugin {
+    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        Ok(ControllerCapabilities {
+            create_delete_volume: true,
+            ..ControllerCapabilities::default()
+        })
+    }
+
+    async fn create_volume(&self, _: CreateVolume) -> Result<CreatedVolume, PluginError> {
+        Err(refuse(Rpc::CreateVolume, StatusCode::Unimplemented, ""))
+    }
+
+    async fn delete_volume(&self, _: ExternalId, _: Secrets) -> Result<(), PluginError> {
+        Err(refuse(Rpc::DeleteVolume, StatusCode::Unimplemented, ""))
+    }
+
+    async fn validate_volume(&self, _: ValidateVolume) -> Result<(), PluginError> {
+        Err(refuse(
+            Rpc::ValidateVolumeCapabilities,
+            StatusCode::Unimplemented,
+            "",
+        ))
+    }
+}
+
+#[async_trait]
+impl NodeService for FakePlugin {
+    async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
+        Ok(NodeCapabilities::default())
+    }
+
+    async fn node_info(&self) -> Result<NodeDescription, PluginError> {
+        if !self.has_node {
+            return Err(refuse(
+                Rpc::NodeGetInfo,
+                StatusCode::Unimplemented,
+                "no node service",
+            ));
+        }
+        Ok(NodeDescription {
+            external_node_id: "node-1".into(),
+            max_volumes: self.max_volumes,
+            accessible_topology: None,
+        })
+    }
+
+    async fn stage_volume(&self, _: StageVolume) -> Result<(), PluginError> {
+        Err(refuse(Rpc::NodeStageVolume, StatusCode::Unimplemented, ""))
+    }
+
+    async fn unstage_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
+        Err(refuse(
+            Rpc::NodeUnstageVolume,
+            StatusCode::Unimplemented,
+            "",
+        ))
+    }
+
+    async fn publish_volume(&self, _: PublishVolume) -> Result<(), PluginError> {
+        Err(refuse(
+            Rpc::NodePublishVolume,
+            StatusCode::Unimplemented,
+            "",
+        ))
+    }
+
+    async fn unpublish_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
+        Err(refuse(
+            Rpc::NodeUnpublishVolume,
+            StatusCode::Unimplemented,
+            "",
+        ))
+    }
+}
+
+/// Always the same plugin, and how often it was connected to.
+pub(crate) struct FakeConnector {
+    pub(crate) plugin: Arc<FakePlugin>,
+    pub(crate) sockets: Mutex<Vec<PathBuf>>,
+}
+
+impl Connector for FakeConnector {
+    fn connect(&self, socket: &Path) -> PluginConnection {
+        self.sockets.lock().unwrap().push(socket.to_owned());
+        self.plugin.clone().connection()
+    }
+}
+
+/// What the observer was told, in order: a health description, or `gone`.
+#[derive(Default)]
+pub(crate) struct RecordingObserver {
+    told: watch::Sender<Vec<String>>,
+    refuse: Mutex<bool>,
+}
+
+impl RecordingObserver {
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.told.borrow().clone()
+    }
+
+    pub(crate) fn refuse(&self, refuse: bool) {
+        *self.refuse.lock().unwrap() = refuse;
+    }
+
+    /// Waits until the last thing told starts so.
+    pub(crate) async fn until(&self, last: &str) {
+        let told_it = |told: &Vec<String>| told.last().is_some_and(|said| said.starts_with(last));
+        let mut told = self.told.subscribe();
+        let waited = tokio::time::timeout(Duration::from_secs(3600), told.wait_for(told_it));
+        assert!(
+            waited.await.is_ok(),
+            "waited for {last:?}, was told {:?}",
+            self.told()
+        );
+    }
+
+    fn note(&self, what: String) -> Result<(), ReportRefused> {
+        if *self.refuse.lock().unwrap() {
+            return Err(ReportRefused {
+                reason: "the disk is full".to_owned(),
+            });
+        }
+        self.told.send_modify(|told| told.push(what));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl PluginObserver for RecordingObserver {
+    async fn changed(
+        &self,
+        _: &PluginId,
+        _: &NodeId,
+        instance: PluginInstance,
+    ) -> Result<(), ReportRefused> {
+        assert_eq!(
+            instance.health.healthy,
+            instance.health.description == "healthy"
+        );
+        self.note(instance.health.description)
+    }
+
+    async fn gone(&self, _: &PluginId, _: &NodeId) -> Result<(), ReportRefused> {
+        self.note("gone".to_owned())
+    }
+}
+
+/// Starts processes that live until the test ends them.
+#[derive(Default)]
+pub(crate) struct FakeDriver {
+    /// Starts that fail first.
+    pub(crate) failures: Mutex<VecDeque<std::io::ErrorKind>>,
+    lives: Mutex<BTreeMap<usize, watch::Sender<Option<String>>>>,
+    started: watch::Sender<usize>,
+}
+
+impl FakeDriver {
+    pub(crate) fn started(&self) -> usize {
+        *self.started.borrow()
+    }
+
+    /// Waits until that many processes were started.
+    pub(crate) async fn until_started(&self, number: usize) {
+        let mut started = self.started.subscribe();
+        let waited = started.wait_for(|started| *started >= number);
+        assert!(
+            tokio::time::timeout(Duration::from_secs(3600), waited)
+                .await
+                .is_ok()
+        );
+    }
+
+    /// Ends the process of that number, the first being 1.
+    pub(crate) fn end(&self, number: usize, how: &str) {
+        self.lives.lock().unwrap()[&number].send_replace(Some(how.to_owned()));
+    }
+
+    /// Whether every process has ended.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.lives
+            .lock()
+            .unwrap()
+            .values()
+            .all(|life| life.borrow().is_some())
+    }
+}
+
+struct FakeTask {
+    life: watch::Sender<Option<String>>,
+}
+
+#[async_trait]
+impl Task for FakeTask {
+    async fn wait(&self) -> String {
+        let mut life = self.life.subscribe();
+        let how = life.wait_for(Option::is_some).await.unwrap();
+        how.clone().unwrap()
+    }
+
+    async fn stop(&self, _: Duration) -> Result<(), DriverError> {
+        self.life
+            .send_if_modified(|life| life.replace("was stopped".to_owned()).is_none());
+        Ok(())
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        vec!["cannot listen".to_owned(), "  ".to_owned()]
+    }
+}
+
+#[async_trait]
+impl TaskDriver for FakeDriver {
+    async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
+        if let Some(kind) = self.failures.lock().unwrap().pop_front() {
+            return Err(DriverError {
+                task: command.name,
+                action: "start",
+                source: kind.into(),
+            });
+        }
+        assert!(self.all_ended(), "two processes of one task");
+        let (life, _) = watch::channel(None);
+        let number = self.started() + 1;
+        self.lives.lock().unwrap().insert(number, life.clone());
+        self.started.send_replace(number);
+        Ok(Box::new(FakeTask { life }))
+    }
+}
