@@ -14,7 +14,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    Bytes, Capability, CapacityRange, MountOptions, TopologyRequest, Volume, VolumeRequest,
+    Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, Volume,
+    VolumeRequest,
 };
 
 /// How a server understands what is absent or reordered. A value per server and version.
@@ -197,8 +198,8 @@ fn changed_identity(existing: &Volume, update: &VolumeRequest) -> Vec<Refusal> {
     let changed = |wanted: Option<&str>, stored: &str| {
         wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != stored)
     };
-    let external_id = existing.external_id.as_ref().map_or("", |id| id.as_str());
-    let wanted_external_id = update.external_id.as_ref().map(|id| id.as_str());
+    let external_id = existing.external_id.as_ref().map_or("", ExternalId::as_str);
+    let wanted_external_id = update.external_id.as_ref().map(ExternalId::as_str);
     let stored = |text: &Option<String>| text.clone().unwrap_or_default();
     let fields = [
         (

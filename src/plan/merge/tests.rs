@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, ExternalId, HealthCount, Namespace, PluginId, Secrets,
-    Topology, VolumeId,
+    AccessMode, AllocId, AttachmentMode, HealthCount, Namespace, PluginId, Secrets, Topology,
+    VolumeId,
 };
 
 const BOTH: [(&str, MergeRules); 2] = [("nomad", MergeRules::NOMAD), ("agent", MergeRules::AGENT)];
