@@ -190,11 +190,11 @@ struct Progress {
 }
 
 /// What to do after a failed attempt.
-enum Next {
+enum Reaction {
     /// It is the answer.
     GiveUp,
     /// Nobody works on the call there: ask the next instance at once.
-    AskNext,
+    TryNextInstance,
     /// Pause, then begin again.
     Pause,
 }
@@ -321,21 +321,21 @@ where
             verdict = ?error.verdict, "the call failed");
         progress.uncertain |= error.verdict.may_have_happened();
         progress.last = Some(error.clone());
-        match next(&error) {
-            Next::GiveUp => return Some(Err(error)),
-            Next::AskNext => {}
-            Next::Pause => return None,
+        match reaction(&error) {
+            Reaction::GiveUp => return Some(Err(error)),
+            Reaction::TryNextInstance => {}
+            Reaction::Pause => return None,
         }
     }
     None
 }
 
-fn next(error: &PluginError) -> Next {
+fn reaction(error: &PluginError) -> Reaction {
     if !error.verdict.is_repeated() {
-        return Next::GiveUp;
+        return Reaction::GiveUp;
     }
     match error.code {
-        StatusCode::Unavailable => Next::AskNext,
+        StatusCode::Unavailable => Reaction::TryNextInstance,
         StatusCode::Ok
         | StatusCode::Cancelled
         | StatusCode::Unknown
@@ -351,7 +351,7 @@ fn next(error: &PluginError) -> Next {
         | StatusCode::Unimplemented
         | StatusCode::Internal
         | StatusCode::DataLoss
-        | StatusCode::Unauthenticated => Next::Pause,
+        | StatusCode::Unauthenticated => Reaction::Pause,
     }
 }
 
