@@ -23,7 +23,7 @@ use crate::model::{
 pub struct MergeRules {
     /// When two topology requests are the same, and what happens while none is in force (W21).
     pub topologies: TopologyRule,
-    /// When two mount options are the same, and what absence means (W19).
+    /// When two mount options are the same (W19).
     pub mount_options: MountOptionsRule,
     /// What happens to stored secrets if the update says nothing of them (W20). An empty map clears
     /// them on every server.
@@ -51,30 +51,32 @@ pub enum TopologyRule {
     AsSets,
 }
 
-/// How mount options are merged. While the volume is claimed, different ones are refused under
-/// either rule: what is mounted keeps the old ones, and one volume would be mounted in two ways.
+/// How mount options are merged. They are replaced by the update's, and an update that says nothing
+/// of them says that there are none: clients send an empty object for that. While the volume is
+/// claimed, different ones are refused under either rule: what is mounted keeps the old ones, and
+/// one volume would be mounted in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountOptionsRule {
-    /// Absent differs from empty, and replaces like any other value.
-    AbsentIsAValue,
-    /// Absent keeps what is stored; stored as absent is the same as stored as empty.
-    AbsentKeeps,
+    /// Stored as absent differs from empty (`null` from `{}`).
+    AbsentDiffers,
+    /// Stored as absent is empty.
+    AbsentIsEmpty,
 }
 
 impl MergeRules {
     /// A Nomad server from 2.0 on.
     pub const NOMAD: Self = Self {
         topologies: TopologyRule::ByPosition,
-        mount_options: MountOptionsRule::AbsentIsAValue,
+        mount_options: MountOptionsRule::AbsentDiffers,
         omitted_secrets: OmittedMap::Wipe,
         omitted_context: OmittedMap::Keep,
     };
 
-    /// Our agent: nothing is lost by leaving it out, and order does not matter where it has no
-    /// meaning.
+    /// Our agent: secrets are not lost by leaving them out, absent is empty, and order does not matter
+    /// where it has no meaning.
     pub const AGENT: Self = Self {
         topologies: TopologyRule::AsSets,
-        mount_options: MountOptionsRule::AbsentKeeps,
+        mount_options: MountOptionsRule::AbsentIsEmpty,
         omitted_secrets: OmittedMap::Keep,
         omitted_context: OmittedMap::Keep,
     };
@@ -152,7 +154,7 @@ pub fn merge(
     let volume = Volume {
         capabilities: update.capabilities.clone(),
         topology_request: merged_topology_request(existing, update, rules.topologies),
-        mount_options: merged_mount_options(existing, update, rules.mount_options),
+        mount_options: Some(update.mount_options.clone().unwrap_or_default()),
         context: merged_context(existing, update, rules.omitted_context),
         requested_capacity,
         ..existing.clone()
@@ -287,13 +289,11 @@ fn merged_topology_request(
 }
 
 fn same_mount_options(existing: &Volume, update: &VolumeRequest, rule: MountOptionsRule) -> bool {
-    match (rule, &existing.mount_options, &update.mount_options) {
-        (MountOptionsRule::AbsentIsAValue, None, None)
-        | (MountOptionsRule::AbsentKeeps, _, None) => true,
-        (MountOptionsRule::AbsentIsAValue, Some(_), None)
-        | (MountOptionsRule::AbsentIsAValue, None, Some(_)) => false,
-        (MountOptionsRule::AbsentKeeps, None, Some(wanted)) => wanted.is_empty(),
-        (_, Some(stored), Some(wanted)) => as_far_as_seen(stored, wanted),
+    let wanted = update.mount_options.clone().unwrap_or_default();
+    match (rule, &existing.mount_options) {
+        (_, Some(stored)) => as_far_as_seen(stored, &wanted),
+        (MountOptionsRule::AbsentDiffers, None) => false,
+        (MountOptionsRule::AbsentIsEmpty, None) => wanted.is_empty(),
     }
 }
 
@@ -304,18 +304,6 @@ fn as_far_as_seen(stored: &MountOptions, wanted: &MountOptions) -> bool {
         return stored.fs_type == wanted.fs_type && !wanted.mount_flags.is_empty();
     }
     stored.same_as(wanted)
-}
-
-fn merged_mount_options(
-    existing: &Volume,
-    update: &VolumeRequest,
-    rule: MountOptionsRule,
-) -> Option<MountOptions> {
-    let wanted = update.mount_options.clone();
-    match rule {
-        MountOptionsRule::AbsentIsAValue => wanted,
-        MountOptionsRule::AbsentKeeps => wanted.or_else(|| existing.mount_options.clone()),
-    }
 }
 
 fn merged_context(
