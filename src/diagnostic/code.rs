@@ -46,6 +46,92 @@ codes! {
     SpecMissingField = "spec/missing-field": "A field that a volume cannot do without is missing.",
         "Add the field.";
 
+    // --- api: reaching a server, and being understood by it
+    ApiAddress = "api/address": "The server's address is not one that can be used.",
+        "Write `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`; Nomad's port is 4646 unless it was configured.";
+    ApiTlsFiles = "api/tls-files": "A certificate or key that was named cannot be used.",
+        "Name readable PEM files; a client certificate needs its unencrypted key, and the key its certificate.";
+    ApiConnectionRefused = "api/connection-refused": "The host answers, but nothing listens at that port.",
+        "Start Nomad or correct the address (`NOMAD_ADDR`, `--address`); `--embedded` works without a server.";
+    ApiUnknownHost = "api/unknown-host": "The host in the server's address has no address of its own.",
+        "Correct the address (`NOMAD_ADDR`, `--address`), or the name service of this machine.";
+    ApiSocket = "api/socket": "The socket in the server's address cannot be opened.",
+        "Check that the path exists, that a server listens there, and that you may write to it.";
+    ApiTimeout = "api/timeout": "The server did not answer in time.",
+        "Check the address, firewalls on the way, and whether the server is overloaded; a read may simply be repeated.";
+    ApiTls = "api/tls": "No secure connection could be agreed with the server.",
+        "Check `https` against `http`, the CA (`NOMAD_CACERT`), the name in the certificate (`NOMAD_TLS_SERVER_NAME`) and the client certificate.";
+    ApiConnectionLost = "api/connection-lost": "The connection ended before the answer was complete.",
+        "Run it again; nothing was changed by reading.";
+    ApiOutcomeUnknown = "api/outcome-unknown": "A change was sent, and its answer never came: it may have been carried out or not.",
+        "Look at the volume, then run the same command again if the change is missing; it is never repeated unasked.";
+    ApiNotNomad = "api/not-nomad": "What answered does not speak Nomad's API.",
+        "Check the address: it must be that of a Nomad server or agent, not of a web page or a proxy's login.";
+    ApiTooLarge = "api/too-large": "An answer is larger than any that Nomad should give.",
+        "Ask for less: a namespace or a prefix.";
+    ApiForbidden = "api/forbidden": "The token may not do this.",
+        "Use a token whose policy allows it: reading needs `csi-read-volume`, writing `csi-write-volume` and `plugin { policy = \"read\" }`.";
+    ApiUnknownToken = "api/unknown-token": "The server does not know the token, or it has expired.",
+        "Set `NOMAD_TOKEN` to the secret ID of a token of this region, or unset it if ACLs are off.";
+    ApiRateLimited = "api/rate-limited": "The server accepts no more connections from this machine.",
+        "Run less at once, or raise `limits.http_max_conns_per_client` in the agent's configuration.";
+    ApiNoLeader = "api/no-leader": "The servers have no leader, so nothing can be read or written.",
+        "Wait for the election to end; if it does not, too few servers are alive.";
+    ApiUnknownRegion = "api/unknown-region": "No server of that region is known.",
+        "Correct the region (`NOMAD_REGION`, `--region`), or leave it out for the server's own.";
+    ApiBadRequest = "api/bad-request": "The server does not understand the request.",
+        "Read the server's own words; if they make no sense, the server is of another version or no Nomad.";
+    ApiServerError = "api/server-error": "The server failed, with words that are not known here.",
+        "Read the server's own words and its log.";
+    ApiUnsendable = "api/unsendable": "A value cannot be sent to the server without arriving changed.",
+        "Change the value as the message says.";
+
+    // --- volume: what a server says of a volume
+    VolumeNotFound = "volume/not-found": "The server has no volume of that ID in that namespace.",
+        "Check the ID and the namespace; `volume status --namespace '*'` lists all.";
+    VolumeInUse = "volume/in-use": "Allocations claim the volume.",
+        "Stop the jobs that use it, and wait until their allocations have ended.";
+    VolumeImmutableField = "volume/immutable-field": "A field is to change that cannot change once the volume exists.",
+        "Put the old value back, or make a new volume and move the data.";
+    VolumeInvalid = "volume/invalid": "The server holds the volume to be invalid.",
+        "Correct what its words name; `validate` finds most of it beforehand.";
+    VolumeCapacity = "volume/capacity": "The sizes contradict each other or what the volume has: volumes never shrink.",
+        "Let `capacity_max` be at least `capacity_min` and the size the volume has.";
+    VolumeUnknownNamespace = "volume/unknown-namespace": "The namespace does not exist.",
+        "Create it with `nomad namespace apply`, or correct the name.";
+    VolumeUnaddressable = "volume/unaddressable": "Nomad's HTTP API cannot address a thing of that ID.",
+        "Use an ID without `/` that is neither empty nor `.` nor `..`.";
+
+    // --- plugin: what a server says of a plugin, or the plugin through it
+    PluginNotFound = "plugin/not-found": "The server has no plugin of that ID.",
+        "Check the ID with `plugin status`; a plugin exists once its job is registered.";
+    PluginUnknown = "plugin/unknown": "No plugin of the ID that the volume names is known.",
+        "Check `plugin_id` with `plugin status`, or start the plugin's job and wait until it is healthy.";
+    PluginNoController = "plugin/no-controller": "The plugin has no controller, or its controller is not known yet.",
+        "Start the plugin's controller and wait until it is healthy; a plugin without one can only have volumes registered.";
+    PluginUnhealthy = "plugin/unhealthy": "The plugin needs its controller, and none is healthy.",
+        "Look at `plugin status` and at the logs of the plugin's allocations.";
+    PluginUnsupported = "plugin/unsupported": "The plugin does not do this.",
+        "Do it with the provider's own tools, or use a plugin that can.";
+    PluginUnreachable = "plugin/unreachable": "The server could not reach the node on which the plugin's controller runs.",
+        "Check that the node is up and its agent connected, then run it again.";
+    PluginExhausted = "plugin/exhausted": "The provider has no room for the volume where it is wanted.",
+        "Free some, ask for less, or allow other topologies.";
+    PluginConflict = "plugin/conflict": "The provider has a volume of that name with other properties.",
+        "Choose another name, or ask for what the existing volume has.";
+    PluginCapacity = "plugin/capacity": "The provider cannot make a volume of that size.",
+        "Ask for a size that the provider offers; its documentation names the steps and the limits.";
+    PluginSourceNotFound = "plugin/source-not-found": "The provider has no such snapshot or volume to copy from.",
+        "Check `snapshot_id` or `clone_id`: it is the provider's ID.";
+    PluginVolumeNotFound = "plugin/volume-not-found": "The provider has no volume of that external ID.",
+        "Check `external_id` with the provider's own tools.";
+    PluginCapability = "plugin/capability": "The provider cannot use the volume in the ways asked for.",
+        "Ask for capabilities that the provider supports.";
+    PluginInternal = "plugin/internal": "The plugin failed inside.",
+        "Read the logs of the plugin's controller.";
+    PluginRefused = "plugin/refused": "The plugin refused.",
+        "Read the plugin's own words and the logs of its controller.";
+
     // --- internal
     Internal = "internal": "The program contradicts itself: a defect of ours.",
         "Report it with the message and what was run; nothing was changed after it was found.";
