@@ -132,6 +132,18 @@ codes! {
     PluginRefused = "plugin/refused": "The plugin refused.",
         "Read the plugin's own words and the logs of its controller.";
 
+    // --- journal: what the agent remembers
+    JournalDiskFull = "journal/disk-full": "There is no room left for the agent's journal, so it cannot promise to remember anything new; what was there is intact.",
+        "Make room on the file system that holds the data directory; the agent goes on by itself, and what was refused may be sent again.";
+    JournalUnavailable = "journal/unavailable": "The file that holds the agent's journal cannot be opened, read or written.",
+        "Correct what the operating system says of the file, its directory or its disk, and start the agent again if it has ended.";
+    JournalInUse = "journal/in-use": "Another process holds the agent's journal, and two writers would contradict each other.",
+        "Stop the other process, or give this one a data directory of its own.";
+    JournalDamaged = "journal/damaged": "What stands in the agent's journal was not written by this program, or has changed since it was written.",
+        "Keep a copy of the data directory, and put back a backup of the whole directory, or start with an empty one and register the volumes again; their data is with the provider.";
+    JournalTooNew = "journal/too-new": "The agent's journal was written by a later version of this program, and this one would misread it.",
+        "Start the version that wrote it, or a later one.";
+
     // --- internal
     Internal = "internal": "The program contradicts itself: a defect of ours.",
         "Report it with the message and what was run; nothing was changed after it was found.";

@@ -7,7 +7,10 @@
 mod clock;
 mod connector;
 mod driver;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
 mod ids;
+mod journal;
 mod mounter;
 mod observer;
 mod plugin;
@@ -19,6 +22,7 @@ pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PluginConnection};
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
+pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use mounter::{MountEntry, MountError, Mounter};
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{

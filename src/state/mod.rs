@@ -1,1 +1,25 @@
-//! Everything the agent remembers.
+//! Everything the agent remembers, as one pure state machine.
+//!
+//! [`State`] changes by [`apply`] of an [`Event`] and by nothing else, so that the same events give
+//! the same state: on the running agent, after a restart, in a crash test and in a simulation. There
+//! is no clock here, no chance and no I/O; times and IDs stand in the events. `server::cell` is the
+//! only one that commits events, `store` keeps them, `query` makes of the state what people read.
+
+mod apply;
+mod event;
+mod invariant;
+mod query;
+mod record;
+mod replay;
+mod tables;
+
+pub use apply::{Misfit, apply, check};
+pub use event::{Event, EventKind};
+pub use invariant::{SharedVolume, shared_volumes, violations};
+pub use query::{
+    InvalidToken, PluginStatus, PluginView, VolumeFilter, VolumePage, VolumeToken, VolumeView,
+    plugin, plugin_status, plugins, provider_name, sharing, volume, volumes,
+};
+pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
+pub use replay::{ReplayError, StateSnapshot, replay};
+pub use tables::State;

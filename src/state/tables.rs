@@ -1,0 +1,129 @@
+//! `State`: volumes, plugins and nodes, and the index of the last change.
+//!
+//! Fields are private to `state`, because two of them must agree: volumes by key, and the keys by
+//! what the provider calls them. Only `apply` and `replay` write, through the methods here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::record::{PluginRecord, VolumeRecord};
+use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId};
+
+/// Everything the agent remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub(super) index: u64,
+    pub(super) origin: String,
+    pub(super) volumes: BTreeMap<NamespacedId, Arc<VolumeRecord>>,
+    pub(super) remote_ids: BTreeMap<(PluginId, ExternalId), BTreeSet<NamespacedId>>,
+    pub(super) volumes_index: u64,
+    pub(super) plugins: BTreeMap<PluginId, PluginRecord>,
+    pub(super) plugins_index: u64,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+}
+
+impl Default for State {
+    /// Before anything happened.
+    fn default() -> Self {
+        Self {
+            index: Self::FIRST_INDEX,
+            origin: String::new(),
+            volumes: BTreeMap::new(),
+            remote_ids: BTreeMap::new(),
+            volumes_index: Self::FIRST_INDEX,
+            plugins: BTreeMap::new(),
+            plugins_index: Self::FIRST_INDEX,
+            nodes: BTreeMap::new(),
+        }
+    }
+}
+
+impl State {
+    /// The index before anything happened. Blocking reads send 0 for "do not wait", so it is not 0.
+    pub const FIRST_INDEX: u64 = 1;
+
+    /// Index of the last event.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The ID that the first start gave to this state: unlike every other agent's. Empty before.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Index of the last event that changed what a read of volumes shows: volumes, or the plugins
+    /// that their health is derived from.
+    pub fn volumes_index(&self) -> u64 {
+        self.volumes_index.max(self.plugins_index)
+    }
+
+    /// Index of the last event that changed any plugin.
+    pub fn plugins_index(&self) -> u64 {
+        self.plugins_index
+    }
+
+    /// A volume's record, whatever its phase; readers ask `query::volume`.
+    pub fn record(&self, key: &NamespacedId) -> Option<&Arc<VolumeRecord>> {
+        self.volumes.get(key)
+    }
+
+    /// All records, whatever their phase, by namespace and ID.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = &Arc<VolumeRecord>> {
+        self.volumes.values()
+    }
+
+    /// A plugin's record.
+    pub fn plugin_record(&self, id: &PluginId) -> Option<&PluginRecord> {
+        self.plugins.get(id)
+    }
+
+    /// All nodes, by ID.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// A node.
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.nodes.get(id)
+    }
+
+    /// Puts a record in the place of the one with its key, if there is one.
+    pub(super) fn put(&mut self, record: Arc<VolumeRecord>) {
+        let key = record.key().clone();
+        let remote = remote_key(&record);
+        if let Some(remote) = remote.clone() {
+            let keys = self.remote_ids.entry(remote).or_default();
+            keys.insert(key.clone());
+        }
+        let previous = self.volumes.insert(key, record);
+        if let Some(previous) = previous
+            && remote_key(&previous) != remote
+        {
+            self.forget_remote_id(&previous);
+        }
+    }
+
+    /// Removes a record; without one, nothing happens.
+    pub(super) fn remove(&mut self, key: &NamespacedId) {
+        if let Some(previous) = self.volumes.remove(key) {
+            self.forget_remote_id(&previous);
+        }
+    }
+
+    fn forget_remote_id(&mut self, record: &VolumeRecord) {
+        let Some(id) = remote_key(record) else { return };
+        if let Some(keys) = self.remote_ids.get_mut(&id) {
+            keys.remove(record.key());
+            if keys.is_empty() {
+                self.remote_ids.remove(&id);
+            }
+        }
+    }
+}
+
+/// What the provider calls it, with the plugin that reaches the provider.
+pub(super) fn remote_key(record: &VolumeRecord) -> Option<(PluginId, ExternalId)> {
+    let id = record.remote_id()?;
+    Some((record.definition.plugin_id.clone(), id))
+}
