@@ -17,6 +17,10 @@ pub enum Verdict {
     RetryUnknownOutcome,
     /// Nothing was done, and only a change elsewhere helps: a limit reached, a volume in use.
     RetryLater,
+    /// The plugin says that it failed, and not how far it came: it may have been done in part.
+    /// Repeating at once would hide the failure from whoever waits; who asks again later sends the
+    /// identical call, or undoes it.
+    FailedUnknownOutcome,
     /// The request will never succeed as it is.
     Permanent,
 }
@@ -26,14 +30,16 @@ impl Verdict {
     pub fn is_repeated(self) -> bool {
         match self {
             Self::Retry | Self::RetryUnknownOutcome => true,
-            Self::AlreadyDone | Self::RetryLater | Self::Permanent => false,
+            Self::AlreadyDone | Self::RetryLater | Self::FailedUnknownOutcome | Self::Permanent => {
+                false
+            }
         }
     }
 
     /// Whether the call may have taken effect although it failed.
     pub fn may_have_happened(self) -> bool {
         match self {
-            Self::RetryUnknownOutcome | Self::AlreadyDone => true,
+            Self::RetryUnknownOutcome | Self::FailedUnknownOutcome | Self::AlreadyDone => true,
             Self::Retry | Self::RetryLater | Self::Permanent => false,
         }
     }

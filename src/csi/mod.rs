@@ -1,1 +1,18 @@
-//! CSI over gRPC.
+//! CSI over gRPC: the client side of every plugin, and the generated code of both sides.
+//!
+//! [`GrpcConnector`] turns a Unix socket into the plugin ports of [`crate::ports`]. One call of a
+//! port is one RPC with one deadline ([`deadline`]); what a failure means is read from one table
+//! ([`status`]). Nothing here repeats a call: that is `server::forward`'s (W05). What goes over the
+//! wire is CSI 1.12 (`proto/csi/v1/csi.proto`, [`proto`]).
+
+mod confirm;
+mod connect;
+mod controller;
+pub mod convert;
+pub mod deadline;
+mod identity;
+mod node;
+pub mod proto;
+pub mod status;
+
+pub use connect::GrpcConnector;

@@ -1,0 +1,131 @@
+//! [`Controller`] over gRPC.
+
+use async_trait::async_trait;
+
+use super::connect::Client;
+use super::proto::controller_client::ControllerClient;
+use super::proto::{
+    ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteVolumeRequest,
+    ValidateVolumeCapabilitiesRequest, Volume,
+};
+use super::{confirm, convert, status};
+use crate::model::{Bytes, ControllerCapabilities, ExternalId, Secrets};
+use crate::ports::{
+    Controller, CreateVolume, CreatedVolume, PluginError, Rpc, StatusCode, ValidateVolume,
+};
+use crate::retry::Verdict;
+
+#[async_trait]
+impl Controller for Client {
+    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        let answer = self
+            .call(
+                Rpc::ControllerGetCapabilities,
+                ControllerGetCapabilitiesRequest {},
+                async |channel, request| {
+                    let mut client = ControllerClient::new(channel);
+                    client.controller_get_capabilities(request).await
+                },
+            )
+            .await?;
+        Ok(convert::controller_capabilities(&answer.capabilities))
+    }
+
+    async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
+        let answer = self
+            .call(
+                Rpc::CreateVolume,
+                create_request(request),
+                async |channel, request| {
+                    ControllerClient::new(channel).create_volume(request).await
+                },
+            )
+            .await?;
+        created(answer.volume)
+    }
+
+    async fn delete_volume(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<(), PluginError> {
+        let request = DeleteVolumeRequest {
+            volume_id: external_id.as_str().to_owned(),
+            secrets: convert::secrets(&secrets),
+        };
+        let answer = self
+            .call(Rpc::DeleteVolume, request, async |channel, request| {
+                ControllerClient::new(channel).delete_volume(request).await
+            })
+            .await;
+        status::done(answer)
+    }
+
+    async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::ValidateVolumeCapabilities;
+        let request = validate_request(request);
+        let answer = self
+            .call(rpc, request.clone(), async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.validate_volume_capabilities(request).await
+            })
+            .await?;
+        if !answer.message.is_empty() {
+            tracing::debug!(volume.external_id = %request.volume_id, message = %answer.message,
+                "the plugin's word on the capabilities");
+        }
+        let reasons = confirm::mismatches(&request, answer.confirmed.as_ref());
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        Err(PluginError {
+            rpc,
+            code: StatusCode::InvalidArgument,
+            verdict: Verdict::Permanent,
+            message: format!("the plugin does not confirm it: {}", reasons.join("; ")),
+        })
+    }
+}
+
+fn create_request(request: CreateVolume) -> CreateVolumeRequest {
+    CreateVolumeRequest {
+        capacity_range: convert::capacity_range(request.capacity),
+        volume_capabilities: convert::capabilities(&request.capabilities, &request.mount_options),
+        secrets: convert::secrets(&request.secrets),
+        volume_content_source: request.source.as_ref().map(convert::content_source),
+        accessibility_requirements: convert::topology_requirement(request.topology.as_ref()),
+        name: request.name,
+        parameters: request.parameters,
+        mutable_parameters: Default::default(),
+    }
+}
+
+/// An answer without a volume or without its ID is no answer: the volume may be there, nameless.
+fn created(volume: Option<Volume>) -> Result<CreatedVolume, PluginError> {
+    let malformed = |what| status::malformed(Rpc::CreateVolume, what);
+    let volume = volume.ok_or_else(|| malformed("there is no volume in it"))?;
+    if volume.volume_id.is_empty() {
+        return Err(malformed("the volume has no ID"));
+    }
+    Ok(CreatedVolume {
+        external_id: ExternalId::new(volume.volume_id),
+        capacity: Bytes::from_wire(volume.capacity_bytes),
+        context: volume.volume_context,
+        topologies: volume
+            .accessible_topology
+            .into_iter()
+            .filter_map(convert::topology_from)
+            .collect(),
+    })
+}
+
+fn validate_request(request: ValidateVolume) -> ValidateVolumeCapabilitiesRequest {
+    ValidateVolumeCapabilitiesRequest {
+        volume_id: request.external_id.as_str().to_owned(),
+        volume_capabilities: convert::capabilities(&request.capabilities, &request.mount_options),
+        secrets: convert::secrets(&request.secrets),
+        volume_context: request.context,
+        parameters: request.parameters,
+        mutable_parameters: Default::default(),
+    }
+}

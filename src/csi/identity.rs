@@ -1,0 +1,51 @@
+//! [`Identity`] over gRPC.
+
+use async_trait::async_trait;
+
+use super::connect::Client;
+use super::proto::identity_client::IdentityClient;
+use super::proto::{GetPluginCapabilitiesRequest, GetPluginInfoRequest, ProbeRequest};
+use super::{convert, status};
+use crate::ports::{Identity, PluginCapabilities, PluginError, PluginInfo, Rpc};
+
+#[async_trait]
+impl Identity for Client {
+    async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
+        let rpc = Rpc::GetPluginInfo;
+        let answer = self
+            .call(rpc, GetPluginInfoRequest {}, async |channel, request| {
+                IdentityClient::new(channel).get_plugin_info(request).await
+            })
+            .await?;
+        if answer.name.is_empty() {
+            return Err(status::malformed(rpc, "its name is empty"));
+        }
+        Ok(PluginInfo {
+            name: answer.name,
+            vendor_version: answer.vendor_version,
+        })
+    }
+
+    async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
+        let answer = self
+            .call(
+                Rpc::GetPluginCapabilities,
+                GetPluginCapabilitiesRequest {},
+                async |channel, request| {
+                    let mut client = IdentityClient::new(channel);
+                    client.get_plugin_capabilities(request).await
+                },
+            )
+            .await?;
+        Ok(convert::plugin_capabilities(&answer.capabilities))
+    }
+
+    async fn probe(&self) -> Result<bool, PluginError> {
+        let answer = self
+            .call(Rpc::Probe, ProbeRequest {}, async |channel, request| {
+                IdentityClient::new(channel).probe(request).await
+            })
+            .await?;
+        Ok(answer.ready.unwrap_or(true))
+    }
+}

@@ -1,0 +1,145 @@
+//! [`NodeService`] over gRPC.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use super::connect::Client;
+use super::proto::node_client::NodeClient;
+use super::proto::{
+    NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodePublishVolumeRequest,
+    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+};
+use super::{convert, status};
+use crate::model::{ExternalId, ExternalNodeId, NodeCapabilities};
+use crate::ports::{
+    NodeDescription, NodeService, PluginError, PublishVolume, Rpc, StageVolume, StatusCode,
+};
+
+#[async_trait]
+impl NodeService for Client {
+    async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
+        let answer = self
+            .call(
+                Rpc::NodeGetCapabilities,
+                NodeGetCapabilitiesRequest {},
+                async |channel, request| {
+                    let mut client = NodeClient::new(channel);
+                    client.node_get_capabilities(request).await
+                },
+            )
+            .await?;
+        Ok(convert::node_capabilities(&answer.capabilities))
+    }
+
+    async fn node_info(&self) -> Result<NodeDescription, PluginError> {
+        let rpc = Rpc::NodeGetInfo;
+        let answer = self
+            .call(rpc, NodeGetInfoRequest {}, async |channel, request| {
+                NodeClient::new(channel).node_get_info(request).await
+            })
+            .await?;
+        if answer.node_id.is_empty() {
+            return Err(status::malformed(rpc, "its node ID is empty"));
+        }
+        let max_volumes = u64::try_from(answer.max_volumes_per_node)
+            .map_err(|_| status::malformed(rpc, "its number of volumes is negative"))?;
+        Ok(NodeDescription {
+            external_node_id: ExternalNodeId::new(answer.node_id),
+            max_volumes: (max_volumes > 0).then_some(max_volumes),
+            accessible_topology: answer.accessible_topology.and_then(convert::topology_from),
+        })
+    }
+
+    async fn stage_volume(&self, request: StageVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::NodeStageVolume;
+        let message = NodeStageVolumeRequest {
+            volume_id: request.external_id.as_str().to_owned(),
+            publish_context: request.publish_context,
+            staging_target_path: text(rpc, &request.staging_path)?,
+            volume_capability: Some(convert::capability(
+                request.capability,
+                &request.mount_options,
+            )),
+            secrets: convert::secrets(&request.secrets),
+            volume_context: request.context,
+        };
+        self.call(rpc, message, async |channel, request| {
+            NodeClient::new(channel).node_stage_volume(request).await
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn unstage_volume(
+        &self,
+        external_id: ExternalId,
+        staging_path: PathBuf,
+    ) -> Result<(), PluginError> {
+        let rpc = Rpc::NodeUnstageVolume;
+        let message = NodeUnstageVolumeRequest {
+            volume_id: external_id.as_str().to_owned(),
+            staging_target_path: text(rpc, &staging_path)?,
+        };
+        let answer = self
+            .call(rpc, message, async |channel, request| {
+                NodeClient::new(channel).node_unstage_volume(request).await
+            })
+            .await;
+        status::done(answer)
+    }
+
+    async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::NodePublishVolume;
+        let staging_path = request.staging_path.as_deref();
+        let message = NodePublishVolumeRequest {
+            volume_id: request.external_id.as_str().to_owned(),
+            publish_context: request.publish_context,
+            staging_target_path: staging_path.map_or(Ok(String::new()), |path| text(rpc, path))?,
+            target_path: text(rpc, &request.target_path)?,
+            volume_capability: Some(convert::capability(
+                request.capability,
+                &request.mount_options,
+            )),
+            readonly: request.read_only,
+            secrets: convert::secrets(&request.secrets),
+            volume_context: request.context,
+        };
+        self.call(rpc, message, async |channel, request| {
+            NodeClient::new(channel).node_publish_volume(request).await
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn unpublish_volume(
+        &self,
+        external_id: ExternalId,
+        target_path: PathBuf,
+    ) -> Result<(), PluginError> {
+        let rpc = Rpc::NodeUnpublishVolume;
+        let message = NodeUnpublishVolumeRequest {
+            volume_id: external_id.as_str().to_owned(),
+            target_path: text(rpc, &target_path)?,
+        };
+        let answer = self
+            .call(rpc, message, async |channel, request| {
+                let mut client = NodeClient::new(channel);
+                client.node_unpublish_volume(request).await
+            })
+            .await;
+        status::done(answer)
+    }
+}
+
+/// A path as CSI's text, which is Unicode.
+fn text(rpc: Rpc, path: &Path) -> Result<String, PluginError> {
+    let text = path.to_str().ok_or_else(|| {
+        let message = format!(
+            "the path {} is not Unicode, as CSI's paths are",
+            path.display()
+        );
+        status::error(rpc, StatusCode::InvalidArgument, message)
+    })?;
+    Ok(text.to_owned())
+}

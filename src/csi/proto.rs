@@ -1,0 +1,180 @@
+//! The generated CSI code, and a `Debug` that hides secrets.
+//!
+//! What is generated comes from `proto/csi/v1/csi.proto`. Messages with a field that may hold
+//! secrets (CSI section "Secrets Requirements"; mount flags by section "VolumeCapability") have no
+//! derived `Debug`: the one below shows every field but those. Which messages these are is read
+//! from the definitions by `build.rs`, so a new one cannot be forgotten: it has no `Debug` until it
+//! stands here, and a test compares the two lists.
+
+#![expect(
+    missing_docs,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated code; proto/csi/v1/csi.proto is its documentation"
+)]
+
+tonic::include_proto!("csi.v1");
+
+/// Stands for a field that may hold secrets: says how many entries it has, and nothing of them.
+struct Hidden(usize);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("none"),
+            entries => write!(f, "{entries} hidden"),
+        }
+    }
+}
+
+/// Writes `Debug` for messages, given as `name path { shown fields; hidden field }`. A field that
+/// is missing here does not compile.
+macro_rules! hide {
+    ($($name:literal $message:path { $($shown:ident),*; $hidden:ident })*) => {
+        $(impl std::fmt::Debug for $message {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let Self { $($shown,)* $hidden } = self;
+                f.debug_struct($name)
+                    $(.field(stringify!($shown), $shown))*
+                    .field(stringify!($hidden), &Hidden($hidden.len()))
+                    .finish()
+            }
+        })*
+
+        /// Each message's name, and how one is shown whose hidden field holds `canary`.
+        #[cfg(test)]
+        fn shown_with(canary: &str) -> Vec<(&'static str, String)> {
+            vec![$({
+                type Message = $message;
+                let mut message = Message::default();
+                tests::put(&mut message.$hidden, canary);
+                ($name, format!("{message:?}"))
+            },)*]
+        }
+    };
+}
+
+hide! {
+    "CreateVolumeRequest" CreateVolumeRequest {
+        name, capacity_range, volume_capabilities, parameters, volume_content_source,
+        accessibility_requirements, mutable_parameters; secrets
+    }
+    "DeleteVolumeRequest" DeleteVolumeRequest { volume_id; secrets }
+    "ControllerPublishVolumeRequest" ControllerPublishVolumeRequest {
+        volume_id, node_id, volume_capability, readonly, volume_context; secrets
+    }
+    "ControllerUnpublishVolumeRequest" ControllerUnpublishVolumeRequest {
+        volume_id, node_id; secrets
+    }
+    "ValidateVolumeCapabilitiesRequest" ValidateVolumeCapabilitiesRequest {
+        volume_id, volume_context, volume_capabilities, parameters, mutable_parameters; secrets
+    }
+    "ControllerModifyVolumeRequest" ControllerModifyVolumeRequest {
+        volume_id, mutable_parameters; secrets
+    }
+    "ControllerExpandVolumeRequest" ControllerExpandVolumeRequest {
+        volume_id, capacity_range, volume_capability; secrets
+    }
+    "CreateSnapshotRequest" CreateSnapshotRequest { source_volume_id, name, parameters; secrets }
+    "DeleteSnapshotRequest" DeleteSnapshotRequest { snapshot_id; secrets }
+    "ListSnapshotsRequest" ListSnapshotsRequest {
+        max_entries, starting_token, source_volume_id, snapshot_id; secrets
+    }
+    "GetSnapshotRequest" GetSnapshotRequest { snapshot_id; secrets }
+    "NodeStageVolumeRequest" NodeStageVolumeRequest {
+        volume_id, publish_context, staging_target_path, volume_capability, volume_context; secrets
+    }
+    "NodePublishVolumeRequest" NodePublishVolumeRequest {
+        volume_id, publish_context, staging_target_path, target_path, volume_capability, readonly,
+        volume_context; secrets
+    }
+    "NodeExpandVolumeRequest" NodeExpandVolumeRequest {
+        volume_id, volume_path, capacity_range, staging_target_path, volume_capability; secrets
+    }
+    "CreateVolumeGroupSnapshotRequest" CreateVolumeGroupSnapshotRequest {
+        name, source_volume_ids, parameters; secrets
+    }
+    "DeleteVolumeGroupSnapshotRequest" DeleteVolumeGroupSnapshotRequest {
+        group_snapshot_id, snapshot_ids; secrets
+    }
+    "GetVolumeGroupSnapshotRequest" GetVolumeGroupSnapshotRequest {
+        group_snapshot_id, snapshot_ids; secrets
+    }
+    "GetMetadataAllocatedRequest" GetMetadataAllocatedRequest {
+        snapshot_id, starting_offset, max_results; secrets
+    }
+    "GetMetadataDeltaRequest" GetMetadataDeltaRequest {
+        base_snapshot_id, target_snapshot_id, starting_offset, max_results; secrets
+    }
+    "VolumeCapability.MountVolume" volume_capability::MountVolume {
+        fs_type, volume_mount_group; mount_flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// A field that can hold a canary.
+    pub(super) trait Holds {
+        fn hold(&mut self, canary: &str);
+    }
+
+    impl Holds for BTreeMap<String, String> {
+        fn hold(&mut self, canary: &str) {
+            self.insert(canary.to_owned(), canary.to_owned());
+        }
+    }
+
+    impl Holds for Vec<String> {
+        fn hold(&mut self, canary: &str) {
+            self.push(canary.to_owned());
+        }
+    }
+
+    pub(super) fn put(field: &mut impl Holds, canary: &str) {
+        field.hold(canary);
+    }
+
+    /// The descriptor's list of messages that may hold secrets.
+    const HIDING: &[&str] = include!(concat!(env!("OUT_DIR"), "/csi.v1.hiding.rs"));
+
+    #[test]
+    fn every_message_with_secrets_hides_them_in_debug_output() {
+        let shown = shown_with("hunter2");
+        let covered: BTreeSet<_> = shown
+            .iter()
+            .map(|(name, _)| format!(".csi.v1.{name}"))
+            .collect();
+        let hiding: BTreeSet<_> = HIDING.iter().map(ToString::to_string).collect();
+        assert_eq!(covered, hiding);
+        assert_eq!(hiding.len(), 19 + 1, "CSI 1.12 has 19, and mount flags");
+        for (name, text) in shown {
+            assert!(!text.contains("hunter2"), "{name}: {text}");
+            assert!(text.contains("1 hidden"), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn secrets_stay_hidden_inside_other_messages() {
+        let capability = VolumeCapability {
+            access_type: Some(volume_capability::AccessType::Mount(
+                volume_capability::MountVolume {
+                    mount_flags: vec!["password=hunter2".to_owned()],
+                    ..Default::default()
+                },
+            )),
+            access_mode: None,
+        };
+        let request = CreateVolumeRequest {
+            name: "db".to_owned(),
+            volume_capabilities: vec![capability],
+            secrets: [("token".to_owned(), "hunter2".to_owned())].into(),
+            ..Default::default()
+        };
+        let text = format!("{request:?}");
+        assert!(text.contains("db") && !text.contains("hunter2"), "{text}");
+    }
+}
