@@ -34,6 +34,12 @@ macro_rules! codes {
 }
 
 codes! {
+    // --- plan: what will surprise, although it will be done
+    PlanErasesSecrets = "plan/erases-secrets": "Nomad replaces a volume's stored secrets at every update, also by none, and never shows whether there are any.",
+        "Give the secrets in the specification; if the volume has none, write `secrets {}`.";
+    PlanIgnoredField = "plan/ignored-field": "The server takes the field and does nothing with it.",
+        "Remove the change, or create the volume anew.";
+
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not well-formed HCL, YAML or JSON.",
         "Correct the text at the position shown; everything before it was understood.";

@@ -1,8 +1,19 @@
-//! Wanted against observed.
+//! Wanted against observed: what would be done, and what would be refused.
+//!
+//! Pure: a plan is a function of specifications, of what a server showed, and of the rules by which
+//! that server merges.
 
+mod action;
+mod build;
+mod diff;
 mod merge;
+mod pin;
 
+pub use action::{Action, Counts, Plan, Planned, Update};
+pub use build::{Observed, PluginState, Resend, build};
+pub use diff::{Change, Shown, diff};
 pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
     TopologyRule, merge,
 };
+pub use pin::Pin;

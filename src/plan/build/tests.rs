@@ -1,0 +1,581 @@
+//! What a plan says, by what is wanted, what is there, and whose server it is.
+
+use super::*;
+use crate::diagnostic::SourceMap;
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
+    ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, PluginInstance,
+    PluginSummary, Secrets, Topology, VolumeId,
+};
+use crate::plan::diff::{Change, Shown};
+
+const WRITER: Capability = Capability {
+    access_mode: AccessMode::SingleNodeWriter,
+    attachment_mode: AttachmentMode::FileSystem,
+};
+const READERS: Capability = Capability {
+    access_mode: AccessMode::MultiNodeReaderOnly,
+    attachment_mode: AttachmentMode::FileSystem,
+};
+
+fn bytes(bytes: u64) -> Bytes {
+    Bytes::new(bytes).unwrap()
+}
+
+fn place(zone: &str) -> Topology {
+    Topology {
+        segments: [("zone".to_owned(), zone.to_owned())].into(),
+    }
+}
+
+fn places(zones: &[&str]) -> Option<TopologyRequest> {
+    Some(TopologyRequest {
+        required: zones.iter().map(|zone| place(zone)).collect(),
+        preferred: vec![],
+    })
+}
+
+fn wanted() -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db"),
+        name: Some("database".into()),
+        external_id: None,
+        plugin_id: PluginId::new("hostpath"),
+        capabilities: vec![WRITER, READERS],
+        capacity: CapacityRange {
+            min: bytes(1000),
+            max: bytes(2000),
+        },
+        topology_request: places(&["a", "b"]),
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: None,
+        secrets: None,
+        parameters: None,
+        context: None,
+    }
+}
+
+fn spec(request: VolumeRequest) -> VolumeSpec {
+    let mut sources = SourceMap::default();
+    let id = sources.add("volume.hcl", "id = \"db\"\ncapacity_max = 1");
+    let fields = [("capacity_max", SourceMap::span(id, 10..26))];
+    VolumeSpec {
+        request,
+        namespace_given: false,
+        span: SourceMap::span(id, 0..9),
+        fields: fields.into(),
+    }
+}
+
+/// The volume that [`wanted`] makes.
+fn existing() -> Volume {
+    Volume {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db"),
+        name: "database".into(),
+        external_id: Some(ExternalId::new("vol-1")),
+        plugin_id: PluginId::new("hostpath"),
+        provider: "csi.example".into(),
+        provider_version: "1".into(),
+        capabilities: vec![READERS, WRITER],
+        requested_capacity: CapacityRange {
+            min: bytes(1000),
+            max: bytes(2000),
+        },
+        capacity: bytes(1000),
+        topology_request: places(&["b", "a"]),
+        topologies: vec![place("a")],
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: Some(MountOptions::default()),
+        parameters: BTreeMap::new(),
+        context: BTreeMap::new(),
+        access_mode: None,
+        attachment_mode: None,
+        read_allocs: [].into(),
+        write_allocs: [].into(),
+        allocs: vec![],
+        schedulable: true,
+        controller_required: true,
+        controllers: HealthCount {
+            healthy: 1,
+            expected: 1,
+        },
+        nodes: HealthCount {
+            healthy: 1,
+            expected: 1,
+        },
+        create_index: 7,
+        modify_index: 9,
+        create_time: 0,
+        modify_time: 0,
+    }
+}
+
+fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
+    let instance = PluginInstance {
+        alloc_id: AllocId::new("a1"),
+        health: Health {
+            healthy: true,
+            description: "healthy".into(),
+        },
+        updated_at: 0,
+        provider: "csi.example".into(),
+        provider_version: "1".into(),
+        requires_controller: true,
+        requires_topologies: false,
+        controller: Some(ControllerInfo {
+            capabilities: ControllerCapabilities {
+                create_delete_volume: true,
+                expand_volume: true,
+                ..ControllerCapabilities::default()
+            },
+        }),
+        node: None,
+    };
+    let mut plugin = Plugin {
+        summary: PluginSummary {
+            id: PluginId::new("hostpath"),
+            provider: "csi.example".into(),
+            controller_required: true,
+            controllers: HealthCount {
+                healthy: 1,
+                expected: 1,
+            },
+            nodes: HealthCount {
+                healthy: 1,
+                expected: 1,
+            },
+        },
+        version: "1".into(),
+        controllers: [(NodeId::new("n1"), instance.clone())].into(),
+        nodes: [(NodeId::new("n1"), instance)].into(),
+        allocs: vec![],
+    };
+    change(&mut plugin);
+    PluginState::Known(Box::new(plugin))
+}
+
+fn observed(volume: Option<Volume>, plugin: PluginState) -> Observed {
+    Observed {
+        volumes: volume
+            .map(|volume| (volume.key(), volume))
+            .into_iter()
+            .collect(),
+        plugins: [(PluginId::new("hostpath"), plugin)].into(),
+        plugin_ids: vec![PluginId::new("hostpath")],
+    }
+}
+
+fn one(request: VolumeRequest, observed: &Observed, rules: MergeRules, resend: Resend) -> Planned {
+    build(vec![spec(request)], observed, rules, resend)
+        .volumes
+        .remove(0)
+}
+
+fn against(request: VolumeRequest, volume: Volume, rules: MergeRules) -> Planned {
+    one(
+        request,
+        &observed(Some(volume), plugin(|_| {})),
+        rules,
+        Resend::Never,
+    )
+}
+
+fn changes(planned: &Planned) -> &[Change] {
+    match &planned.action {
+        Action::Update(update) => &update.changes,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn codes(planned: &Planned) -> Vec<&'static str> {
+    match &planned.action {
+        Action::Blocked(reasons) => reasons.iter().map(|reason| reason.code.as_str()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
+
+/// `users` 12: a run without changes is a fixpoint, also where order and absence differ (W19, W21).
+#[test]
+fn what_was_created_as_specified_is_unchanged() {
+    for rules in BOTH {
+        let planned = against(wanted(), existing(), rules);
+        assert_eq!(planned.action, Action::Unchanged, "{rules:?}");
+        assert_eq!(planned.pin, Pin::At(9));
+        assert!(planned.warnings.is_empty());
+    }
+}
+
+/// W21: what Nomad compares by position is sent as it has it.
+#[test]
+fn a_request_to_nomad_has_the_stored_order() {
+    let planned = against(wanted(), existing(), MergeRules::NOMAD);
+    assert_eq!(planned.request.topology_request, places(&["b", "a"]));
+    let planned = against(wanted(), existing(), MergeRules::AGENT);
+    assert_eq!(planned.request, wanted());
+}
+
+#[test]
+fn absence_asks_for_creation_and_an_external_id_for_registration() {
+    let nothing = observed(None, plugin(|_| {}));
+    let create = one(wanted(), &nothing, MergeRules::NOMAD, Resend::Never);
+    assert_eq!((create.action, create.pin), (Action::Create, Pin::Absent));
+    let request = VolumeRequest {
+        external_id: Some(ExternalId::new("vol-1")),
+        ..wanted()
+    };
+    let register = one(request, &nothing, MergeRules::NOMAD, Resend::Never);
+    assert_eq!(register.action, Action::Register);
+}
+
+#[test]
+fn an_update_names_the_fields_with_old_and_new() {
+    let mut request = wanted();
+    request.capabilities = vec![WRITER];
+    request.capacity.max = bytes(3000);
+    request.mount_options = Some(MountOptions {
+        fs_type: "xfs".into(),
+        mount_flags: vec!["password=hunter2".into()],
+    });
+    for rules in BOTH {
+        let planned = against(request.clone(), existing(), rules);
+        let expected = [
+            (
+                "capacity_max",
+                Shown::Size(bytes(2000)),
+                Shown::Size(bytes(3000)),
+            ),
+            (
+                "capability",
+                Shown::Capabilities([WRITER, READERS].into()),
+                Shown::Capabilities([WRITER].into()),
+            ),
+            (
+                "mount_options.fs_type",
+                Shown::Absent,
+                Shown::Text("xfs".into()),
+            ),
+            ("mount_options.mount_flags", Shown::Absent, Shown::Hidden),
+        ]
+        .map(|(field, old, new)| Change { field, old, new });
+        assert_eq!(changes(&planned), expected, "{rules:?}");
+        assert!(!format!("{:?}", changes(&planned)).contains("hunter2"));
+    }
+}
+
+/// `nomad-http-api` 10.1, item 5.
+#[test]
+fn hidden_flags_differ_only_by_presence() {
+    let hidden = |flags: &[&str]| {
+        let mut volume = existing();
+        let mount_flags = flags.iter().map(ToString::to_string).collect();
+        volume.mount_options = Some(MountOptions {
+            fs_type: String::new(),
+            mount_flags,
+        });
+        volume
+    };
+    let mut request = wanted();
+    request.mount_options = Some(MountOptions {
+        fs_type: String::new(),
+        mount_flags: vec!["ro".into()],
+    });
+    for rules in BOTH {
+        let same = against(request.clone(), hidden(&[MountOptions::REDACTED]), rules);
+        assert_eq!(same.action, Action::Unchanged);
+        assert_eq!(
+            changes(&against(request.clone(), hidden(&[]), rules)).len(),
+            1
+        );
+    }
+    for rules in BOTH {
+        let lost = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
+        let expected = Change {
+            field: "mount_options.mount_flags",
+            old: Shown::Hidden,
+            new: Shown::Absent,
+        };
+        assert_eq!(changes(&lost), [expected]);
+    }
+}
+
+/// B01, B02, B04, `users` 8.
+#[test]
+fn every_refusal_is_foretold_with_the_servers_words_and_a_place() {
+    let mut request = wanted();
+    request.name = Some("other".into());
+    request.capabilities = vec![READERS];
+    request.topology_request = places(&["c"]);
+    request.parameters = Some([("type".to_owned(), "gp3".to_owned())].into());
+    let mut volume = existing();
+    volume.access_mode = Some(AccessMode::SingleNodeWriter);
+    volume.attachment_mode = Some(AttachmentMode::FileSystem);
+    for rules in BOTH {
+        let planned = against(request.clone(), volume.clone(), rules);
+        let expected = [
+            "volume/immutable-field",
+            "volume/in-use",
+            "volume/immutable-field",
+            "volume/immutable-field",
+        ];
+        assert_eq!(codes(&planned), expected, "{rules:?}");
+        let Action::Blocked(reasons) = &planned.action else {
+            unreachable!("checked above")
+        };
+        assert_eq!(
+            reasons[0].notes,
+            ["the server would say: volume name cannot be updated"]
+        );
+        assert_eq!(reasons[0].labels[0].span, planned.spec.span);
+    }
+}
+
+#[test]
+fn a_maximum_below_the_size_is_blocked_at_its_place() {
+    let mut request = wanted();
+    request.capacity = CapacityRange {
+        min: bytes(100),
+        max: bytes(500),
+    };
+    let planned = against(request, existing(), MergeRules::NOMAD);
+    assert_eq!(codes(&planned), ["volume/capacity"]);
+    let Action::Blocked(reasons) = &planned.action else {
+        unreachable!("checked above")
+    };
+    assert_eq!(
+        reasons[0].labels[0].span,
+        planned.spec.fields["capacity_max"]
+    );
+}
+
+#[test]
+fn growing_beyond_the_size_asks_the_plugin_to_expand() {
+    let mut request = wanted();
+    request.capacity = CapacityRange {
+        min: bytes(1500),
+        max: bytes(2000),
+    };
+    let planned = against(request.clone(), existing(), MergeRules::NOMAD);
+    let Action::Update(update) = &planned.action else {
+        panic!("{planned:?}")
+    };
+    assert_eq!(
+        update.expansion,
+        Expansion::Needed {
+            to: request.capacity
+        }
+    );
+    let rigid = plugin(|plugin| {
+        for instance in plugin.controllers.values_mut() {
+            instance.controller = Some(ControllerInfo {
+                capabilities: ControllerCapabilities::default(),
+            });
+        }
+    });
+    let observed = observed(Some(existing()), rigid);
+    let planned = one(request, &observed, MergeRules::NOMAD, Resend::Never);
+    assert_eq!(codes(&planned), ["plugin/unsupported"]);
+}
+
+/// W20: on Nomad, an update without secrets erases them; on the agent it keeps them.
+#[test]
+fn an_update_that_erases_secrets_says_so() {
+    let mut changed = wanted();
+    changed.capacity.max = bytes(3000);
+    let with = |secrets: Option<Secrets>| VolumeRequest {
+        secrets,
+        ..changed.clone()
+    };
+    let some = Secrets::from_iter([("key", "value")]);
+    for (secrets, rules, change, warned) in [
+        (None, MergeRules::NOMAD, SecretsChange::Clear, true),
+        (None, MergeRules::AGENT, SecretsChange::Keep, false),
+        (
+            Some(Secrets::default()),
+            MergeRules::NOMAD,
+            SecretsChange::Clear,
+            false,
+        ),
+        (
+            Some(some.clone()),
+            MergeRules::NOMAD,
+            SecretsChange::Replace,
+            false,
+        ),
+    ] {
+        let planned = against(with(secrets), existing(), rules);
+        let Action::Update(update) = &planned.action else {
+            panic!("{planned:?}")
+        };
+        assert_eq!(update.secrets, change);
+        let codes: Vec<_> = planned
+            .warnings
+            .iter()
+            .map(|warning| warning.code)
+            .collect();
+        assert_eq!(codes == [Code::PlanErasesSecrets], warned);
+    }
+}
+
+/// Secrets cannot be read, so they are no difference by themselves; who says `register` sends them.
+#[test]
+fn secrets_alone_change_nothing_unless_they_are_sent_on_purpose() {
+    let request = VolumeRequest {
+        secrets: Some(Secrets::from_iter([("key", "value")])),
+        ..wanted()
+    };
+    for rules in BOTH {
+        let there = observed(Some(existing()), plugin(|_| {}));
+        let planned = one(request.clone(), &there, rules, Resend::Never);
+        assert_eq!(planned.action, Action::Unchanged);
+        let planned = one(request.clone(), &there, rules, Resend::Always);
+        assert!(changes(&planned).is_empty());
+    }
+}
+
+/// W21: Nomad takes a topology request for a volume that has none, and forgets it.
+#[test]
+fn a_topology_request_that_nomad_ignores_is_warned_of() {
+    let mut volume = existing();
+    volume.topologies.clear();
+    volume.topology_request = None;
+    let planned = against(wanted(), volume.clone(), MergeRules::NOMAD);
+    assert_eq!(planned.action, Action::Unchanged);
+    assert_eq!(planned.warnings[0].code, Code::PlanIgnoredField);
+    let planned = against(wanted(), volume, MergeRules::AGENT);
+    assert_eq!(changes(&planned)[0].field, "topology_request.required");
+}
+
+/// `users` 18: what a plugin cannot do is found before it is asked.
+#[test]
+fn a_plugin_that_cannot_do_it_blocks() {
+    let registered = VolumeRequest {
+        external_id: Some(ExternalId::new("vol-1")),
+        ..wanted()
+    };
+    let unhealthy = || plugin(|plugin| plugin.summary.controllers.healthy = 0);
+    let node_only = || {
+        plugin(|plugin| {
+            plugin.summary.controller_required = false;
+            plugin.controllers.clear();
+        })
+    };
+    let no_create = || {
+        plugin(|plugin| {
+            for instance in plugin.controllers.values_mut() {
+                instance.controller = Some(ControllerInfo {
+                    capabilities: ControllerCapabilities::default(),
+                });
+            }
+        })
+    };
+    let before_first_report = || {
+        plugin(|plugin| {
+            plugin.summary.controller_required = false;
+            plugin.controllers.clear();
+            plugin.nodes.clear();
+        })
+    };
+    for (name, state, request, expected) in [
+        (
+            "missing",
+            PluginState::Missing,
+            wanted(),
+            Some("plugin/unknown"),
+        ),
+        ("not readable", PluginState::Unknown, wanted(), None),
+        (
+            "unhealthy, create",
+            unhealthy(),
+            wanted(),
+            Some("plugin/unhealthy"),
+        ),
+        (
+            "unhealthy, register",
+            unhealthy(),
+            registered.clone(),
+            Some("plugin/unhealthy"),
+        ),
+        (
+            "node only, create",
+            node_only(),
+            wanted(),
+            Some("plugin/no-controller"),
+        ),
+        ("node only, register", node_only(), registered.clone(), None),
+        (
+            "no create, create",
+            no_create(),
+            wanted(),
+            Some("plugin/unsupported"),
+        ),
+        ("no create, register", no_create(), registered, None),
+        (
+            "before its first report",
+            before_first_report(),
+            wanted(),
+            None,
+        ),
+    ] {
+        let planned = one(
+            request,
+            &observed(None, state),
+            MergeRules::NOMAD,
+            Resend::Never,
+        );
+        match expected {
+            Some(code) => assert_eq!(codes(&planned), [code], "{name}"),
+            None => assert!(
+                matches!(planned.action, Action::Create | Action::Register),
+                "{name}: {:?}",
+                planned.action
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_misspelt_plugin_is_told_the_nearest() {
+    let mut request = wanted();
+    request.plugin_id = PluginId::new("hostpaht");
+    let mut there = observed(None, plugin(|_| {}));
+    there.plugins = [(request.plugin_id.clone(), PluginState::Missing)].into();
+    let planned = one(request, &there, MergeRules::NOMAD, Resend::Never);
+    let Action::Blocked(reasons) = &planned.action else {
+        panic!("{planned:?}")
+    };
+    assert_eq!(
+        reasons[0].help,
+        ["there is a plugin hostpath; is it meant?"]
+    );
+}
+
+#[test]
+fn counts_add_up() {
+    let mut blocked = wanted();
+    blocked.name = Some("other".into());
+    let there = observed(Some(existing()), plugin(|_| {}));
+    let mut other = wanted();
+    other.id = VolumeId::new("new");
+    let plan = build(
+        vec![spec(wanted()), spec(blocked), spec(other)],
+        &there,
+        MergeRules::NOMAD,
+        Resend::Never,
+    );
+    let counts = plan.counts();
+    assert_eq!(
+        (
+            counts.create,
+            counts.unchanged,
+            counts.blocked,
+            counts.changes()
+        ),
+        (1, 1, 1, 1)
+    );
+}
