@@ -150,6 +150,20 @@ codes! {
     JournalTooNew = "journal/too-new": "The agent's journal was written by a later version of this program, and this one would misread it.",
         "Start the version that wrote it, or a later one.";
 
+    // --- agent
+    AgentNoMode = "agent/no-mode": "An agent has to be told in which mode it runs.",
+        "Start it with --dev, the only mode there is: server and node in one process.";
+    AgentBadAddress = "agent/bad-address": "The address to listen on is none.",
+        "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
+    AgentNotLoopback = "agent/not-loopback": "Whoever reaches the agent's HTTP address may create and delete volumes: it asks nobody who they are.",
+        "Listen on a loopback address, or allow it with --allow-unauthenticated on a network that you trust.";
+    AgentDirectory = "agent/directory": "The agent cannot use a directory that it needs.",
+        "Name a directory on a local disk that this user can write with --data-dir or --embedded=DIR.";
+    AgentNoStateHome = "agent/no-state-home": "Neither XDG_STATE_HOME nor HOME says where the user's state is kept.",
+        "Name a directory with --embedded=DIR.";
+    LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",
+        "Correct NOMAD_CSI_LOG, or unset it.";
+
     // --- internal
     Internal = "internal": "The program contradicts itself: a defect of ours.",
         "Report it with the message and what was run; nothing was changed after it was found.";

@@ -15,8 +15,8 @@
 //! what its caller does anyway. When supervision ends the plugin is deregistered, recorded as gone
 //! (B70) and stopped.
 //!
-//! After a crash of the agent nothing of this is left: a task does not outlive the agent
-//! (`ports::TaskDriver`), and the instance that the last run recorded is marked as unwell first.
+//! After a crash of the agent no process is left (`ports::TaskDriver`); what was recorded is left,
+//! and counts as unwell from the agent's start on (`state::EventKind::AgentStarted`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,8 +187,6 @@ impl Supervisor {
 
     /// Runs until `stop`; then nothing of the task is left.
     pub async fn run(mut self, stop: CancellationToken) {
-        let starting = Finding::Unwell("the plugin is being started".to_owned());
-        self.fingerprint.record(&starting).await;
         let mut failures = 0;
         loop {
             let begun = Instant::now();
