@@ -75,8 +75,8 @@ impl AgentConfig {
                 .note("separate servers and nodes are not there yet"),
             );
         }
-        let http = listen_address(options).map_err(|problem| problems.push(problem));
-        let program = own_program().map_err(|problem| problems.push(problem));
+        let http = listen_address(options).map_err(|problem| problems.extend(problem));
+        let program = own_program().map_err(|problem| problems.extend(problem));
         let (Ok(http), Ok(plugin_program), false) = (http, program, problems.has_errors()) else {
             return Err(problems);
         };
@@ -97,7 +97,7 @@ impl AgentConfig {
     ///
     /// # Errors
     /// If this program cannot find itself.
-    pub fn embedded(directory: PathBuf, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostic> {
+    pub fn embedded(directory: PathBuf, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostics> {
         Ok(Self {
             data: DataDirectory::Kept(directory),
             http: None,
@@ -118,7 +118,7 @@ pub fn embedded_directory(
     named: Option<&Path>,
     state_home: Option<&Path>,
     home: Option<&Path>,
-) -> Result<PathBuf, Diagnostic> {
+) -> Result<PathBuf, Diagnostics> {
     let below = |base: PathBuf| base.join("nomad-csi").join("embedded");
     if let Some(named) = named.filter(|named| !named.as_os_str().is_empty()) {
         return Ok(named.to_owned());
@@ -132,11 +132,12 @@ pub fn embedded_directory(
             Code::AgentNoStateHome,
             "there is no directory for the embedded agent: neither XDG_STATE_HOME nor HOME is set",
         )
-        .help("name one with --embedded=DIR")),
+        .help("name one with --embedded=DIR")
+        .into()),
     }
 }
 
-fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostic> {
+fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
     let Some(text) = &options.http else {
         return Ok(AgentConfig::DEFAULT_HTTP);
     };
@@ -155,7 +156,8 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostic> {
         format!("--http {text} would let everyone who reaches this machine create and delete volumes"),
     )
     .note("this agent does not ask who somebody is")
-    .help("listen on 127.0.0.1, or add --allow-unauthenticated if everyone on that network may do that"))
+    .help("listen on 127.0.0.1, or add --allow-unauthenticated if everyone on that network may do that")
+    .into())
 }
 
 /// `localhost` is the one name that needs no resolver.
@@ -167,7 +169,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     numeric.parse().ok()
 }
 
-fn own_program() -> Result<PathBuf, Diagnostic> {
+fn own_program() -> Result<PathBuf, Diagnostics> {
     std::env::current_exe().map_err(|error| {
         Diagnostic::error(
             Code::AgentDirectory,
@@ -175,6 +177,7 @@ fn own_program() -> Result<PathBuf, Diagnostic> {
         )
         .note(error.to_string())
         .help("mount /proc, or start the program by its full path")
+        .into()
     })
 }
 

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// How much is logged of this program; of the libraries below it only warnings, down to
 /// [`LogLevel::Trace`].
@@ -79,7 +79,7 @@ pub struct LogSettings {
 ///
 /// # Errors
 /// If the filter is none.
-pub fn start<W>(settings: &LogSettings, writer: W) -> Result<(), Diagnostic>
+pub fn start<W>(settings: &LogSettings, writer: W) -> Result<(), Diagnostics>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -100,7 +100,7 @@ where
     Ok(())
 }
 
-fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostic> {
+fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
     let directives = settings
         .filter
         .as_deref()
@@ -109,6 +109,7 @@ fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostic> {
         Diagnostic::error(Code::LogBadFilter, format!("the log filter `{directives}` cannot be read"))
             .note(error.to_string())
             .help("write a level (`warn`, `info`, `debug`, `trace`) or a list such as `warn,nomad_csi::server=debug`")
+            .into()
     })
 }
 
@@ -194,6 +195,6 @@ mod tests {
     #[test]
     fn a_filter_that_cannot_be_read_is_an_error() {
         let error = filter(&settings(LogLevel::Info, Some("nomad_csi=loud"))).unwrap_err();
-        assert_eq!(error.code, Code::LogBadFilter);
+        assert_eq!(error.iter().next().unwrap().code, Code::LogBadFilter);
     }
 }
