@@ -39,6 +39,14 @@ codes! {
         "Give the secrets in the specification; if the volume has none, write `secrets {}`.";
     PlanIgnoredField = "plan/ignored-field": "The server takes the field and does nothing with it.",
         "Remove the change, or create the volume anew.";
+    PlanStale = "plan/stale": "Between the plan and its execution the volume was changed by somebody else, so it was left alone.",
+        "Run the command again: it plans from what is there now.";
+
+    // --- apply: what came of a change
+    ApplyServerWarning = "apply/server-warning": "The server carried out the change and has something to say about it.",
+        "Read the server's own words.";
+    ApplyNotAsWritten = "apply/not-as-written": "The server accepted a change, and the volume is not as it was asked for.",
+        "Look at the volume; the server may be too old for the field, or somebody changed it meanwhile.";
 
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not well-formed HCL, YAML or JSON.",

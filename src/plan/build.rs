@@ -106,7 +106,7 @@ fn update(
     let merged = match merge(existing, &request, rules) {
         Ok(merged) => merged,
         Err(refusals) => {
-            let reasons = refusals.into_iter().map(|refusal| refused(spec, refusal));
+            let reasons = refusals.iter().map(|refusal| refused(spec, refusal));
             return (request, Action::Blocked(reasons.collect()), vec![]);
         }
     };
@@ -159,7 +159,28 @@ fn comparable(request: &VolumeRequest, existing: &Volume, rules: MergeRules) -> 
     request
 }
 
-fn refused(spec: &VolumeSpec, refusal: Refusal) -> Diagnostic {
+/// Fields in which a volume still differs from what was asked for; empty if it is as wanted.
+pub fn remaining(
+    request: &VolumeRequest,
+    existing: &Volume,
+    rules: MergeRules,
+) -> Vec<&'static str> {
+    match merge(existing, &comparable(request, existing, rules), rules) {
+        Ok(merged) => {
+            let mut fields: Vec<_> = diff(existing, &merged.volume)
+                .into_iter()
+                .map(|change| change.field)
+                .collect();
+            if matches!(merged.expansion, Expansion::Needed { .. }) {
+                fields.push("capacity");
+            }
+            fields
+        }
+        Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
+    }
+}
+
+fn refused(spec: &VolumeSpec, refusal: &Refusal) -> Diagnostic {
     let (code, help) = match refusal.field {
         "capability" => (
             Code::VolumeInUse,

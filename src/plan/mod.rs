@@ -10,7 +10,7 @@ mod merge;
 mod pin;
 
 pub use action::{Action, Counts, Plan, Planned, Update};
-pub use build::{Observed, PluginState, Resend, build};
+pub use build::{Observed, PluginState, Resend, build, remaining};
 pub use diff::{Change, Shown, diff};
 pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,

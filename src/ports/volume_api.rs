@@ -5,11 +5,12 @@
 
 use async_trait::async_trait;
 
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
     Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeRequest,
     VolumeSummary,
 };
+use crate::plan::MergeRules;
 
 /// A server said no, or could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,29 @@ pub struct ApiError {
     pub help: Vec<String>,
     /// The server's own words, verbatim, if there was an answer.
     pub server_text: Option<String>,
+}
+
+impl ApiError {
+    /// As it is told to people: the message, the server's own words, what to do.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
+        if let Some(text) = self
+            .server_text
+            .as_deref()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        {
+            let status = self
+                .status
+                .map_or_else(String::new, |status| format!(" (status {status})"));
+            diagnostic = diagnostic.note(format!("the server said{status}: {text}"));
+        }
+        if self.help.is_empty() {
+            return diagnostic.help(self.code.remedy());
+        }
+        diagnostic.help.extend(self.help.iter().cloned());
+        diagnostic
+    }
 }
 
 /// A thing in the model's words, beside the server's own JSON of it.
@@ -61,6 +85,10 @@ pub struct Written {
 pub trait VolumeApi: Send + Sync {
     /// What people call this server: its address.
     fn name(&self) -> &str;
+    /// How this server merges an update into a volume: discovered, never assumed.
+    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
+        Ok(MergeRules::NOMAD)
+    }
     /// All volumes that match, through all pages, sorted by namespace and ID.
     async fn list_volumes(
         &self,

@@ -1,1 +1,9 @@
-//! Desired specs to API calls.
+//! From specifications to calls: read what is there, carry out a plan, say how each volume ended.
+
+mod execute;
+mod observe;
+mod outcome;
+
+pub use execute::{Execution, Watch, execute};
+pub use observe::{Observation, observe};
+pub use outcome::{Ending, Outcome};

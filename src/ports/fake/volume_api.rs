@@ -1,0 +1,368 @@
+//! A server in memory, behind the port: merges as a real one does, and fails as told.
+//!
+//! It refuses what a server refuses (an unknown plugin, an update that does not merge, a volume in
+//! use) and records every call, so that a test can say what was sent and what was not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::diagnostic::Code;
+use crate::model::{
+    Bytes, ExternalId, HealthCount, Namespace, NamespacedId, Plugin, PluginId, PluginSummary,
+    Secrets, Volume, VolumeRequest, VolumeSummary,
+};
+use crate::plan::{MergeRules, merge};
+use crate::ports::volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};
+use crate::wire;
+
+/// What goes wrong with one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFault {
+    /// The server does nothing and says so.
+    Refused,
+    /// The server does it, and the answer is lost.
+    AnswerLost,
+    /// The request is lost, and nobody knows.
+    RequestLost,
+}
+
+/// A server in memory. A clone is the same server.
+#[derive(Clone, Debug)]
+pub struct FakeServer(Arc<Mutex<Content>>);
+
+#[derive(Debug)]
+struct Content {
+    rules: MergeRules,
+    index: u64,
+    volumes: BTreeMap<NamespacedId, Volume>,
+    plugins: BTreeMap<PluginId, Plugin>,
+    faults: VecDeque<(&'static str, Option<CallFault>)>,
+    calls: Vec<String>,
+}
+
+impl FakeServer {
+    /// An empty server that merges by these rules.
+    pub fn new(rules: MergeRules) -> Self {
+        Self(Arc::new(Mutex::new(Content {
+            rules,
+            index: 10,
+            volumes: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            faults: VecDeque::new(),
+            calls: vec![],
+        })))
+    }
+
+    /// Adds a healthy plugin with one controller and no instances to be seen.
+    pub fn add_plugin(&self, id: &str) {
+        let one = HealthCount {
+            healthy: 1,
+            expected: 1,
+        };
+        let summary = PluginSummary {
+            id: PluginId::new(id),
+            provider: "csi.example".into(),
+            controller_required: true,
+            controllers: one,
+            nodes: one,
+        };
+        let plugin = Plugin {
+            summary,
+            version: "1".into(),
+            controllers: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            allocs: vec![],
+        };
+        self.content().plugins.insert(PluginId::new(id), plugin);
+    }
+
+    /// Changes a volume behind everyone's back, as another operator or an allocation would.
+    pub fn change(&self, key: &NamespacedId, change: impl FnOnce(&mut Volume)) {
+        let mut content = self.content();
+        content.index += 1;
+        let index = content.index;
+        if let Some(volume) = content.volumes.get_mut(key) {
+            change(volume);
+            volume.modify_index = index;
+        }
+    }
+
+    /// Removes a volume behind everyone's back.
+    pub fn remove(&self, key: &NamespacedId) {
+        self.content().volumes.remove(key);
+    }
+
+    /// The next call of that name (`create`, `register`, `read`, …) goes wrong; several line up.
+    pub fn fail(&self, call: &'static str, fault: CallFault) {
+        self.content().faults.push_back((call, Some(fault)));
+    }
+
+    /// The next call of that name goes well, and what lines up behind it waits for the one after.
+    pub fn pass(&self, call: &'static str) {
+        self.content().faults.push_back((call, None));
+    }
+
+    /// Every call so far: `create db`, `read db`.
+    pub fn calls(&self) -> Vec<String> {
+        self.content().calls.clone()
+    }
+
+    /// Calls that could have changed something.
+    pub fn writes(&self) -> Vec<String> {
+        let is_write = |call: &String| !call.starts_with("read") && !call.starts_with("list");
+        self.calls().into_iter().filter(is_write).collect()
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call<T>(
+        &self,
+        name: &'static str,
+        on: &str,
+        act: impl FnOnce(&mut Content) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let mut content = self.content();
+        content.calls.push(format!("{name} {on}"));
+        let position = content.faults.iter().position(|(call, _)| *call == name);
+        let next = position.and_then(|at| content.faults.remove(at));
+        match next.and_then(|(_, fault)| fault) {
+            None => act(&mut content),
+            Some(CallFault::Refused) => Err(refusal(Code::ApiServerError, "it failed")),
+            Some(CallFault::RequestLost) => Err(lost()),
+            Some(CallFault::AnswerLost) => act(&mut content).and_then(|_| Err(lost())),
+        }
+    }
+}
+
+fn lost() -> ApiError {
+    ApiError {
+        status: None,
+        server_text: None,
+        ..refusal(
+            Code::ApiOutcomeUnknown,
+            "the connection ended before the answer",
+        )
+    }
+}
+
+fn refusal(code: Code, text: &str) -> ApiError {
+    ApiError {
+        code,
+        status: Some(500),
+        message: text.to_owned(),
+        help: vec![],
+        server_text: Some(text.to_owned()),
+    }
+}
+
+impl Content {
+    fn write(&mut self, request: &VolumeRequest, created: bool) -> Result<Written, ApiError> {
+        if !self.plugins.contains_key(&request.plugin_id) {
+            let text = format!("no CSI plugin named: {} could be found", request.plugin_id);
+            return Err(refusal(Code::PluginUnknown, &text));
+        }
+        self.index += 1;
+        let volume = match self.volumes.get(&request.key()) {
+            None => new_volume(request, self.index, created),
+            Some(existing) => {
+                let merged = merge(existing, request, self.rules).map_err(|refusals| {
+                    let texts: Vec<_> = refusals.into_iter().map(|refusal| refusal.text).collect();
+                    refusal(Code::VolumeImmutableField, &texts.join("; "))
+                })?;
+                Volume {
+                    modify_index: self.index,
+                    ..merged.volume
+                }
+            }
+        };
+        let document = document(&wire::volume_to_wire(&volume));
+        self.volumes.insert(request.key(), volume);
+        Ok(Written {
+            document: Some(document),
+            warnings: vec![],
+        })
+    }
+
+    fn forget(&mut self, key: &NamespacedId) -> Result<(), ApiError> {
+        let Some(volume) = self.volumes.get(key) else {
+            return Err(refusal(
+                Code::VolumeNotFound,
+                &format!("volume not found: {}", key.id),
+            ));
+        };
+        if volume.is_claimed() {
+            return Err(refusal(
+                Code::VolumeInUse,
+                &format!("volume in use: {}", key.id),
+            ));
+        }
+        self.volumes.remove(key);
+        Ok(())
+    }
+}
+
+fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
+    let one = HealthCount {
+        healthy: 1,
+        expected: 1,
+    };
+    let external_id = if created {
+        Some(ExternalId::new(format!("ext-{}", request.id)))
+    } else {
+        request.external_id.clone()
+    };
+    let required = request
+        .topology_request
+        .iter()
+        .flat_map(|wanted| wanted.required.clone());
+    Volume {
+        namespace: request.namespace.clone(),
+        id: request.id.clone(),
+        name: request.name.clone().unwrap_or_default(),
+        external_id,
+        plugin_id: request.plugin_id.clone(),
+        provider: "csi.example".into(),
+        provider_version: "1".into(),
+        capabilities: request.capabilities.clone(),
+        requested_capacity: request.capacity,
+        capacity: if created {
+            request.capacity.min
+        } else {
+            Bytes::ZERO
+        },
+        topology_request: request.topology_request.clone(),
+        topologies: required.collect(),
+        clone_id: request.clone_id.clone(),
+        snapshot_id: request.snapshot_id.clone(),
+        mount_options: Some(request.mount_options.clone().unwrap_or_default()),
+        parameters: request.parameters.clone().unwrap_or_default(),
+        context: request.context.clone().unwrap_or_default(),
+        access_mode: None,
+        attachment_mode: None,
+        read_allocs: [].into(),
+        write_allocs: [].into(),
+        allocs: vec![],
+        schedulable: true,
+        controller_required: true,
+        controllers: one,
+        nodes: one,
+        create_index: index,
+        modify_index: index,
+        create_time: 0,
+        modify_time: 0,
+    }
+}
+
+fn document(document: &impl serde::Serialize) -> serde_json::Value {
+    serde_json::to_value(document).unwrap_or_default()
+}
+
+fn reading(volume: &Volume) -> Reading<Volume> {
+    let wire = wire::volume_to_wire(volume);
+    Reading {
+        value: wire::volume_from_wire(&wire),
+        document: document(&wire),
+    }
+}
+
+#[async_trait]
+impl VolumeApi for FakeServer {
+    fn name(&self) -> &str {
+        "the fake server"
+    }
+
+    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
+        Ok(self.content().rules)
+    }
+
+    async fn list_volumes(
+        &self,
+        query: &VolumeQuery,
+    ) -> Result<Vec<Reading<VolumeSummary>>, ApiError> {
+        self.call("list", query.namespace.as_str(), |content| {
+            let matches = |volume: &&Volume| {
+                let everywhere = query.namespace.as_str() == Namespace::ALL;
+                let prefix = query.prefix.as_deref().unwrap_or_default();
+                (everywhere || volume.namespace == query.namespace)
+                    && volume.id.as_str().starts_with(prefix)
+                    && query
+                        .plugin
+                        .as_ref()
+                        .is_none_or(|plugin| *plugin == volume.plugin_id)
+            };
+            let listed = content.volumes.values().filter(matches).map(|volume| {
+                let stub = wire::stub_to_wire(volume);
+                Reading {
+                    value: wire::summary_from_wire(&stub),
+                    document: document(&stub),
+                }
+            });
+            Ok(listed.collect())
+        })
+    }
+
+    async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError> {
+        self.call("read", key.id.as_str(), |content| {
+            Ok(content.volumes.get(key).map(reading))
+        })
+    }
+
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.call("create", request.id.as_str(), |content| {
+            content.write(request, true)
+        })
+    }
+
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.call("register", request.id.as_str(), |content| {
+            content.write(request, false)
+        })
+    }
+
+    async fn deregister_volume(&self, key: &NamespacedId, _force: bool) -> Result<(), ApiError> {
+        self.call("deregister", key.id.as_str(), |content| content.forget(key))
+    }
+
+    async fn delete_volume(&self, key: &NamespacedId, _secrets: &Secrets) -> Result<(), ApiError> {
+        self.call("delete", key.id.as_str(), |content| content.forget(key))
+    }
+
+    async fn list_plugins(
+        &self,
+        prefix: Option<&str>,
+    ) -> Result<Vec<Reading<PluginSummary>>, ApiError> {
+        self.call("list", "plugins", |content| {
+            let prefix = prefix.unwrap_or_default();
+            let matching = content
+                .plugins
+                .values()
+                .filter(|plugin| plugin.summary.id.as_str().starts_with(prefix));
+            let listed = matching.map(|plugin| {
+                let stub = wire::plugin_summary_to_wire(&plugin.summary);
+                Reading {
+                    value: plugin.summary.clone(),
+                    document: document(&stub),
+                }
+            });
+            Ok(listed.collect())
+        })
+    }
+
+    async fn read_plugin(
+        &self,
+        id: &PluginId,
+        _namespace: &Namespace,
+    ) -> Result<Option<Reading<Plugin>>, ApiError> {
+        self.call("read-plugin", id.as_str(), |content| {
+            let read = |plugin: &Plugin| Reading {
+                value: plugin.clone(),
+                document: document(&wire::plugin_to_wire(plugin)),
+            };
+            Ok(content.plugins.get(id).map(read))
+        })
+    }
+}
