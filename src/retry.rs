@@ -2,7 +2,7 @@
 //!
 //! A [`Verdict`] is what one failed call means; a [`RetryPolicy`] says how long to wait before the
 //! next attempt. The jitter is passed in, so that nothing here draws random numbers. The table from
-//! (RPC, code) to verdict is `csi::status`; the loop is `server::forward`.
+//! (RPC, code) to verdict is `ports::verdict_of`; the loop is `server::forward`.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! [`GrpcConnector`] turns a Unix socket into the plugin ports of [`crate::ports`]. One call of a
 //! port is one RPC with one deadline ([`deadline`]); what a failure means is read from one table
-//! ([`status`]). Nothing here repeats a call: that is `server::forward`'s (W05). What goes over the
+//! ([`crate::ports::verdict_of`]). Nothing here repeats a call: that is `server::forward`'s (W05). What goes over the
 //! wire is CSI 1.12 (`proto/csi/v1/csi.proto`, [`proto`]).
 
 mod confirm;

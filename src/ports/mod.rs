@@ -16,6 +16,7 @@ mod observer;
 mod plugin;
 mod plugins;
 mod sealer;
+mod verdict;
 mod volume_api;
 
 pub use clock::{Clock, SystemClock};
@@ -32,4 +33,5 @@ pub use plugin::{
 };
 pub use plugins::PluginDirectory;
 pub use sealer::{SealError, Sealer};
+pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};

@@ -115,6 +115,27 @@ pub enum StatusCode {
 }
 
 impl StatusCode {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::Ok,
+        Self::Cancelled,
+        Self::Unknown,
+        Self::InvalidArgument,
+        Self::DeadlineExceeded,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::PermissionDenied,
+        Self::ResourceExhausted,
+        Self::FailedPrecondition,
+        Self::Aborted,
+        Self::OutOfRange,
+        Self::Unimplemented,
+        Self::Internal,
+        Self::Unavailable,
+        Self::DataLoss,
+        Self::Unauthenticated,
+    ];
+
     /// As gRPC's error texts and Nomad's show it: `FailedPrecondition`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,7 +1,17 @@
 //! Ports over worlds in memory, for tests: as strict as the real thing, and able to fail like it.
 
+mod backend;
+mod clock;
+mod ids;
 mod journal;
+mod plugin;
 mod volume_api;
+mod world;
 
+pub use backend::{Call, CallFailed, FakeBackend, Fault};
+pub use clock::FakeClock;
+pub use ids::CountingIds;
 pub use journal::{AppendFault, MemoryJournal};
+pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
 pub use volume_api::{CallFault, FakeServer};
+pub use world::{FakeStaging, FakeTarget, FakeVolume, Refusal, Settings, World};

@@ -1,0 +1,53 @@
+//! Wall time that a test sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use crate::ports::clock::Clock;
+
+/// A clock that stands still until it is told to go on. A clone shows the same time.
+#[derive(Clone, Debug)]
+pub struct FakeClock(Arc<AtomicI64>);
+
+impl FakeClock {
+    /// 2026-01-01T00:00:00Z, in nanoseconds since the epoch.
+    pub const START: i64 = 1_767_225_600_000_000_000;
+
+    /// A clock that shows `nanoseconds` since the epoch.
+    pub fn at(nanoseconds: i64) -> Self {
+        Self(Arc::new(AtomicI64::new(nanoseconds)))
+    }
+
+    /// Goes on by that much.
+    pub fn advance(&self, by: Duration) {
+        let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.0.fetch_add(by, Ordering::SeqCst);
+    }
+}
+
+impl Default for FakeClock {
+    fn default() -> Self {
+        Self::at(Self::START)
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fake_clock_goes_on_only_when_told() {
+        let clock = FakeClock::default();
+        let same = clock.clone();
+        assert_eq!(clock.now(), FakeClock::START);
+        same.advance(Duration::from_secs(2));
+        assert_eq!(clock.now(), FakeClock::START + 2_000_000_000);
+    }
+}

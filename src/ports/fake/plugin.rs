@@ -1,0 +1,255 @@
+//! Front 1 of the fake plugin: the ports themselves, without a protocol.
+//!
+//! Failures read as the gRPC adapter would read them: the same verdicts, the same deadlines in
+//! virtual time, and a connection that is gone is `UNAVAILABLE`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::backend::{CallFailed, FakeBackend};
+use super::world::{Refusal, Settings, World};
+use crate::model::{
+    ControllerCapabilities, ExternalId, NodeCapabilities, NodeId, PluginId, Secrets,
+};
+use crate::ports::connector::{Connector, PluginConnection};
+use crate::ports::plugin::{
+    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
+    PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
+    ValidateVolume,
+};
+use crate::ports::plugins::PluginDirectory;
+use crate::ports::verdict::{verdict_of, verdict_unsent};
+
+/// How long a call may take, in virtual time: as the longest of the real deadlines.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The ports over a [`FakeBackend`].
+#[derive(Clone, Debug)]
+pub struct FakePlugin {
+    backend: Arc<FakeBackend>,
+}
+
+impl FakePlugin {
+    /// The ports of that plugin.
+    pub fn over(backend: Arc<FakeBackend>) -> Self {
+        Self { backend }
+    }
+
+    /// As a connector gives it.
+    pub fn connection(&self) -> PluginConnection {
+        let plugin = Arc::new(self.clone());
+        PluginConnection {
+            identity: plugin.clone(),
+            controller: plugin.clone(),
+            node: plugin,
+        }
+    }
+
+    async fn call<T>(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+        act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
+    ) -> Result<T, PluginError> {
+        let answer = tokio::time::timeout(DEADLINE, self.backend.call(rpc, subject, act)).await;
+        let error = |code, message: &str| PluginError {
+            rpc,
+            code,
+            verdict: verdict_of(rpc, code),
+            message: message.to_owned(),
+        };
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(CallFailed::Refused(refusal))) => Err(error(refusal.code, &refusal.message)),
+            Ok(Err(CallFailed::ConnectionLost)) => {
+                Err(error(StatusCode::Unavailable, "the connection broke"))
+            }
+            Ok(Err(CallFailed::NotConnected)) => Err(PluginError {
+                verdict: verdict_unsent(rpc),
+                ..error(StatusCode::Unavailable, "nobody listens")
+            }),
+            Err(_elapsed) => Err(error(StatusCode::DeadlineExceeded, "no answer")),
+        }
+    }
+
+    /// A call that takes something away: what is not there counts as done.
+    async fn undo(
+        &self,
+        rpc: Rpc,
+        id: &ExternalId,
+        act: impl Fn(&mut World) -> Result<(), Refusal> + Send,
+    ) -> Result<(), PluginError> {
+        match self.call(rpc, id.as_str(), act).await {
+            Err(error) if error.code == StatusCode::NotFound => Ok(()),
+            answer => answer,
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        rpc: Rpc,
+        answer: impl Fn(&Settings) -> Option<T> + Send + Sync,
+    ) -> Result<T, PluginError> {
+        let unimplemented = || Refusal {
+            code: StatusCode::Unimplemented,
+            message: "the plugin has no such service".to_owned(),
+        };
+        self.call(rpc, "", |world| {
+            answer(&world.settings).ok_or_else(unimplemented)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Identity for FakePlugin {
+    async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
+        self.ask(Rpc::GetPluginInfo, |settings| Some(settings.info.clone()))
+            .await
+    }
+
+    async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
+        self.ask(Rpc::GetPluginCapabilities, |settings| Some(settings.plugin))
+            .await
+    }
+
+    async fn probe(&self) -> Result<bool, PluginError> {
+        self.ask(Rpc::Probe, |settings| Some(settings.ready)).await
+    }
+}
+
+#[async_trait]
+impl Controller for FakePlugin {
+    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        self.ask(Rpc::ControllerGetCapabilities, |settings| {
+            settings.controller
+        })
+        .await
+    }
+
+    async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
+        self.call(Rpc::CreateVolume, &request.name, |world| {
+            world.create(&request)
+        })
+        .await
+    }
+
+    async fn delete_volume(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<(), PluginError> {
+        self.undo(Rpc::DeleteVolume, &external_id, |world| {
+            world.delete(&external_id, &secrets)
+        })
+        .await
+    }
+
+    async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
+        let rpc = Rpc::ValidateVolumeCapabilities;
+        self.call(rpc, request.external_id.as_str(), |world| {
+            world.validate(&request)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl NodeService for FakePlugin {
+    async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
+        self.ask(Rpc::NodeGetCapabilities, |settings| settings.node)
+            .await
+    }
+
+    async fn node_info(&self) -> Result<NodeDescription, PluginError> {
+        self.ask(Rpc::NodeGetInfo, |settings| {
+            settings.node.map(|_| settings.description.clone())
+        })
+        .await
+    }
+
+    async fn stage_volume(&self, request: StageVolume) -> Result<(), PluginError> {
+        let subject = request.external_id.as_str();
+        self.call(Rpc::NodeStageVolume, subject, |world| world.stage(&request))
+            .await
+    }
+
+    async fn unstage_volume(
+        &self,
+        external_id: ExternalId,
+        staging_path: PathBuf,
+    ) -> Result<(), PluginError> {
+        self.undo(Rpc::NodeUnstageVolume, &external_id, |world| {
+            world.unstage(&external_id, &staging_path)
+        })
+        .await
+    }
+
+    async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError> {
+        let subject = request.external_id.as_str();
+        self.call(Rpc::NodePublishVolume, subject, |world| {
+            world.publish(&request)
+        })
+        .await
+    }
+
+    async fn unpublish_volume(
+        &self,
+        external_id: ExternalId,
+        target_path: PathBuf,
+    ) -> Result<(), PluginError> {
+        self.undo(Rpc::NodeUnpublishVolume, &external_id, |world| {
+            world.unpublish(&external_id, &target_path)
+        })
+        .await
+    }
+}
+
+/// Gives the same plugin for every socket.
+#[derive(Clone, Debug)]
+pub struct FakeConnector(pub FakePlugin);
+
+impl Connector for FakeConnector {
+    fn connect(&self, _socket: &Path) -> PluginConnection {
+        self.0.connection()
+    }
+}
+
+/// Which plugins run where, as the test says.
+#[derive(Default)]
+pub struct FakeDirectory {
+    instances: Mutex<BTreeMap<(PluginId, NodeId), PluginConnection>>,
+}
+
+impl FakeDirectory {
+    /// Lets `plugin` run on `node`.
+    pub fn insert(&self, plugin: PluginId, node: NodeId, connection: PluginConnection) {
+        self.lock().insert((plugin, node), connection);
+    }
+
+    /// Lets it no longer run there.
+    pub fn remove(&self, plugin: &PluginId, node: &NodeId) {
+        self.lock().remove(&(plugin.clone(), node.clone()));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PluginId, NodeId), PluginConnection>> {
+        self.instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl PluginDirectory for FakeDirectory {
+    async fn instance(&self, plugin: &PluginId, node: &NodeId) -> Option<PluginConnection> {
+        let key = (plugin.clone(), node.clone());
+        self.lock().get(&key).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests;
