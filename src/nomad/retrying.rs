@@ -37,11 +37,8 @@ impl Failed {
     }
 
     fn may_repeat(&self, access: Access) -> bool {
-        match self.verdict {
-            Verdict::Retry => true,
-            Verdict::RetryUnknownOutcome => access == Access::Read,
-            Verdict::AlreadyDone | Verdict::RetryLater | Verdict::Permanent => false,
-        }
+        let harmless = access == Access::Read || !self.verdict.may_have_happened();
+        self.verdict.is_repeated() && harmless
     }
 }
 
