@@ -284,7 +284,8 @@ fn explain_broken(error: &reqwest::Error, context: Context<'_>) -> Explained {
         let sentence = format!("the request cannot be made: {}", root(error));
         return Explained::not_sent(Code::Internal, sentence);
     }
-    if error.is_decode() {
+    // A body that is cut short is an error of hyper's, one that cannot be unpacked is not.
+    if error.is_decode() && http.is_none() {
         let sentence = format!("the answer of {name} is garbled: {}", root(error));
         return Explained::perhaps_sent(Code::ApiNotNomad, sentence);
     }

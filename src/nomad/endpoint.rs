@@ -355,9 +355,14 @@ async fn receive(mut response: reqwest::Response, context: Context<'_>) -> Resul
     loop {
         let chunk = tokio::time::timeout(PAUSE, response.chunk())
             .await
-            .map_err(|_| explain_late(PAUSE, context))?
-            .map_err(|error| explain(&error, context))?;
-        let Some(chunk) = chunk else { break };
+            .map_err(|_| explain_late(PAUSE, context))?;
+        let chunk = match chunk {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            // Of a refusal, the status says enough.
+            Err(_) if !status.is_success() => break,
+            Err(error) => return Err(explain(&error, context)),
+        };
         if !status.is_success() {
             let room = LARGEST_ERROR - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);

@@ -224,13 +224,13 @@ fn beginning(body: &[u8]) -> String {
     const SHOWN: usize = 100;
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN)]);
     let words: Vec<&str> = text.split_whitespace().collect();
-    let line: String = words.join(" ");
-    let mut shown: String = line
+    let line: Vec<char> = words
+        .join(" ")
         .chars()
         .filter(|c| !c.is_control())
-        .take(SHOWN)
         .collect();
-    if shown.len() < line.len() || body.len() > 4 * SHOWN {
+    let mut shown: String = line.iter().take(SHOWN).collect();
+    if line.len() > SHOWN || body.len() > 4 * SHOWN {
         shown.push('…');
     }
     shown

@@ -1,3 +1,15 @@
 //! Everything that needs no privileges. Every file of this folder is a module here.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that fails is to say so loudly"
+)]
 
 mod architecture;
+mod client_answers;
+mod client_failures;
+mod client_requests;
+mod client_tls;
+#[path = "../support/mod.rs"]
+mod support;

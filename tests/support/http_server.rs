@@ -1,0 +1,253 @@
+//! An HTTP server that answers what a test says, down to the bytes, and remembers what it was asked.
+//!
+//! It is written over the socket, not over an HTTP library, so that it can break off, fall silent or
+//! speak something else. One request per connection. It ends with its value.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use nomad_csi::nomad::{NomadClient, Settings};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// What a client sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    /// Path and query, as they came.
+    pub(crate) target: String,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(key, _)| key == name);
+        let first = found.next().map(|(_, value)| value.as_str());
+        assert_eq!(found.next(), None, "{name} came twice");
+        first
+    }
+
+    /// `GET /v1/volumes?type=csi`.
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.method, self.target)
+    }
+}
+
+/// What a server does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Bytes, then the end of the connection.
+    Bytes(Vec<u8>),
+    /// The end of the connection, without a word.
+    Nothing,
+    /// Neither a word nor an end.
+    Silence,
+}
+
+/// A complete answer of Nomad's kind.
+pub(crate) fn answer(
+    status: u16,
+    content_type: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let mut bytes = format!(
+        "HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n",
+        body.len()
+    )
+    .into_bytes();
+    for (name, value) in headers {
+        bytes.extend(format!("{name}: {value}\r\n").into_bytes());
+    }
+    bytes.extend(b"\r\n");
+    bytes.extend(body);
+    Answer::Bytes(bytes)
+}
+
+pub(crate) fn json(body: &str) -> Answer {
+    answer(
+        200,
+        "application/json",
+        &[("X-Nomad-Index", "7")],
+        body.as_bytes(),
+    )
+}
+
+pub(crate) fn text(status: u16, body: &str) -> Answer {
+    answer(status, "text/plain; charset=utf-8", &[], body.as_bytes())
+}
+
+type Script = dyn Fn(&Seen, usize) -> Answer + Send + Sync;
+
+/// The server; it listens until it is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    /// Listens on a free port of this machine; `script` gets each request and its number from 0.
+    pub(crate) async fn start(
+        script: impl Fn(&Seen, usize) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(script, None).await
+    }
+
+    /// The same answer to everything.
+    pub(crate) async fn always(answer: Answer) -> Self {
+        Self::start(move |_, _| answer.clone()).await
+    }
+
+    /// The same over TLS.
+    pub(crate) async fn secure(config: rustls::ServerConfig, answer: Answer) -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::listen(move |_, _| answer.clone(), Some(acceptor)).await
+    }
+
+    async fn listen(
+        script: impl Fn(&Seen, usize) -> Answer + Send + Sync + 'static,
+        tls: Option<TlsAcceptor>,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let seen = Arc::new(Mutex::new(vec![]));
+        let (log, script): (_, Arc<Script>) = (Arc::clone(&seen), Arc::new(script));
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("it accepts");
+                let (tls, log, script) = (tls.clone(), Arc::clone(&log), Arc::clone(&script));
+                tokio::spawn(async move {
+                    let Some(tls) = tls else {
+                        return serve(stream, &log, &*script).await;
+                    };
+                    // A refused handshake is the client's to report.
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve(stream, &log, &*script).await;
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            seen,
+            task,
+        }
+    }
+
+    /// Listens on a socket.
+    pub(crate) fn on_socket(path: &std::path::Path, answer: Answer) -> Self {
+        let listener = UnixListener::bind(path).expect("the path is free and short");
+        let seen = Arc::new(Mutex::new(vec![]));
+        let log = Arc::clone(&seen);
+        let script = move |_: &Seen, _: usize| answer.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("it accepts");
+                serve(stream, &log, &script).await;
+            }
+        });
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            seen,
+            task,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A client with nothing but this server's address.
+    pub(crate) fn client(&self) -> NomadClient {
+        NomadClient::new(&Settings::new(self.url())).expect("the address is one")
+    }
+
+    /// All requests so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().expect("no server panics").clone()
+    }
+
+    /// The only request so far.
+    pub(crate) fn only(&self) -> Seen {
+        let mut seen = self.seen();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen.remove(0)
+    }
+}
+
+async fn serve<S>(
+    mut stream: S,
+    log: &Mutex<Vec<Seen>>,
+    script: &(dyn Fn(&Seen, usize) -> Answer + Send + Sync),
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(seen) = request(&mut stream).await else {
+        return;
+    };
+    let number = {
+        let mut log = log.lock().expect("no server panics");
+        log.push(seen.clone());
+        log.len() - 1
+    };
+    match script(&seen, number) {
+        Answer::Nothing => {}
+        Answer::Silence => std::future::pending().await,
+        // A client that has gone away is no failure of the server.
+        Answer::Bytes(bytes) => {
+            let _gone = stream.write_all(&bytes).await;
+            let _gone = stream.shutdown().await;
+        }
+    }
+}
+
+async fn request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
+    let mut bytes = vec![];
+    let head_end = loop {
+        if let Some(at) = find(&bytes, b"\r\n\r\n") {
+            break at;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..head_end].to_vec()).expect("heads are text");
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length: usize = length.map_or(0, |(_, value)| value.parse().expect("a length"));
+    let mut body = bytes.split_off(head_end + 4);
+    while body.len() < length {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Seen {
+        method: first.next()?.to_owned(),
+        target: first.next()?.to_owned(),
+        headers,
+        body: String::from_utf8(body).expect("bodies are text"),
+    })
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes
+        .windows(needle.len())
+        .position(|window| window == needle)
+}
