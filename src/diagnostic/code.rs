@@ -171,6 +171,23 @@ codes! {
         "Name a directory with --embedded=DIR.";
     LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",
         "Correct NOMAD_CSI_LOG, or unset it.";
+    // --- data: the agent's data directory
+    DataInUse = "data/in-use": "Another agent holds the data directory, and only one may write there.",
+        "Use the agent that holds it, stop it, or name another directory.";
+    DataUnavailable = "data/unavailable": "The lock file in the data directory cannot be used.",
+        "Make sure that the directory exists, that it is yours, and that its file system knows locks.";
+
+    // --- key: the key that secrets are sealed with
+    KeyMissing = "key/missing": "The data directory holds sealed secrets, and the key file that opens them is gone.",
+        "Put the key file back from a backup; if there is none, start with an empty data directory and register the volumes and their secrets again.";
+    KeyWrong = "key/wrong": "The key file does not open the secrets that are in the data directory.",
+        "Put back the key file that belongs to this data directory.";
+    KeyExposed = "key/exposed": "Others than its owner may read or write the key file, so it may not be secret any more.",
+        "Give it mode 0600 with the command shown; if others had access, change the secrets themselves.";
+    KeyMalformed = "key/malformed": "What stands in the key file is not a key that this program made.",
+        "Put the key file back from a backup; do not edit it.";
+    KeyUnavailable = "key/unavailable": "The key file cannot be read or made.",
+        "Correct what the operating system says of the file or its directory.";
 
     // --- internal
     Internal = "internal": "The program contradicts itself: a defect of ours.",

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 /// A volume's secrets, in the clear.
@@ -71,9 +72,8 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Secrets that only the holder of the key can open.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+/// Secrets that only the holder of the key can open. Written down, they are hexadecimal digits.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct SealedSecrets(Vec<u8>);
 
 impl SealedSecrets {
@@ -93,6 +93,37 @@ impl SealedSecrets {
     }
 }
 
+impl Serialize for SealedSecrets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = String::with_capacity(2 * self.0.len());
+        for byte in &self.0 {
+            digits.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            digits.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+        }
+        serializer.serialize_str(&digits)
+    }
+}
+
+impl<'de> Deserialize<'de> for SealedSecrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let invalid = || D::Error::custom("sealed secrets are pairs of hexadecimal digits");
+        let value = |digit: u8| {
+            char::from(digit)
+                .to_digit(16)
+                .and_then(|v| u8::try_from(v).ok())
+        };
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(value(*high)? << 4 | value(*low)?),
+            _ => None,
+        };
+        let bytes: Option<_> = digits.as_bytes().chunks(2).map(byte).collect();
+        bytes.map(Self).ok_or_else(invalid)
+    }
+}
+
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
+
 impl std::fmt::Debug for SealedSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SealedSecrets({} bytes)", self.0.len())
@@ -111,6 +142,23 @@ mod tests {
             shown.contains("token") && !shown.contains("hunter2"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn sealed_secrets_are_written_as_digits_and_read_back() {
+        let sealed = SealedSecrets::new((0..=255).collect());
+        let written = serde_json::to_string(&sealed).unwrap();
+        assert!(written.starts_with("\"000102") && written.ends_with("fdfeff\""));
+        assert_eq!(
+            serde_json::from_str::<SealedSecrets>(&written).unwrap(),
+            sealed
+        );
+        for foreign in ["\"0\"", "\"0g\"", "\"é\"", "[0]"] {
+            assert!(
+                serde_json::from_str::<SealedSecrets>(foreign).is_err(),
+                "{foreign}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! most one snapshot that stands for all events up to its own index. It knows nothing of what events
 //! mean. There is one writer, `server::cell`; a second one is kept away by `store::lock`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -67,6 +67,9 @@ pub struct JournalError {
 /// Keeps events and snapshots.
 #[async_trait]
 pub trait Journal: Send + Sync {
+    /// Where it is, for people.
+    fn path(&self) -> &Path;
+
     /// All of it.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! so that a restart replays at most about as much as it loads.
 
 use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -114,7 +115,8 @@ impl StateCell {
     ) -> Result<Self, JournalError> {
         let loaded = journal.load().await?;
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
-        let state = replay(loaded.snapshot, loaded.events).map_err(contradiction)?;
+        let state = replay(loaded.snapshot, loaded.events)
+            .map_err(|error| contradiction(journal.path(), error))?;
         let (publish, index) = watch::channel(state.index());
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
@@ -183,11 +185,11 @@ impl StateCell {
     }
 }
 
-fn contradiction(error: ReplayError) -> JournalError {
+fn contradiction(path: &Path, error: ReplayError) -> JournalError {
     JournalError {
         kind: JournalErrorKind::Damaged,
         operation: "replay",
-        path: std::path::PathBuf::new(),
+        path: path.to_owned(),
         source: Arc::new(error),
     }
 }

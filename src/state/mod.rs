@@ -11,6 +11,8 @@ mod invariant;
 mod query;
 mod record;
 mod replay;
+#[cfg(any(test, feature = "testing"))]
+pub mod samples;
 mod tables;
 
 pub use apply::{Misfit, apply, check};
@@ -18,7 +20,7 @@ pub use event::{Event, EventKind};
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use query::{
     InvalidToken, PluginStatus, PluginView, VolumeFilter, VolumePage, VolumeToken, VolumeView,
-    plugin, plugin_status, plugins, provider_name, sharing, volume, volumes,
+    plugin, plugin_status, plugins, provider_name, sealed_secrets, sharing, volume, volumes,
 };
 pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
 pub use replay::{ReplayError, StateSnapshot, replay};

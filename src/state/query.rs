@@ -15,7 +15,7 @@ use super::record::{PluginRecord, VolumeRecord};
 use super::tables::State;
 use crate::model::{
     ExternalId, HealthCount, Namespace, NamespacedId, Plugin, PluginId, PluginInstance,
-    PluginSummary, Volume, VolumeId, VolumeSummary,
+    PluginSummary, SealedSecrets, Volume, VolumeId, VolumeSummary,
 };
 
 /// A plugin's health and identity, derived from its instances.
@@ -305,6 +305,12 @@ pub fn sharing(state: &State, plugin: &PluginId, external_id: &ExternalId) -> Ve
     let remote = (plugin.clone(), external_id.clone());
     let keys = state.remote_ids.get(&remote).into_iter().flatten();
     keys.cloned().collect()
+}
+
+/// Any volume that has sealed secrets, with them: they tell whether a key is the right one.
+pub fn sealed_secrets(state: &State) -> Option<(&NamespacedId, &SealedSecrets)> {
+    let mut sealed = state.volumes.values().filter(|r| !r.secrets.is_empty());
+    sealed.next().map(|record| (record.key(), &record.secrets))
 }
 
 /// A plugin's status; `None` if no instance of it is known.

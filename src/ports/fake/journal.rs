@@ -1,7 +1,7 @@
 //! A journal in memory, that can fail in the ways a real one can.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -72,6 +72,8 @@ impl MemoryJournal {
     }
 }
 
+const NAME: &str = "memory";
+
 /// The first event's index.
 const FIRST: u64 = State::FIRST_INDEX + 1;
 
@@ -96,13 +98,17 @@ fn error(kind: JournalErrorKind, reason: &'static str) -> JournalError {
     JournalError {
         kind,
         operation: "append to",
-        path: PathBuf::from("memory"),
+        path: PathBuf::from(NAME),
         source: Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(reason)),
     }
 }
 
 #[async_trait]
 impl Journal for MemoryJournal {
+    fn path(&self) -> &Path {
+        Path::new(NAME)
+    }
+
     async fn load(&self) -> Result<Replay, JournalError> {
         Ok(self.replay())
     }

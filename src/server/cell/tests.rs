@@ -1,1 +1,287 @@
+//! Compare-and-set, grouping, failure, stopping, snapshots.
 
+use futures_util::future::join_all;
+
+use super::*;
+use crate::model::SealedSecrets;
+use crate::ports::fake::{AppendFault, MemoryJournal};
+use crate::state::samples::{create_intended, definition, key, provided, registered, started};
+use crate::state::{EventKind, violations};
+
+fn event(kind: EventKind) -> Event {
+    Event::new(1, kind)
+}
+
+fn updated(key: &NamespacedId, external_id: &str) -> Event {
+    event(EventKind::VolumeUpdated {
+        definition: Box::new(definition(key)),
+        provided: Box::new(provided(external_id)),
+        secrets: SealedSecrets::default(),
+    })
+}
+
+async fn cell_on(journal: &MemoryJournal, options: CellOptions) -> StateCell {
+    let journal = Arc::new(journal.clone());
+    StateCell::open(journal, options).await.unwrap()
+}
+
+async fn started_cell(journal: &MemoryJournal) -> StateCell {
+    let cell = cell_on(journal, CellOptions::default()).await;
+    cell.commit(Expected::Any, event(started())).await.unwrap();
+    cell
+}
+
+/// What a restart makes of the journal.
+fn after_restart(journal: &MemoryJournal) -> State {
+    let held = journal.replay();
+    replay(held.snapshot, held.events).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_committed_is_seen_at_its_index_and_after_a_restart() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let db = key("default", "db");
+    let absent = Expected::VolumeAbsent(db.clone());
+    let committed = cell.commit(absent, event(registered(&db, "ext-1"))).await;
+    assert_eq!(committed.unwrap(), 3);
+    assert_eq!(cell.index(), 3);
+    assert_eq!(
+        cell.read(|state| state.record(&db).unwrap().modify_index),
+        3
+    );
+    let again = cell_on(&journal, CellOptions::default()).await;
+    assert_eq!(again.read(State::clone), cell.read(State::clone));
+}
+
+/// W08.
+#[tokio::test]
+async fn of_two_who_saw_the_same_volume_one_has_to_look_again() {
+    let cell = started_cell(&MemoryJournal::default()).await;
+    let db = key("default", "db");
+    let first = event(registered(&db, "ext-1"));
+    cell.commit(Expected::Any, first).await.unwrap();
+    let seen = || Expected::VolumeAt(db.clone(), 3);
+    let (one, other) = tokio::join!(
+        cell.commit(seen(), updated(&db, "ext-2")),
+        cell.commit(seen(), updated(&db, "ext-3")),
+    );
+    assert_eq!(one.unwrap(), 4);
+    let found = match other.unwrap_err() {
+        CommitError::Conflict { volume, found } if volume == db => found,
+        other => panic!("{other}"),
+    };
+    assert_eq!(found, Some((Phase::Registered, 4)));
+}
+
+#[tokio::test]
+async fn every_expectation_is_held_against_what_is_there() {
+    let cell = started_cell(&MemoryJournal::default()).await;
+    let (db, web) = (key("default", "db"), key("default", "web"));
+    let first = event(registered(&db, "ext-1"));
+    cell.commit(Expected::Any, first).await.unwrap();
+    for (expected, fits) in [
+        (Expected::Any, true),
+        (Expected::VolumeAt(db.clone(), 3), false),
+        (Expected::VolumeAt(db.clone(), 4), true),
+        (Expected::VolumeAbsent(db.clone()), false),
+        (Expected::VolumeAbsent(web.clone()), true),
+        (Expected::VolumeAt(web.clone(), 3), false),
+    ] {
+        let result = cell.commit(expected.clone(), updated(&db, "ext-2")).await;
+        match result {
+            Ok(_) => assert!(fits, "{expected:?}"),
+            Err(CommitError::Conflict { .. }) => assert!(!fits, "{expected:?}"),
+            Err(other) => panic!("{expected:?}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_does_not_fit_is_not_written() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let db = key("default", "db");
+    let refused = cell.commit(Expected::Any, updated(&db, "ext-1")).await;
+    assert!(matches!(refused.unwrap_err(), CommitError::Misfit(misfit) if misfit.phase.is_none()));
+    assert_eq!((cell.index(), journal.replay().events.len()), (2, 1));
+}
+
+#[tokio::test]
+async fn many_volumes_are_one_write_and_one_volume_is_many() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let volumes: Vec<_> = (0..20).map(|n| key("default", &format!("v{n}"))).collect();
+    let register = |key| cell.commit(Expected::Any, event(registered(key, "ext")));
+    join_all(volumes.iter().map(register)).await;
+    let one = &volumes[0];
+    let updates = (0..5).map(|_| cell.commit(Expected::Any, updated(one, "ext-2")));
+    let indexes: Vec<_> = join_all(updates)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(
+        indexes,
+        [23, 24, 25, 26, 27],
+        "in the order in which they came"
+    );
+    let sizes = journal.append_sizes();
+    assert_eq!(sizes.iter().sum::<usize>(), 26);
+    assert!(sizes.len() <= 1 + 2 + 5, "{sizes:?}");
+    assert_eq!(sizes[sizes.len() - 5..], [1, 1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_event_about_no_single_volume_is_a_write_of_its_own_and_overtakes_nobody() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let (a, b) = (key("default", "a"), key("default", "b"));
+    let commit = |kind| cell.commit(Expected::Any, event(kind));
+    let (one, start, two) = tokio::join!(
+        commit(registered(&a, "1")),
+        commit(started()),
+        commit(registered(&b, "2")),
+    );
+    assert_eq!((one.unwrap(), start.unwrap(), two.unwrap()), (3, 4, 5));
+    assert_eq!(journal.append_sizes(), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn when_the_journal_fails_all_of_that_write_hear_it_and_nothing_has_changed() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let before = cell.read(State::clone);
+    journal.fail_next([AppendFault::Refused(JournalErrorKind::DiskFull)]);
+    let volumes: Vec<_> = (0..3).map(|n| key("default", &format!("v{n}"))).collect();
+    let register = |key| {
+        cell.commit(
+            Expected::VolumeAbsent(NamespacedId::clone(key)),
+            event(registered(key, "ext")),
+        )
+    };
+    let results = join_all(volumes.iter().map(register)).await;
+    for result in &results {
+        assert!(matches!(
+            result,
+            Err(CommitError::Journal(error)) if error.kind == JournalErrorKind::DiskFull
+        ));
+    }
+    assert_eq!(cell.read(State::clone), before);
+    let results = join_all(volumes.iter().map(register)).await;
+    assert!(results.iter().all(Result::is_ok), "the cell lives on");
+}
+
+/// An fsync that failed after the bytes had arrived: what was refused must not come back.
+#[tokio::test]
+async fn what_was_refused_is_not_there_after_a_restart_once_the_journal_works_again() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    journal.fail_next([AppendFault::WrittenButFailed]);
+    let (lost, kept) = (key("default", "lost"), key("default", "kept"));
+    let commit = |key| cell.commit(Expected::Any, event(registered(key, "ext")));
+    assert!(commit(&lost).await.is_err());
+    assert_eq!(commit(&kept).await.unwrap(), 3);
+    let state = after_restart(&journal);
+    assert!(state.record(&lost).is_none() && state.record(&kept).is_some());
+}
+
+#[tokio::test]
+async fn a_stop_ends_what_is_waiting_and_takes_nothing_more() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let volumes: Vec<_> = (0..10).map(|n| key("default", &format!("v{n}"))).collect();
+    let register = |key| cell.commit(Expected::Any, event(registered(key, "ext")));
+    let (results, ()) = tokio::join!(join_all(volumes.iter().map(register)), cell.stop());
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(after_restart(&journal), cell.read(State::clone));
+    let late = cell.commit(Expected::Any, event(started())).await;
+    assert!(matches!(late, Err(CommitError::Stopping)));
+    cell.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_woken_sees_what_woke_him() {
+    let cell = started_cell(&MemoryJournal::default()).await;
+    let db = key("default", "db");
+    let mut index = cell.subscribe();
+    index.mark_unchanged();
+    let wait = async {
+        index.changed().await.unwrap();
+        let woken_at = *index.borrow();
+        (woken_at, cell.read(State::index))
+    };
+    let ((woken_at, seen), committed) = tokio::join!(
+        wait,
+        cell.commit(Expected::Any, event(registered(&db, "ext")))
+    );
+    assert_eq!((woken_at, committed.unwrap()), (3, 3));
+    assert!(seen >= woken_at);
+}
+
+#[tokio::test]
+async fn snapshots_bound_what_a_restart_replays() {
+    let journal = MemoryJournal::default();
+    let options = CellOptions {
+        snapshot_every: 4,
+        ..CellOptions::default()
+    };
+    let cell = cell_on(&journal, options).await;
+    cell.commit(Expected::Any, event(started())).await.unwrap();
+    for number in 0..30 {
+        let key = key("default", &format!("v{}", number % 3));
+        let kind = if number < 3 {
+            registered(&key, "ext")
+        } else {
+            updated(&key, &format!("ext-{number}")).kind
+        };
+        cell.commit(Expected::Any, event(kind)).await.unwrap();
+    }
+    cell.stop().await;
+    let held = journal.replay();
+    assert!(
+        journal.snapshot_count() >= 4 && held.events.len() <= 12,
+        "{}",
+        held.events.len()
+    );
+    assert_eq!(after_restart(&journal), cell.read(State::clone));
+    assert_eq!(cell.read(violations), Vec::<String>::new());
+}
+
+/// The state grows, and with it the distance between snapshots, so that their cost per event stays.
+#[tokio::test]
+async fn a_large_state_is_not_written_anew_for_every_few_events() {
+    let journal = MemoryJournal::default();
+    let options = CellOptions {
+        snapshot_every: 1,
+        ..CellOptions::default()
+    };
+    let cell = cell_on(&journal, options).await;
+    cell.commit(Expected::Any, event(started())).await.unwrap();
+    for number in 0..200 {
+        let key = key("default", &format!("v{number}"));
+        let kind = create_intended(&key);
+        cell.commit(Expected::Any, event(kind)).await.unwrap();
+    }
+    cell.stop().await;
+    assert!(
+        journal.snapshot_count() <= 12,
+        "{}",
+        journal.snapshot_count()
+    );
+}
+
+#[tokio::test]
+async fn a_journal_that_contradicts_itself_does_not_open() {
+    let journal = MemoryJournal::holding(crate::ports::Replay {
+        snapshot: None,
+        events: vec![event(started()), updated(&key("default", "db"), "ext")],
+    });
+    let refused = StateCell::open(Arc::new(journal), CellOptions::default()).await;
+    let error = refused.err().unwrap();
+    assert_eq!(error.kind, JournalErrorKind::Damaged);
+    assert_eq!(
+        error.source.to_string(),
+        "event 3 contradicts those before it"
+    );
+}

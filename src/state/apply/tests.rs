@@ -1,1 +1,250 @@
+//! What each event makes of a volume in each phase, of plugins, and of a long history.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{ExternalId, NodeId, PluginId};
+use crate::state::invariant::violations;
+use crate::state::query::{plugin_status, provider_name, sharing};
+use crate::state::replay::{StateSnapshot, replay};
+use crate::state::samples::{
+    History, create_intended, created, definition, instance, key, provided, registered, started,
+    state_of,
+};
+
+/// One event of each kind that is about a volume.
+fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
+    let key = key.clone();
+    vec![
+        create_intended(&key),
+        created(&key, "ext-2"),
+        EventKind::VolumeCreateAbandoned { key: key.clone() },
+        registered(&key, "ext-3"),
+        EventKind::VolumeUpdated {
+            definition: Box::new(definition(&key)),
+            provided: Box::new(provided("ext-4")),
+            secrets: SealedSecrets::default(),
+        },
+        EventKind::VolumeDeleteIntended { key: key.clone() },
+        EventKind::VolumeDeleteAbandoned { key: key.clone() },
+        EventKind::VolumeDeleted { key: key.clone() },
+        EventKind::VolumeDeregistered { key },
+    ]
+}
+
+/// A volume that events have brought into each phase.
+fn volume_in(phase: Option<Phase>, key: &NamespacedId) -> State {
+    let mut kinds = vec![started()];
+    match phase {
+        None => {}
+        Some(Phase::Creating) => kinds.push(create_intended(key)),
+        Some(Phase::Registered) => kinds.push(registered(key, "ext-1")),
+        Some(Phase::Deleting) => {
+            kinds.push(registered(key, "ext-1"));
+            kinds.push(EventKind::VolumeDeleteIntended { key: key.clone() });
+        }
+    }
+    state_of(kinds)
+}
+
+/// W09, W14.
+#[test]
+fn each_event_fits_its_phases_and_leads_to_the_next_one() {
+    use Phase::{Creating, Deleting, Registered};
+    let gone: Option<Phase> = None;
+    // Per event, in the order of `volume_events`: what it makes of absence and of each phase; the
+    // outer `None` means that it does not fit.
+    let expected: [[Option<Option<Phase>>; 4]; 9] = [
+        [Some(Some(Creating)), Some(Some(Creating)), None, None],
+        [None, Some(Some(Registered)), None, None],
+        [None, Some(gone), None, None],
+        [Some(Some(Registered)), None, None, None],
+        [None, None, Some(Some(Registered)), None],
+        [None, None, Some(Some(Deleting)), Some(Some(Deleting))],
+        [None, None, None, Some(Some(Registered))],
+        [None, None, None, Some(gone)],
+        [None, None, Some(gone), Some(gone)],
+    ];
+    let key = key("default", "db");
+    for (kind, row) in volume_events(&key).into_iter().zip(expected) {
+        let phases = [None, Some(Creating), Some(Registered), Some(Deleting)];
+        for (before, after) in phases.into_iter().zip(row) {
+            let mut state = volume_in(before, &key);
+            let untouched = state.clone();
+            let event = Event::new(99, kind.clone());
+            let case = format!("{} of {before:?}", kind.name());
+            let fits = check(&state, &event);
+            apply(&mut state, &event);
+            assert_eq!(state.index, untouched.index + 1, "{case}");
+            match after {
+                Some(after) => {
+                    assert_eq!(fits, Ok(()), "{case}");
+                    assert_eq!(state.record(&key).map(|r| r.phase), after, "{case}");
+                }
+                None => {
+                    assert_eq!(fits.unwrap_err().phase, before, "{case}");
+                    assert_eq!(
+                        State {
+                            index: untouched.index,
+                            ..state
+                        },
+                        untouched,
+                        "{case}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_misfit_says_what_was_found() {
+    let key = key("prod", "db");
+    let event = Event::new(1, EventKind::VolumeDeleted { key: key.clone() });
+    let said = |phase| {
+        check(&volume_in(phase, &key), &event)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        said(None),
+        "`volume deleted` does not fit volume db (namespace prod), which does not exist"
+    );
+    assert_eq!(
+        said(Some(Phase::Registered)),
+        "`volume deleted` does not fit volume db (namespace prod), which is registered"
+    );
+}
+
+/// W13, W14: the second attempt must be sent under the first one's name.
+#[test]
+fn another_attempt_to_create_keeps_the_generation_and_takes_the_new_wish() {
+    let key = key("default", "db");
+    let mut state = state_of([started(), create_intended(&key)]);
+    let first = state.record(&key).unwrap().clone();
+    let mut wish = definition(&key);
+    wish.parameters.clear();
+    let again = EventKind::VolumeCreateIntended {
+        definition: Box::new(wish.clone()),
+        secrets: SealedSecrets::new(vec![7]),
+    };
+    apply(&mut state, &Event::new(50, again));
+    let second = state.record(&key).unwrap();
+    assert_eq!(
+        (second.create_index, second.create_time),
+        (first.create_index, first.create_time)
+    );
+    assert_eq!((second.modify_index, second.modify_time), (4, 50));
+    assert_eq!(
+        (&second.definition, second.secrets.as_bytes()),
+        (&wish, &[7][..])
+    );
+    assert_eq!(provider_name(&state, second), provider_name(&state, &first));
+}
+
+#[test]
+fn what_created_answers_is_kept_and_the_times_are_the_events() {
+    let key = key("default", "db");
+    let state = state_of([started(), create_intended(&key), created(&key, "ext-1")]);
+    let record = state.record(&key).unwrap();
+    assert_eq!(record.provided, provided("ext-1"));
+    assert_eq!((record.create_index, record.modify_index), (3, 4));
+    assert_eq!(
+        (record.create_time, record.modify_time),
+        (2_000_000_000, 3_000_000_000)
+    );
+}
+
+/// W13: found without walking all volumes, and never stale.
+#[test]
+fn volumes_that_share_an_external_id_are_known_through_every_change() {
+    let (a, b) = (key("default", "a"), key("prod", "b"));
+    let (plugin, id) = (PluginId::new("hostpath"), ExternalId::new("ext-1"));
+    let mut state = state_of([started(), registered(&a, "ext-1"), registered(&b, "ext-1")]);
+    let shared = |state: &State| sharing(state, &plugin, &id);
+    assert_eq!(shared(&state), [a.clone(), b.clone()]);
+    let other = EventKind::VolumeUpdated {
+        definition: Box::new(definition(&a)),
+        provided: Box::new(provided("ext-2")),
+        secrets: SealedSecrets::default(),
+    };
+    apply(&mut state, &Event::new(9, other));
+    assert_eq!(shared(&state), [b.clone()]);
+    apply(
+        &mut state,
+        &Event::new(9, EventKind::VolumeDeregistered { key: b }),
+    );
+    assert!(shared(&state).is_empty() && state.remote_ids.len() == 1);
+}
+
+#[test]
+fn after_a_start_no_instance_counts_as_healthy_until_it_is_seen_again() {
+    let plugin = PluginId::new("hostpath");
+    let observed = |node: &str| EventKind::PluginInstanceObserved {
+        plugin: plugin.clone(),
+        node: NodeId::new(node),
+        instance: Box::new(instance(true)),
+    };
+    let mut state = state_of([started(), observed("n1"), observed("n2")]);
+    assert_eq!(plugin_status(&state, &plugin).unwrap().nodes.healthy, 2);
+    let origin = state.origin.clone();
+    let again = EventKind::AgentStarted {
+        origin: "another".to_owned(),
+    };
+    apply(&mut state, &Event::new(70, again));
+    let status = plugin_status(&state, &plugin).unwrap();
+    assert_eq!((status.nodes.healthy, status.nodes.expected), (0, 2));
+    assert!(
+        status.controller_required,
+        "what was known of it stays known (W18)"
+    );
+    let instance = &state.plugins[&plugin].instances[&NodeId::new("n1")];
+    assert_eq!(instance.health.description, NOT_PROBED);
+    assert_eq!(instance.updated_at, 70);
+    assert_eq!(state.origin, origin, "the first start's origin stays");
+}
+
+/// B70.
+#[test]
+fn a_plugin_is_gone_with_its_last_instance_and_not_earlier() {
+    let plugin = PluginId::new("hostpath");
+    let node = NodeId::new("n1");
+    let gone = |node: &NodeId| EventKind::PluginInstanceGone {
+        plugin: plugin.clone(),
+        node: node.clone(),
+    };
+    let observed = EventKind::PluginInstanceObserved {
+        plugin: plugin.clone(),
+        node: node.clone(),
+        instance: Box::new(instance(true)),
+    };
+    let mut state = state_of([started(), observed]);
+    apply(&mut state, &Event::new(9, gone(&NodeId::new("elsewhere"))));
+    assert_eq!((state.plugins.len(), state.plugins_index), (1, 3));
+    apply(&mut state, &Event::new(9, gone(&node)));
+    assert_eq!((state.plugins.len(), state.plugins_index), (0, 5));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_state_of_every_history_holds_what_it_must(seed: u64) {
+        let mut history = History::new(seed);
+        for _ in 0..200 {
+            let _event = history.next();
+            prop_assert_eq!(violations(history.state()), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_and_the_events_after_it_are_as_good_as_all_events(seed: u64, cut in 0_usize..120) {
+        let mut history = History::new(seed);
+        let events: Vec<_> = history.by_ref().take(120).collect();
+        let (before, after) = events.split_at(cut);
+        let first = replay(None, before.to_vec()).unwrap();
+        let snapshot = StateSnapshot::from(&first);
+        prop_assert_eq!(&State::from(snapshot.clone()), &first);
+        prop_assert_eq!(&replay(Some(snapshot), after.to_vec()).unwrap(), history.state());
+    }
+}

@@ -1,0 +1,222 @@
+//! States and histories for tests: small ones by hand, long ones by seed.
+
+use super::apply::{apply, check};
+use super::event::{Event, EventKind};
+use super::record::{Provided, VolumeDefinition};
+use super::tables::State;
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
+    ControllerInfo, ExternalId, ExternalNodeId, Health, MountOptions, Namespace, NamespacedId,
+    Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, SealedSecrets,
+    Topology, TopologyRequest, VolumeId,
+};
+
+/// A volume's key.
+pub fn key(namespace: &str, id: &str) -> NamespacedId {
+    NamespacedId::new(Namespace::new(namespace), VolumeId::new(id))
+}
+
+/// A volume of plugin `hostpath` with something in every field.
+pub fn definition(key: &NamespacedId) -> VolumeDefinition {
+    let zone = Topology {
+        segments: [("zone".to_owned(), "a".to_owned())].into(),
+    };
+    VolumeDefinition {
+        key: key.clone(),
+        name: format!("{} of {}", key.id, key.namespace),
+        plugin_id: PluginId::new("hostpath"),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        }],
+        capacity: CapacityRange {
+            min: Bytes::from_wire(1 << 30),
+            max: Bytes::from_wire(2 << 30),
+        },
+        topology_request: Some(TopologyRequest {
+            required: vec![zone],
+            preferred: vec![],
+        }),
+        clone_id: None,
+        snapshot_id: Some("snap-1".to_owned()),
+        mount_options: Some(MountOptions {
+            fs_type: "ext4".to_owned(),
+            mount_flags: vec!["noatime".to_owned()],
+        }),
+        parameters: [("type".to_owned(), "fast".to_owned())].into(),
+    }
+}
+
+/// What the provider says of it: it is called `external_id`.
+pub fn provided(external_id: &str) -> Provided {
+    Provided {
+        provider: "hostpath.example.com".to_owned(),
+        provider_version: "1.0.0".to_owned(),
+        external_id: Some(ExternalId::new(external_id)),
+        capacity: Bytes::from_wire(1 << 30),
+        context: [("path".to_owned(), "/data".to_owned())].into(),
+        topologies: vec![],
+    }
+}
+
+/// An instance that serves both services, healthy or not.
+pub fn instance(healthy: bool) -> PluginInstance {
+    PluginInstance {
+        alloc_id: AllocId::new("task-1"),
+        health: Health {
+            healthy,
+            description: if healthy { "healthy" } else { "unhealthy" }.to_owned(),
+        },
+        updated_at: 1,
+        provider: "hostpath.example.com".to_owned(),
+        provider_version: "1.1.0".to_owned(),
+        requires_controller: true,
+        requires_topologies: false,
+        controller: Some(ControllerInfo {
+            capabilities: ControllerCapabilities::default(),
+        }),
+        node: Some(NodeInfo {
+            capabilities: NodeCapabilities::default(),
+            external_node_id: ExternalNodeId::new("node-1"),
+            max_volumes: None,
+            accessible_topology: None,
+        }),
+    }
+}
+
+/// The first event of every history.
+pub fn started() -> EventKind {
+    EventKind::AgentStarted {
+        origin: "2f6d1c7e-0000-4000-8000-000000000001".to_owned(),
+    }
+}
+
+/// A volume is registered under `external_id`.
+pub fn registered(key: &NamespacedId, external_id: &str) -> EventKind {
+    EventKind::VolumeRegistered {
+        definition: Box::new(definition(key)),
+        provided: Box::new(provided(external_id)),
+        secrets: SealedSecrets::default(),
+    }
+}
+
+/// A volume is about to be created.
+pub fn create_intended(key: &NamespacedId) -> EventKind {
+    EventKind::VolumeCreateIntended {
+        definition: Box::new(definition(key)),
+        secrets: SealedSecrets::default(),
+    }
+}
+
+/// CreateVolume answered with `external_id`.
+pub fn created(key: &NamespacedId, external_id: &str) -> EventKind {
+    EventKind::VolumeCreated {
+        key: key.clone(),
+        provided: Box::new(provided(external_id)),
+    }
+}
+
+/// The state that these make of nothing, one second apart; events that do not fit are a mistake of
+/// the test's and make nothing.
+pub fn state_of(kinds: impl IntoIterator<Item = EventKind>) -> State {
+    let mut state = State::default();
+    for (second, kind) in (1..).zip(kinds) {
+        apply(&mut state, &Event::new(second * 1_000_000_000, kind));
+    }
+    state
+}
+
+/// A long history without a contradiction, the same for every run of one seed.
+#[derive(Clone, Debug)]
+pub struct History {
+    chance: u64,
+    state: State,
+}
+
+impl History {
+    /// The history of that seed; it begins with a start of the agent.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            chance: seed,
+            state: State::default(),
+        }
+    }
+
+    /// What all events so far have made.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// One of `0..bound` (splitmix64).
+    fn choose(&mut self, bound: u64) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.chance;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn any_kind(&mut self) -> EventKind {
+        let namespaces = ["default", "prod"];
+        let namespace = namespaces[usize::from(self.choose(4) == 0)];
+        let key = key(namespace, &format!("volume-{}", self.choose(12)));
+        let external_id = format!("ext-{}", self.choose(40));
+        match self.choose(16) {
+            0 => started(),
+            1 => node_registered(self.choose(2)),
+            2 => EventKind::PluginInstanceObserved {
+                plugin: PluginId::new("hostpath"),
+                node: NodeId::new(format!("node-{}", self.choose(3))),
+                instance: Box::new(instance(self.choose(2) == 0)),
+            },
+            3 => EventKind::PluginInstanceGone {
+                plugin: PluginId::new("hostpath"),
+                node: NodeId::new(format!("node-{}", self.choose(3))),
+            },
+            4 | 5 => create_intended(&key),
+            6..=8 => created(&key, &external_id),
+            9 => EventKind::VolumeCreateAbandoned { key },
+            10 | 11 => registered(&key, &external_id),
+            12 => EventKind::VolumeUpdated {
+                definition: Box::new(definition(&key)),
+                provided: Box::new(provided(&external_id)),
+                secrets: SealedSecrets::new(external_id.into_bytes()),
+            },
+            13 => EventKind::VolumeDeleteIntended { key },
+            14 => EventKind::VolumeDeleteAbandoned { key },
+            _ if self.choose(2) == 0 => EventKind::VolumeDeleted { key },
+            _ => EventKind::VolumeDeregistered { key },
+        }
+    }
+}
+
+fn node_registered(number: u64) -> EventKind {
+    EventKind::NodeRegistered {
+        node: Node {
+            id: NodeId::new(format!("node-{number}")),
+            name: format!("machine {number}"),
+            datacenter: "dc1".to_owned(),
+            status: NodeStatus::Ready,
+        },
+    }
+}
+
+impl Iterator for History {
+    type Item = Event;
+
+    /// The next event, which fits; there is always one.
+    fn next(&mut self) -> Option<Event> {
+        let at = i64::try_from(self.state.index()).unwrap_or(i64::MAX);
+        loop {
+            let kind = match self.state.origin().is_empty() {
+                true => started(),
+                false => self.any_kind(),
+            };
+            let event = Event::new(at, kind);
+            if check(&self.state, &event).is_ok() {
+                apply(&mut self.state, &event);
+                return Some(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What was written is read back, and nothing else is.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::state::State;
+use crate::state::samples::{History, key, registered, started, state_of};
+
+fn an_event() -> Event {
+    Event::new(-5, registered(&key("default", "db"), "ext-1"))
+}
+
+fn snapshot_of(seed: u64, events: usize) -> StateSnapshot {
+    let mut history = History::new(seed);
+    history.by_ref().take(events).for_each(drop);
+    StateSnapshot::from(history.state())
+}
+
+fn parts(snapshot: &StateSnapshot) -> Vec<Vec<u8>> {
+    encode_snapshot(snapshot).collect::<Result<_, _>>().unwrap()
+}
+
+/// The envelope around a payload of any version, as whoever wrote that version would make it.
+fn enclosed(place: Place, version: u16, payload: &[u8]) -> Vec<u8> {
+    let mut row = vec![place.kind()];
+    row.extend(version.to_be_bytes());
+    row.extend(place.seal(version, payload));
+    row.extend(payload);
+    row
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn every_event_reads_back(seed: u64) {
+        for (index, event) in (2..).zip(History::new(seed).take(60)) {
+            let row = encode_event(index, &event).unwrap();
+            prop_assert_eq!(decode_event(index, &row).unwrap(), event);
+        }
+    }
+
+    #[test]
+    fn every_snapshot_reads_back(seed: u64, events in 0_usize..200) {
+        let snapshot = snapshot_of(seed, events);
+        let read = decode_snapshot(snapshot.index, parts(&snapshot)).unwrap();
+        prop_assert_eq!(read, snapshot);
+    }
+
+    #[test]
+    fn a_row_that_differs_in_one_bit_is_not_read(at: prop::sample::Index, bit in 0_u8..8) {
+        let mut row = encode_event(7, &an_event()).unwrap();
+        let at = at.index(row.len());
+        row[at] ^= 1 << bit;
+        let changed = matches!(decode_event(7, &row), Err(CodecError::Changed { .. }));
+        prop_assert!(changed, "byte {}", at);
+    }
+}
+
+#[test]
+fn a_torn_row_is_not_read() {
+    let row = encode_event(7, &an_event()).unwrap();
+    for end in 0..row.len() {
+        let error = decode_event(7, &row[..end]).unwrap_err();
+        assert!(
+            matches!(error, CodecError::Changed { .. }),
+            "{end}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_row_is_read_only_where_it_was_written() {
+    let row = encode_event(7, &an_event()).unwrap();
+    assert!(decode_event(8, &row).is_err());
+    let snapshot = snapshot_of(1, 50);
+    let mut parts = parts(&snapshot);
+    assert!(decode_snapshot(snapshot.index + 1, &parts).is_err());
+    parts.swap(0, 1);
+    assert!(decode_snapshot(snapshot.index, &parts).is_err());
+    assert!(decode_event(snapshot.index, &parts[0]).is_err());
+}
+
+#[test]
+fn a_later_version_is_refused_with_both_numbers() {
+    let event = Place::Event { index: 7 };
+    let row = enclosed(
+        event,
+        EVENT_VERSION + 1,
+        b"{\"at\":1,\"kind\":\"whatever\"}",
+    );
+    assert_eq!(
+        decode_event(7, &row).unwrap_err().to_string(),
+        "event 7 was written in version 2, and this program reads up to version 1"
+    );
+    let part = Place::SnapshotPart { index: 7, part: 0 };
+    let row = enclosed(part, SNAPSHOT_VERSION + 1, b"[]");
+    assert_eq!(
+        decode_snapshot(7, [row]).unwrap_err().to_string(),
+        "part 0 of snapshot 7 was written in version 2, and this program reads up to version 1"
+    );
+}
+
+/// Version 1 never changes its meaning: this row was written by the first program that wrote any.
+#[test]
+fn events_of_version_1_stay_readable() {
+    let payload =
+        br#"{"at":5,"kind":{"volume_delete_intended":{"key":{"namespace":"default","id":"db"}}}}"#;
+    let row = enclosed(Place::Event { index: 9 }, 1, payload);
+    let kind = crate::state::EventKind::VolumeDeleteIntended {
+        key: key("default", "db"),
+    };
+    assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
+}
+
+/// A field that this version does not know would be lost by reading on.
+#[test]
+fn what_this_version_does_not_know_is_not_skipped() {
+    for payload in [
+        &br#"{"at":5,"kind":{"volume_deleted":{"key":{"namespace":"a","id":"b"},"by":"x"}}}"#[..],
+        br#"{"at":5,"kind":{"volume_renamed":{}}}"#,
+        br#"{"at":5,"kind":{"volume_deleted":{"key":{"namespace":"a","id":"b"}}},"by":"x"}"#,
+    ] {
+        let row = enclosed(Place::Event { index: 9 }, 1, payload);
+        let error = decode_event(9, &row).unwrap_err();
+        assert!(matches!(error, CodecError::Meaningless { .. }), "{error}");
+    }
+}
+
+#[test]
+fn large_states_are_cut_into_parts_and_a_missing_part_is_noticed() {
+    let volumes = (0..3000).map(|n| registered(&key("default", &format!("v{n}")), "ext"));
+    let state = state_of([started()].into_iter().chain(volumes));
+    let snapshot = StateSnapshot::from(&state);
+    let mut parts = parts(&snapshot);
+    assert!(parts.len() >= 3, "{} parts", parts.len());
+    let largest = parts.iter().map(Vec::len).max();
+    assert!(largest < Some(PART_BYTES + (64 << 10)), "{largest:?}");
+    let read = decode_snapshot(snapshot.index, &parts).unwrap();
+    assert_eq!(State::from(read), state);
+    parts.pop();
+    let error = decode_snapshot(snapshot.index, &parts).unwrap_err();
+    assert!(matches!(error, CodecError::Incomplete { .. }), "{error}");
+    let nothing: [&[u8]; 0] = [];
+    assert!(decode_snapshot(snapshot.index, nothing).is_err());
+}

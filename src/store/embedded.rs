@@ -1,0 +1,437 @@
+//! `EmbeddedJournal`: the journal in one file of an embedded database (redb).
+//!
+//! Every transaction is committed in two phases, with the allocator's state beside it: power may be
+//! lost between any two writes, torn at sector size, and the next start finds the last acknowledged
+//! batch at once (`dependencies` 6; the harness is `tests/suite/crash.rs`). A batch of events is one
+//! transaction, so it is there whole or not at all.
+//!
+//! The database refuses all work after one failed call to the operating system. It is closed then,
+//! and opened again by the next call: a full disk costs the batches that did not fit and nothing
+//! else, and when there is room again, work goes on.
+//!
+//! A snapshot is written in many small transactions, and counts from the last of them on; appends go
+//! between them. Calls block, so they run on blocking threads, one at a time.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redb::{
+    Builder, Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, StorageBackend,
+    StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
+};
+use tokio::sync::Mutex;
+
+use super::codec::{CodecError, decode_event, decode_snapshot, encode_event, encode_snapshot};
+use crate::ports::{Journal, JournalError, JournalErrorKind, Replay};
+use crate::state::{Event, State, StateSnapshot};
+
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
+/// By the snapshot's index and the part's number.
+const SNAPSHOTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("snapshots");
+
+/// In `META`: which tables there are and what their keys mean.
+const FORMAT: &str = "format";
+const FORMAT_VERSION: u64 = 1;
+/// In `META`: index and number of parts of the snapshot that counts.
+const SNAPSHOT_INDEX: &str = "snapshot";
+const SNAPSHOT_PARTS: &str = "snapshot parts";
+
+/// What is read again is read once, at the start.
+const CACHE_BYTES: usize = 16 << 20;
+/// How much one transaction removes.
+const PARTS_AT_ONCE: usize = 8;
+const EVENTS_AT_ONCE: usize = 4096;
+
+/// Where the database's bytes are. It is opened again after every failure.
+pub trait Storage: Send + Sync + 'static {
+    /// What the database writes to.
+    type Backend: StorageBackend;
+    /// Opens it; makes an empty one if there is none.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn open(&self) -> io::Result<Self::Backend>;
+    /// What people call it.
+    fn path(&self) -> &Path;
+}
+
+/// A file that only its owner reads.
+#[derive(Clone, Debug)]
+pub struct FileStorage(PathBuf);
+
+impl Storage for FileStorage {
+    type Backend = redb::backends::FileBackend;
+
+    fn open(&self) -> io::Result<Self::Backend> {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&self.0)?;
+        // Without this, losing power could lose a new file's name and so all that is in it.
+        let directory = self.0.parent().unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()?;
+        redb::backends::FileBackend::new(file).map_err(io::Error::other)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The journal in an embedded database. A clone is the same journal.
+pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
+
+struct Shared<S> {
+    storage: S,
+    /// `None` before the first call, and after one that failed.
+    database: Mutex<Option<Database>>,
+}
+
+impl EmbeddedJournal {
+    /// The journal in that file, which is made on first use.
+    ///
+    /// # Errors
+    /// If it cannot be opened, is no journal, or was written by a later version.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        Self::over(FileStorage(path.into())).await
+    }
+}
+
+impl<S: Storage> EmbeddedJournal<S> {
+    /// The journal over that storage.
+    ///
+    /// # Errors
+    /// As [`EmbeddedJournal::open`].
+    pub async fn over(storage: S) -> Result<Self, JournalError> {
+        let database = Mutex::new(None);
+        let journal = Self(Arc::new(Shared { storage, database }));
+        let open = |shared: &Shared<S>| shared.run(|_| Ok(()));
+        journal.blocking("open", open).await?;
+        Ok(journal)
+    }
+
+    /// Closes the file. Another call opens it again.
+    ///
+    /// # Errors
+    /// If the last write failed; what was acknowledged is durable all the same.
+    pub async fn close(&self) -> Result<(), JournalError> {
+        let close = |shared: &Shared<S>| match shared.database.blocking_lock().take() {
+            Some(database) => Ok(database.close()?),
+            None => Ok(()),
+        };
+        self.blocking("close", close).await
+    }
+
+    /// Runs `work` on a blocking thread. If nobody waits for it any more, it still runs to its end.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Shared<S>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let shared = self.0.clone();
+        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        let result = done.unwrap_or_else(|ended| Err(Failure::Ended(ended)));
+        result.map_err(|failure| JournalError {
+            kind: failure.kind(),
+            operation,
+            path: self.0.storage.path().to_owned(),
+            source: Arc::new(failure),
+        })
+    }
+}
+
+impl<S: Storage> Clone for EmbeddedJournal<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Storage> Shared<S> {
+    /// Runs `work` alone with the open database, after those who came earlier.
+    fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut slot = self.database.blocking_lock();
+        let database = match slot.take() {
+            Some(database) => database,
+            None => open_database(&self.storage)?,
+        };
+        let result = work(&database);
+        if result.is_ok() {
+            *slot = Some(database);
+        }
+        result
+    }
+
+    fn write_snapshot(&self, snapshot: &StateSnapshot) -> Result<(), Failure> {
+        let index = snapshot.index;
+        if self
+            .run(snapshot_index)?
+            .is_some_and(|counts| counts >= index)
+        {
+            return Ok(());
+        }
+        while self.run(remove_leftovers)? {}
+        let mut parts = 0;
+        for part in encode_snapshot(snapshot) {
+            let part = part?;
+            self.run(|database| write_part(database, (index, parts), &part))?;
+            parts += 1;
+        }
+        self.run(|database| make_it_count(database, index, parts))?;
+        while self.run(remove_leftovers)? {}
+        Ok(())
+    }
+}
+
+fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
+    let database = Builder::new()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(storage.open()?)?;
+    let reading = database.begin_read()?;
+    let tables: Vec<_> = reading.list_tables()?.collect();
+    if tables.is_empty() {
+        let transaction = begin(&database)?;
+        transaction
+            .open_table(META)?
+            .insert(FORMAT, FORMAT_VERSION)?;
+        transaction.open_table(EVENTS)?;
+        transaction.open_table(SNAPSHOTS)?;
+        transaction.commit()?;
+        return Ok(database);
+    }
+    if tables.iter().all(|table| table.name() != META.name()) {
+        return Err(Failure::Foreign);
+    }
+    let format = reading
+        .open_table(META)?
+        .get(FORMAT)?
+        .map(|row| row.value());
+    match format {
+        Some(FORMAT_VERSION) => Ok(database),
+        Some(found) if found > FORMAT_VERSION => Err(Failure::FormatTooNew { found }),
+        Some(_) | None => Err(Failure::Foreign),
+    }
+}
+
+/// Every transaction of the journal begins here.
+fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+#[async_trait]
+impl<S: Storage> Journal for EmbeddedJournal<S> {
+    fn path(&self) -> &Path {
+        self.0.storage.path()
+    }
+
+    async fn load(&self) -> Result<Replay, JournalError> {
+        self.blocking("read", |shared| shared.run(load)).await
+    }
+
+    async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
+        let work = move |shared: &Shared<S>| shared.run(|db| append(db, first, &events));
+        self.blocking("append to", work).await
+    }
+
+    async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError> {
+        let work = move |shared: &Shared<S>| shared.write_snapshot(&snapshot);
+        self.blocking("write a snapshot to", work).await
+    }
+}
+
+fn load(database: &Database) -> Result<Replay, Failure> {
+    let reading = database.begin_read()?;
+    let meta = reading.open_table(META)?;
+    let snapshot = match value(&meta, SNAPSHOT_INDEX)? {
+        None => None,
+        Some(index) => {
+            let count = value(&meta, SNAPSHOT_PARTS)?.unwrap_or_default();
+            let table = reading.open_table(SNAPSHOTS)?;
+            Some(load_snapshot(&table, index, count)?)
+        }
+    };
+    let first = snapshot.as_ref().map_or(State::FIRST_INDEX, |s| s.index) + 1;
+    let mut events = vec![];
+    for (expected, row) in (first..).zip(reading.open_table(EVENTS)?.range(first..)?) {
+        let (index, row) = row?;
+        if index.value() != expected {
+            return Err(Failure::Gap { expected });
+        }
+        events.push(decode_event(expected, row.value())?);
+    }
+    Ok(Replay { snapshot, events })
+}
+
+fn load_snapshot(
+    table: &ReadOnlyTable<(u64, u64), &'static [u8]>,
+    index: u64,
+    count: u64,
+) -> Result<StateSnapshot, Failure> {
+    let mut parts = vec![];
+    for row in table.range((index, 0)..(index, count))? {
+        parts.push(row?.1.value().to_vec());
+    }
+    Ok(decode_snapshot(index, parts)?)
+}
+
+fn append(database: &Database, first: u64, events: &[Event]) -> Result<(), Failure> {
+    let transaction = begin(database)?;
+    {
+        let mut table = transaction.open_table(EVENTS)?;
+        if last_key(&table)?.is_some_and(|last| last >= first) {
+            table.retain_in(first.., |_, _| false)?;
+        }
+        let snapshot = value(&transaction.open_table(META)?, SNAPSHOT_INDEX)?;
+        let last = last_key(&table)?.max(snapshot);
+        let expected = last.unwrap_or(State::FIRST_INDEX) + 1;
+        if expected != first {
+            return Err(Failure::Gap { expected });
+        }
+        for (index, event) in (first..).zip(events) {
+            let row = encode_event(index, event)?;
+            table.insert(index, row.as_slice())?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn last_key(table: &Table<'_, u64, &'static [u8]>) -> Result<Option<u64>, StorageError> {
+    Ok(table.last()?.map(|(index, _)| index.value()))
+}
+
+fn value(
+    meta: &impl redb::ReadableTable<&'static str, u64>,
+    key: &str,
+) -> Result<Option<u64>, StorageError> {
+    Ok(meta.get(key)?.map(|row| row.value()))
+}
+
+fn snapshot_index(database: &Database) -> Result<Option<u64>, Failure> {
+    let meta = database.begin_read()?.open_table(META)?;
+    Ok(value(&meta, SNAPSHOT_INDEX)?)
+}
+
+fn write_part(database: &Database, key: (u64, u64), part: &[u8]) -> Result<(), Failure> {
+    let transaction = begin(database)?;
+    transaction.open_table(SNAPSHOTS)?.insert(key, part)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+fn make_it_count(database: &Database, index: u64, parts: u64) -> Result<(), Failure> {
+    let transaction = begin(database)?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(SNAPSHOT_INDEX, index)?;
+        meta.insert(SNAPSHOT_PARTS, parts)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Removes some of what nothing refers to: parts of other snapshots than the one that counts, and
+/// events that it stands for. Says whether there may be more.
+fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
+    let transaction = begin(database)?;
+    let mut removed = 0;
+    {
+        let counts = value(&transaction.open_table(META)?, SNAPSHOT_INDEX)?.unwrap_or_default();
+        let mut parts = transaction.open_table(SNAPSHOTS)?;
+        let earlier = parts.extract_from_if(..(counts, 0), |_, _| true)?;
+        removed += taken(earlier, PARTS_AT_ONCE)?;
+        let later = parts.extract_from_if((counts + 1, 0).., |_, _| true)?;
+        removed += taken(later, PARTS_AT_ONCE)?;
+        let mut events = transaction.open_table(EVENTS)?;
+        let covered = events.extract_from_if(..=counts, |_, _| true)?;
+        removed += taken(covered, EVENTS_AT_ONCE)?;
+    }
+    if removed == 0 {
+        transaction.abort()?;
+        return Ok(false);
+    }
+    transaction.commit()?;
+    Ok(true)
+}
+
+/// Reads, and so removes, at most that many; says how many there were.
+fn taken<T>(
+    rows: impl Iterator<Item = Result<T, StorageError>>,
+    most: usize,
+) -> Result<usize, StorageError> {
+    rows.take(most)
+        .try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Database(redb::Error),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error("the file is a database of something else")]
+    Foreign,
+    #[error(
+        "it has format {found}, and this program reads format {FORMAT_VERSION}: a later version wrote it"
+    )]
+    FormatTooNew { found: u64 },
+    #[error("event {expected} is missing")]
+    Gap { expected: u64 },
+    /// The database panicked, which it does on a file that others have changed; or the runtime ends.
+    #[error("the call did not come to its end")]
+    Ended(#[source] tokio::task::JoinError),
+}
+
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Database(error.into())
+    }
+}
+
+impl Failure {
+    fn kind(&self) -> JournalErrorKind {
+        match self {
+            Self::Database(error) => database_kind(error),
+            Self::Codec(CodecError::TooNew { .. }) | Self::FormatTooNew { .. } => {
+                JournalErrorKind::TooNew
+            }
+            Self::Codec(
+                CodecError::Changed { .. }
+                | CodecError::Meaningless { .. }
+                | CodecError::Incomplete { .. },
+            )
+            | Self::Foreign
+            | Self::Gap { .. } => JournalErrorKind::Damaged,
+            Self::Ended(ended) if ended.is_panic() => JournalErrorKind::Damaged,
+            Self::Ended(_) => JournalErrorKind::Unavailable,
+        }
+    }
+}
+
+fn database_kind(error: &redb::Error) -> JournalErrorKind {
+    use io::ErrorKind::{InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
+    match error {
+        redb::Error::DatabaseAlreadyOpen => JournalErrorKind::InUse,
+        redb::Error::Io(error) => match error.kind() {
+            StorageFull | QuotaExceeded => JournalErrorKind::DiskFull,
+            InvalidData | UnexpectedEof => JournalErrorKind::Damaged,
+            _ => JournalErrorKind::Unavailable,
+        },
+        redb::Error::Corrupted(_)
+        | redb::Error::UpgradeRequired(_)
+        | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableDoesNotExist(_) => JournalErrorKind::Damaged,
+        _ => JournalErrorKind::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests;

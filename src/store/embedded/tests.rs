@@ -1,0 +1,325 @@
+//! Durable, refused in words, and alive after a failure. Losing power is `tests/suite/crash.rs`.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::state::replay;
+use crate::state::samples::{History, key, registered, started};
+
+fn events(seed: u64, count: usize) -> Vec<Event> {
+    History::new(seed).take(count).collect()
+}
+
+fn state(events: &[Event]) -> State {
+    replay(None, events.to_vec()).unwrap()
+}
+
+async fn loaded(journal: &impl Journal) -> State {
+    let held = journal.load().await.unwrap();
+    replay(held.snapshot, held.events).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_appended_is_there_in_order_after_it_was_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.redb");
+    let events = events(1, 100);
+    {
+        let journal = EmbeddedJournal::open(&path).await.unwrap();
+        for (at, batch) in events.chunks(7).enumerate() {
+            let first = 2 + 7 * u64::try_from(at).unwrap();
+            journal.append(first, batch.into()).await.unwrap();
+        }
+        journal.close().await.unwrap();
+    }
+    let journal = EmbeddedJournal::open(&path).await.unwrap();
+    let held = journal.load().await.unwrap();
+    assert_eq!((held.snapshot, held.events), (None, events));
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(
+        mode & 0o777,
+        0o600,
+        "it holds what only the agent's user may see"
+    );
+}
+
+#[tokio::test]
+async fn an_append_replaces_what_was_never_acknowledged_and_leaves_no_gap() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j"))
+        .await
+        .unwrap();
+    let (one, other) = (events(1, 10), events(2, 10));
+    journal.append(2, one[..].into()).await.unwrap();
+    journal.append(2, other[..4].into()).await.unwrap();
+    assert_eq!(journal.load().await.unwrap().events, other[..4]);
+    let gap = journal.append(7, other[5..].into()).await.unwrap_err();
+    assert_eq!(
+        (gap.kind, gap.source.to_string().as_str()),
+        (JournalErrorKind::Damaged, "event 6 is missing")
+    );
+    assert_eq!(journal.load().await.unwrap().events, other[..4]);
+}
+
+#[tokio::test]
+async fn a_snapshot_stands_for_its_events_and_the_rest_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j"))
+        .await
+        .unwrap();
+    let events = events(3, 90);
+    journal.append(2, events[..60].into()).await.unwrap();
+    for end in [20, 60] {
+        let snapshot = StateSnapshot::from(&state(&events[..end]));
+        journal.write_snapshot(snapshot).await.unwrap();
+        let held = journal.load().await.unwrap();
+        assert_eq!(held.events, events[end..60]);
+        assert_eq!(held.snapshot.map(State::from), Some(state(&events[..end])));
+    }
+    let older = StateSnapshot::from(&state(&events[..40]));
+    journal.write_snapshot(older).await.unwrap();
+    journal.append(62, events[60..].into()).await.unwrap();
+    assert_eq!(loaded(&journal).await, state(&events));
+}
+
+#[tokio::test]
+async fn appends_go_on_while_a_large_snapshot_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j"))
+        .await
+        .unwrap();
+    let register = |n| Event::new(n, registered(&key("default", &format!("v{n}")), "ext"));
+    let mut all = vec![Event::new(0, started())];
+    all.extend((1..6000).map(register));
+    journal.append(2, all[..].into()).await.unwrap();
+    let snapshot = StateSnapshot::from(&state(&all));
+    let writing = journal.write_snapshot(snapshot);
+    let appending = async {
+        for n in 6000..6010 {
+            let event = register(n);
+            all.push(event.clone());
+            let index = u64::try_from(n).unwrap() + 2;
+            journal.append(index, [event].into()).await.unwrap();
+        }
+    };
+    let (written, ()) = tokio::join!(writing, appending);
+    written.unwrap();
+    let held = journal.load().await.unwrap();
+    assert_eq!(held.events.len(), 10);
+    assert_eq!(loaded(&journal).await, state(&all));
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_journal_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    let foreign: TableDefinition<u64, u64> = TableDefinition::new("something else");
+    let database = Database::create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(foreign).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let refused = EmbeddedJournal::open(&path).await.err().unwrap();
+    assert_eq!(refused.kind, JournalErrorKind::Damaged);
+    let text = b"This is a letter, and longer than a header. ".repeat(300);
+    std::fs::write(&path, &text).unwrap();
+    let refused = EmbeddedJournal::open(&path).await.err().unwrap();
+    assert_eq!(
+        refused.kind,
+        JournalErrorKind::Damaged,
+        "{:?}",
+        refused.source
+    );
+    assert!(std::fs::read(&path).unwrap() == text);
+}
+
+#[tokio::test]
+async fn a_later_format_is_refused_with_both_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    let journal = EmbeddedJournal::open(&path).await.unwrap();
+    journal.close().await.unwrap();
+    let database = Database::create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction
+        .open_table(META)
+        .unwrap()
+        .insert(FORMAT, 7)
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let refused = EmbeddedJournal::open(&path).await.err().unwrap();
+    assert_eq!(refused.kind, JournalErrorKind::TooNew);
+    assert_eq!(
+        refused.source.to_string(),
+        "it has format 7, and this program reads format 1: a later version wrote it"
+    );
+}
+
+#[tokio::test]
+async fn a_changed_or_missing_row_is_not_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    let journal = EmbeddedJournal::open(&path).await.unwrap();
+    journal.append(2, events(1, 10)[..].into()).await.unwrap();
+    journal.close().await.unwrap();
+    let edit = |edit: fn(&mut Table<'_, u64, &'static [u8]>)| {
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        edit(&mut transaction.open_table(EVENTS).unwrap());
+        transaction.commit().unwrap();
+    };
+    edit(|table| drop(table.insert(6, &b"E nonsense"[..]).unwrap()));
+    let torn = journal.load().await.unwrap_err();
+    assert_eq!(
+        (torn.kind, torn.source.to_string().as_str()),
+        (
+            JournalErrorKind::Damaged,
+            "event 6 is torn or has changed since it was written"
+        )
+    );
+    journal.close().await.unwrap();
+    edit(|table| drop(table.remove(6).unwrap()));
+    let gap = journal.load().await.unwrap_err();
+    assert_eq!(gap.source.to_string(), "event 6 is missing");
+}
+
+#[tokio::test]
+async fn a_second_process_is_told_that_the_file_is_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    let _first = EmbeddedJournal::open(&path).await.unwrap();
+    let refused = EmbeddedJournal::open(&path).await.err().unwrap();
+    assert_eq!(refused.kind, JournalErrorKind::InUse);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_named() {
+    let refused = EmbeddedJournal::open("/nonexistent/j").await.err().unwrap();
+    assert_eq!(refused.kind, JournalErrorKind::Unavailable);
+    assert_eq!(
+        refused.to_string(),
+        "cannot open the agent's journal /nonexistent/j"
+    );
+}
+
+/// A disk with so many bytes of room.
+#[derive(Clone, Debug, Default)]
+struct SmallDisk {
+    bytes: Arc<std::sync::Mutex<Vec<u8>>>,
+    room: Arc<AtomicU64>,
+    syncs_fail: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl SmallDisk {
+    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap()
+    }
+
+    fn range(at: u64, length: usize) -> std::ops::Range<usize> {
+        let at = usize::try_from(at).unwrap();
+        at..at + length
+    }
+}
+
+impl StorageBackend for SmallDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes().len() as u64)
+    }
+
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        out.copy_from_slice(&self.bytes()[Self::range(at, out.len())]);
+        Ok(())
+    }
+
+    /// As a file system does it: a length costs nothing, what is written costs.
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.bytes().resize(usize::try_from(length).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.syncs_fail.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        let range = Self::range(at, data.len());
+        let fits = range.end as u64 <= self.room.load(Ordering::SeqCst);
+        if !fits {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes()[range].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+impl Storage for SmallDisk {
+    type Backend = Self;
+
+    fn open(&self) -> io::Result<Self> {
+        Ok(self.clone())
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("small-disk")
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_says_so_loses_nothing_and_works_again_when_there_is_room() {
+    let disk = SmallDisk::default();
+    disk.room.store(2 << 20, Ordering::SeqCst);
+    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
+    let mut kept = vec![];
+    let mut history = History::new(5);
+    let mut refused = None;
+    while refused.is_none() {
+        let batch: Vec<_> = history.by_ref().take(50).collect();
+        let first = 2 + kept.len() as u64;
+        match journal.append(first, batch[..].into()).await {
+            Ok(()) => kept.extend(batch),
+            Err(error) => refused = Some((error, batch)),
+        }
+    }
+    let (error, batch) = refused.unwrap();
+    assert_eq!(error.kind, JournalErrorKind::DiskFull, "{:?}", error.source);
+    assert_eq!(
+        error.to_string(),
+        "cannot append to the agent's journal small-disk"
+    );
+    assert!(
+        kept.len() > 500,
+        "the disk was large enough for something: {}",
+        kept.len()
+    );
+    let first = 2 + kept.len() as u64;
+    for _ in 0..3 {
+        let again = journal.append(first, batch[..].into()).await;
+        assert_eq!(again.unwrap_err().kind, JournalErrorKind::DiskFull);
+        assert_eq!(journal.load().await.unwrap().events, kept);
+    }
+    disk.room.store(64 << 20, Ordering::SeqCst);
+    journal.append(first, batch[..].into()).await.unwrap();
+    kept.extend(batch);
+    assert_eq!(journal.load().await.unwrap().events, kept);
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_and_comes_back_keeps_all_that_was_acknowledged() {
+    let disk = SmallDisk::default();
+    disk.room.store(u64::MAX, Ordering::SeqCst);
+    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
+    let events = events(8, 40);
+    journal.append(2, events[..20].into()).await.unwrap();
+    disk.syncs_fail.store(true, Ordering::SeqCst);
+    let failed = journal.append(22, events[20..30].into()).await.unwrap_err();
+    assert_eq!(failed.kind, JournalErrorKind::Unavailable);
+    disk.syncs_fail.store(false, Ordering::SeqCst);
+    journal.append(22, events[30..].into()).await.unwrap();
+    let held = journal.load().await.unwrap().events;
+    assert_eq!((&held[..20], &held[20..]), (&events[..20], &events[30..]));
+}

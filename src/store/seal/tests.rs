@@ -1,0 +1,183 @@
+//! Sealing and opening, and every way in which there can be no key.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use crate::state::samples::key;
+
+fn secrets() -> Secrets {
+    Secrets::from_iter([
+        ("token", "hunter2"),
+        ("empty", ""),
+        ("ключ", "значение\u{0}\n"),
+    ])
+}
+
+fn sealer_in(directory: &Path) -> KeySealer {
+    KeySealer::open(&directory.join("key"), None).unwrap()
+}
+
+#[test]
+fn what_was_sealed_opens_for_its_own_volume_and_for_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let sealer = sealer_in(directory.path());
+    let db = key("default", "db");
+    let sealed = sealer.seal(&db, &secrets());
+    assert!(sealer.open(&db, &sealed).unwrap() == secrets());
+    for other in [
+        key("default", "web"),
+        key("prod", "db"),
+        key("defaul", "tdb"),
+    ] {
+        assert_eq!(
+            sealer.open(&other, &sealed).err(),
+            Some(SealError),
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn no_secrets_seal_to_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let sealer = sealer_in(directory.path());
+    let db = key("default", "db");
+    let sealed = sealer.seal(&db, &Secrets::default());
+    assert!(sealed.is_empty() && sealer.open(&db, &sealed).unwrap().is_empty());
+}
+
+#[test]
+fn nothing_of_a_secret_can_be_read_from_what_is_sealed_and_no_two_are_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let sealer = sealer_in(directory.path());
+    let db = key("default", "db");
+    let (one, other) = (sealer.seal(&db, &secrets()), sealer.seal(&db, &secrets()));
+    assert_ne!(one, other);
+    for text in ["hunter2", "token"] {
+        let found = one
+            .as_bytes()
+            .windows(text.len())
+            .any(|w| w == text.as_bytes());
+        assert!(!found, "{text}");
+    }
+}
+
+#[test]
+fn damaged_or_foreign_bytes_do_not_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let sealer = sealer_in(directory.path());
+    let db = key("default", "db");
+    let sealed = sealer.seal(&db, &secrets());
+    for at in 0..sealed.as_bytes().len() {
+        let mut bytes = sealed.as_bytes().to_vec();
+        bytes[at] ^= 1;
+        assert!(
+            sealer.open(&db, &SealedSecrets::new(bytes)).is_err(),
+            "byte {at}"
+        );
+        let torn = sealed.as_bytes()[..at.max(1)].to_vec();
+        assert!(
+            sealer.open(&db, &SealedSecrets::new(torn)).is_err(),
+            "{at} bytes"
+        );
+    }
+}
+
+#[test]
+fn the_key_is_made_once_for_its_owner_alone_and_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = key("default", "db");
+    let sealed = sealer_in(directory.path()).seal(&db, &secrets());
+    let again = KeySealer::open(&directory.path().join("key"), Some((&db, &sealed))).unwrap();
+    assert!(again.open(&db, &sealed).unwrap() == secrets());
+    let files: Vec<_> = std::fs::read_dir(directory.path())
+        .unwrap()
+        .flatten()
+        .collect();
+    let names: Vec<_> = files.iter().map(std::fs::DirEntry::file_name).collect();
+    assert_eq!(names, ["key"], "nothing is left over");
+    assert_eq!(mode(&files[0].metadata().unwrap()), 0o600);
+}
+
+#[test]
+fn sealed_secrets_without_their_key_are_refused_and_no_key_is_made() {
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let db = key("prod", "db");
+    let sealed = sealer_in(elsewhere.path()).seal(&db, &secrets());
+    let path = home.path().join("key");
+    let missing = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
+    assert_eq!(missing.code(), Code::KeyMissing);
+    assert!(
+        missing.to_string().contains("db (namespace prod)"),
+        "{missing}"
+    );
+    assert!(!path.exists());
+    drop(sealer_in(home.path()));
+    let wrong = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
+    assert_eq!(wrong.code(), Code::KeyWrong);
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused_with_the_command_that_helps() {
+    for mode in [0o640, 0o604, 0o660, 0o620] {
+        let directory = tempfile::tempdir().unwrap();
+        drop(sealer_in(directory.path()));
+        let path = directory.path().join("key");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).unwrap();
+        let exposed = KeySealer::open(&path, None).err().unwrap();
+        assert_eq!(exposed.code(), Code::KeyExposed, "{mode:o}");
+        let command = format!("(mode {mode:04o}); run `chmod 600 {}`", path.display());
+        assert!(exposed.to_string().ends_with(&command), "{exposed}");
+    }
+}
+
+#[test]
+fn what_is_no_key_is_not_taken_for_one_and_not_replaced() {
+    let digits = "0".repeat(64);
+    for text in [
+        "",
+        "nomad-csi-key-1:",
+        &format!("nomad-csi-key-1:{digits}"),
+        &format!("nomad-csi-key-1:{}\n", &digits[1..]),
+        &format!("nomad-csi-key-1:{}g\n", &digits[1..]),
+        &format!("nomad-csi-key-2:{digits}\n"),
+        "\u{fffd}",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let refused = KeySealer::open(&path, None).err().unwrap();
+        assert_eq!(refused.code(), Code::KeyMalformed, "{text:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn of_agents_that_make_a_key_at_once_all_have_the_same_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = key("default", "db");
+    let sealed: Vec<_> = std::thread::scope(|scope| {
+        let make = || scope.spawn(|| sealer_in(directory.path()).seal(&db, &secrets()));
+        let threads: Vec<_> = (0..8).map(|_| make()).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let sealer = sealer_in(directory.path());
+    assert!(sealed.iter().all(|sealed| sealer.open(&db, sealed).is_ok()));
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let refused = KeySealer::open(Path::new("/nonexistent/key"), None)
+        .err()
+        .unwrap();
+    assert_eq!(refused.code(), Code::KeyUnavailable);
+    assert_eq!(
+        refused.to_string(),
+        "cannot make the key file /nonexistent/key"
+    );
+}
