@@ -171,6 +171,7 @@ codes! {
         "Name a directory with --embedded=DIR.";
     LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",
         "Correct NOMAD_CSI_LOG, or unset it.";
+
     // --- data: the agent's data directory
     DataInUse = "data/in-use": "Another agent holds the data directory, and only one may write there.",
         "Use the agent that holds it, stop it, or name another directory.";

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redb::backends::FileBackend;
 use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, StorageBackend,
     StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
@@ -46,41 +47,88 @@ const CACHE_BYTES: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 8;
 const EVENTS_AT_ONCE: usize = 4096;
 
-/// Where the database's bytes are. It is opened again after every failure.
+/// Where the database's bytes are. They are opened again after every failure, and made under another
+/// name: a database that was not made to its end cannot be told from one that was damaged.
 pub trait Storage: Send + Sync + 'static {
     /// What the database writes to.
     type Backend: StorageBackend;
-    /// Opens it; makes an empty one if there is none.
+
+    /// What people call it.
+    fn path(&self) -> &Path;
+
+    /// Opens what was published; `None` if nothing ever was.
     ///
     /// # Errors
     /// What the operating system says.
-    fn open(&self) -> io::Result<Self::Backend>;
-    /// What people call it.
-    fn path(&self) -> &Path;
+    fn open(&self) -> io::Result<Option<Self::Backend>>;
+
+    /// Begins an empty one, in the place of another one that was begun and not published.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn create(&self) -> io::Result<Self::Backend>;
+
+    /// Gives the one that was begun, which is closed by now, its name. Durable when it returns.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn publish(&self) -> io::Result<()>;
 }
 
 /// A file that only its owner reads.
 #[derive(Clone, Debug)]
-pub struct FileStorage(PathBuf);
+pub struct FileStorage {
+    path: PathBuf,
+}
+
+impl FileStorage {
+    fn unpublished(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".new");
+        name.into()
+    }
+
+    /// Without this, losing power could lose a new file's name, and so all that is in it.
+    fn sync_directory(&self) -> io::Result<()> {
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
 
 impl Storage for FileStorage {
-    type Backend = redb::backends::FileBackend;
-
-    fn open(&self) -> io::Result<Self::Backend> {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&self.0)?;
-        // Without this, losing power could lose a new file's name and so all that is in it.
-        let directory = self.0.parent().unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()?;
-        redb::backends::FileBackend::new(file).map_err(io::Error::other)
-    }
+    type Backend = FileBackend;
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
+
+    fn open(&self) -> io::Result<Option<FileBackend>> {
+        match File::options().read(true).write(true).open(&self.path) {
+            Ok(file) => {
+                self.sync_directory()?;
+                backend(file).map(Some)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self) -> io::Result<FileBackend> {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        backend(options.open(self.unpublished())?)
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        std::fs::rename(self.unpublished(), &self.path)?;
+        self.sync_directory()
+    }
+}
+
+fn backend(file: File) -> io::Result<FileBackend> {
+    FileBackend::new(file).map_err(io::Error::other)
 }
 
 /// The journal in an embedded database. A clone is the same journal.
@@ -98,7 +146,8 @@ impl EmbeddedJournal {
     /// # Errors
     /// If it cannot be opened, is no journal, or was written by a later version.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        Self::over(FileStorage(path.into())).await
+        let path = path.into();
+        Self::over(FileStorage { path }).await
     }
 }
 
@@ -188,33 +237,49 @@ impl<S: Storage> Shared<S> {
 }
 
 fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
-    let database = Builder::new()
-        .set_cache_size(CACHE_BYTES)
-        .create_with_backend(storage.open()?)?;
-    let reading = database.begin_read()?;
-    let tables: Vec<_> = reading.list_tables()?.collect();
-    if tables.is_empty() {
-        let transaction = begin(&database)?;
-        transaction
-            .open_table(META)?
-            .insert(FORMAT, FORMAT_VERSION)?;
-        transaction.open_table(EVENTS)?;
-        transaction.open_table(SNAPSHOTS)?;
-        transaction.commit()?;
-        return Ok(database);
-    }
-    if tables.iter().all(|table| table.name() != META.name()) {
+    let bytes = match storage.open()? {
+        Some(bytes) => bytes,
+        None => {
+            make_database(storage)?;
+            let published = storage.open()?;
+            published.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
+        }
+    };
+    if bytes.len()? == 0 {
         return Err(Failure::Foreign);
     }
-    let format = reading
-        .open_table(META)?
-        .get(FORMAT)?
-        .map(|row| row.value());
-    match format {
+    let database = builder().create_with_backend(bytes)?;
+    let reading = database.begin_read()?;
+    if reading
+        .list_tables()?
+        .all(|table| table.name() != META.name())
+    {
+        return Err(Failure::Foreign);
+    }
+    match value(&reading.open_table(META)?, FORMAT)? {
         Some(FORMAT_VERSION) => Ok(database),
         Some(found) if found > FORMAT_VERSION => Err(Failure::FormatTooNew { found }),
         Some(_) | None => Err(Failure::Foreign),
     }
+}
+
+fn make_database(storage: &impl Storage) -> Result<(), Failure> {
+    let database = builder().create_with_backend(storage.create()?)?;
+    let transaction = begin(&database)?;
+    transaction
+        .open_table(META)?
+        .insert(FORMAT, FORMAT_VERSION)?;
+    transaction.open_table(EVENTS)?;
+    transaction.open_table(SNAPSHOTS)?;
+    transaction.commit()?;
+    database.close()?;
+    Ok(storage.publish()?)
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
 }
 
 /// Every transaction of the journal begins here.
@@ -377,7 +442,7 @@ enum Failure {
     Database(redb::Error),
     #[error(transparent)]
     Codec(#[from] CodecError),
-    #[error("the file is a database of something else")]
+    #[error("the file is empty, or a database of something else")]
     Foreign,
     #[error(
         "it has format {found}, and this program reads format {FORMAT_VERSION}: a later version wrote it"

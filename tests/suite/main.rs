@@ -11,5 +11,7 @@ mod client_answers;
 mod client_failures;
 mod client_requests;
 mod client_tls;
+#[cfg(feature = "agent")]
+mod crash;
 #[path = "../support/mod.rs"]
 mod support;

@@ -169,7 +169,7 @@ fn volumes_that_share_an_external_id_are_known_through_every_change() {
         secrets: SealedSecrets::default(),
     };
     apply(&mut state, &Event::new(9, other));
-    assert_eq!(shared(&state), [b.clone()]);
+    assert_eq!(shared(&state), std::slice::from_ref(&b));
     apply(
         &mut state,
         &Event::new(9, EventKind::VolumeDeregistered { key: b }),

@@ -122,6 +122,17 @@ async fn a_file_that_is_no_journal_is_refused_and_left_alone() {
     drop(database);
     let refused = EmbeddedJournal::open(&path).await.err().unwrap();
     assert_eq!(refused.kind, JournalErrorKind::Damaged);
+    for text in [&b""[..], &[0; 4096]] {
+        std::fs::write(&path, text).unwrap();
+        let refused = EmbeddedJournal::open(&path).await.err().unwrap();
+        assert_eq!(
+            refused.kind,
+            JournalErrorKind::Damaged,
+            "{:?}",
+            refused.source
+        );
+        assert!(std::fs::read(&path).unwrap() == text);
+    }
     let text = b"This is a letter, and longer than a header. ".repeat(300);
     std::fs::write(&path, &text).unwrap();
     let refused = EmbeddedJournal::open(&path).await.err().unwrap();
@@ -194,6 +205,18 @@ async fn a_second_process_is_told_that_the_file_is_in_use() {
     assert_eq!(refused.kind, JournalErrorKind::InUse);
 }
 
+/// A first start that was killed leaves an unfinished file under another name.
+#[tokio::test]
+async fn a_first_start_that_did_not_come_to_its_end_is_begun_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    std::fs::write(directory.path().join("j.new"), [0; 8192]).unwrap();
+    let journal = EmbeddedJournal::open(&path).await.unwrap();
+    assert_eq!(journal.load().await.unwrap(), Replay::default());
+    let names: Vec<_> = std::fs::read_dir(&directory).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
 #[tokio::test]
 async fn a_directory_that_is_not_there_is_named() {
     let refused = EmbeddedJournal::open("/nonexistent/j").await.err().unwrap();
@@ -260,12 +283,20 @@ impl StorageBackend for SmallDisk {
 impl Storage for SmallDisk {
     type Backend = Self;
 
-    fn open(&self) -> io::Result<Self> {
+    fn path(&self) -> &Path {
+        Path::new("small-disk")
+    }
+
+    fn open(&self) -> io::Result<Option<Self>> {
+        Ok((!self.bytes().is_empty()).then(|| self.clone()))
+    }
+
+    fn create(&self) -> io::Result<Self> {
         Ok(self.clone())
     }
 
-    fn path(&self) -> &Path {
-        Path::new("small-disk")
+    fn publish(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
