@@ -24,7 +24,7 @@ pub use connector::{Connector, PluginConnection};
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
-pub use mounter::{MountEntry, MountError, Mounter};
+pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
     Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,

@@ -1,0 +1,384 @@
+//! What the plugin remembers: its volumes, and where each is staged and published.
+//!
+//! One file of an embedded database; every change is one transaction that is on disk when the call
+//! returns (two-phase commit and quick repair, so that a `kill -9` or a power cut at any moment
+//! leaves the state before or after it). The cost of a call does not grow with the number of
+//! volumes. Blocking: to be called on blocking threads.
+//!
+//! A volume's life is `Creating` → `Ready` → `Deleting` → gone. The record is there before its
+//! directory and after it, so a crash between any two steps leaves a record to finish or undo from:
+//! [`Catalog::unfinished`]. Only `Ready` volumes exist for callers; a name belongs to a volume until
+//! its deletion begins.
+//!
+//! Of stagings and targets it remembers what for; whether they are there is the mount table's to
+//! say (after a reboot the records are there and the mounts are not).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use redb::{
+    Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
+};
+use serde::{Deserialize, Serialize};
+
+use super::usage::Usage;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const VOLUMES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("volumes");
+const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
+const UNFINISHED: TableDefinition<'_, &str, ()> = TableDefinition::new("unfinished");
+const PLACES: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("places");
+
+/// The version of the records. A catalogue of a later version is not opened.
+const FORMAT: u64 = 1;
+/// The database keeps at most that much of its file in memory.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// How far a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Stage {
+    /// Its directory may not be there yet; nobody has been told of it.
+    Creating,
+    /// It exists.
+    Ready,
+    /// Its data is being removed; for callers it is gone.
+    Deleting,
+}
+
+/// What a CreateVolume asked for. Asking for something else under the same name is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    pub(super) required_bytes: u64,
+    pub(super) limit_bytes: u64,
+    pub(super) usages: BTreeSet<Usage>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VolumeRecord {
+    /// Ours, and a safe name for a directory.
+    pub(super) id: String,
+    /// The orchestrator's.
+    pub(super) name: String,
+    pub(super) stage: Stage,
+    pub(super) wanted: Wanted,
+}
+
+/// What a path was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PlaceRecord {
+    /// A staging path.
+    Staging {
+        /// What for.
+        usage: Usage,
+    },
+    /// A target path.
+    Target {
+        /// What for.
+        usage: Usage,
+        /// What the caller asked for beyond that.
+        read_only: bool,
+        /// Where it was bound from.
+        staging_path: String,
+        /// Whether the directory is ours to remove.
+        made_directory: bool,
+    },
+}
+
+impl PlaceRecord {
+    /// Whether the directory at the path is the plugin's to remove.
+    pub(super) fn made_directory(&self) -> bool {
+        match self {
+            Self::Staging { .. } => false,
+            Self::Target { made_directory, .. } => *made_directory,
+        }
+    }
+}
+
+/// The catalogue cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct CatalogError {
+    /// What was the matter, in words.
+    pub(super) message: String,
+    /// Whether the disk, or the quota on it, is full.
+    pub(super) is_full: bool,
+    /// Whether another process holds it.
+    pub(super) is_in_use: bool,
+    is_poisoned: bool,
+}
+
+impl<E: Into<redb::Error>> From<E> for CatalogError {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let full = |error: &std::io::Error| {
+            use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+            matches!(error.kind(), StorageFull | QuotaExceeded)
+        };
+        Self {
+            is_full: matches!(&error, redb::Error::Io(io) if full(io)),
+            is_in_use: matches!(&error, redb::Error::DatabaseAlreadyOpen),
+            is_poisoned: matches!(&error, redb::Error::PreviousIo),
+            message: error.to_string(),
+        }
+    }
+}
+
+fn damaged(what: impl std::fmt::Display) -> CatalogError {
+    CatalogError {
+        message: format!("the plugin's catalogue is damaged: {what}"),
+        is_full: false,
+        is_in_use: false,
+        is_poisoned: false,
+    }
+}
+
+/// The plugin's records, held by this process alone.
+pub(super) struct Catalog {
+    file: std::path::PathBuf,
+    /// `None` only while it is being opened again.
+    database: RwLock<Option<Database>>,
+}
+
+impl Catalog {
+    /// Opens the catalogue in `file`, and makes it if there is none.
+    pub(super) fn open(file: &Path) -> Result<Self, CatalogError> {
+        let database = open_database(file)?;
+        let transaction = begin(&database)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            let format = meta.get("format")?.map(|format| format.value());
+            match format {
+                None => drop(meta.insert("format", FORMAT)?),
+                Some(FORMAT) => {}
+                Some(other) => {
+                    return Err(damaged(format_args!(
+                        "it has format {other}, and this version knows {FORMAT}: a newer version wrote it"
+                    )));
+                }
+            }
+            transaction.open_table(VOLUMES)?;
+            transaction.open_table(NAMES)?;
+            transaction.open_table(UNFINISHED)?;
+            transaction.open_table(PLACES)?;
+        }
+        transaction.commit()?;
+        Ok(Self {
+            file: file.to_owned(),
+            database: RwLock::new(Some(database)),
+        })
+    }
+
+    /// The volume of that ID, whatever its stage.
+    pub(super) fn volume(&self, id: &str) -> Result<Option<VolumeRecord>, CatalogError> {
+        self.read(|database| {
+            let volumes = database.begin_read()?.open_table(VOLUMES)?;
+            let record = volumes.get(id)?;
+            record.map(|bytes| decode(bytes.value())).transpose()
+        })
+    }
+
+    /// The volume that holds that name.
+    pub(super) fn named(&self, name: &str) -> Result<Option<VolumeRecord>, CatalogError> {
+        let id = self.read(|database| {
+            let names = database.begin_read()?.open_table(NAMES)?;
+            Ok(names.get(name)?.map(|id| id.value().to_owned()))
+        })?;
+        id.map_or(Ok(None), |id| self.volume(&id))
+    }
+
+    /// Up to `limit` ready volumes with IDs after `after`, in order, and whether there are more.
+    pub(super) fn page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<VolumeRecord>, bool), CatalogError> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.read(|database| {
+            let volumes = database.begin_read()?.open_table(VOLUMES)?;
+            let start = after.map_or(Unbounded, Excluded);
+            let mut page = vec![];
+            for entry in volumes.range::<&str>((start, Unbounded))? {
+                let record: VolumeRecord = decode(entry?.1.value())?;
+                if record.stage != Stage::Ready {
+                    continue;
+                }
+                if page.len() == limit {
+                    return Ok((page, true));
+                }
+                page.push(record);
+            }
+            Ok((page, false))
+        })
+    }
+
+    /// Volumes whose making or removing was begun and not finished.
+    pub(super) fn unfinished(&self) -> Result<Vec<VolumeRecord>, CatalogError> {
+        self.read(|database| {
+            let transaction = database.begin_read()?;
+            let unfinished = transaction.open_table(UNFINISHED)?;
+            let volumes = transaction.open_table(VOLUMES)?;
+            let mut records = vec![];
+            for entry in unfinished.iter()? {
+                let entry = entry?;
+                let id = entry.0.value();
+                let record = volumes
+                    .get(id)?
+                    .ok_or_else(|| damaged(format_args!("volume {id} has no record")))?;
+                records.push(decode(record.value())?);
+            }
+            Ok(records)
+        })
+    }
+
+    /// Puts a volume down, or its next stage: `Creating` takes the name, `Deleting` gives it back.
+    pub(super) fn put(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
+        let bytes = encode(record)?;
+        let id = record.id.as_str();
+        self.write(|transaction| {
+            let mut names = transaction.open_table(NAMES)?;
+            let mut unfinished = transaction.open_table(UNFINISHED)?;
+            match record.stage {
+                Stage::Creating => {
+                    names.insert(record.name.as_str(), id)?;
+                    unfinished.insert(id, ())?;
+                }
+                Stage::Ready => drop(unfinished.remove(id)?),
+                Stage::Deleting => {
+                    names.remove(record.name.as_str())?;
+                    unfinished.insert(id, ())?;
+                }
+            }
+            transaction
+                .open_table(VOLUMES)?
+                .insert(id, bytes.as_slice())?;
+            Ok(())
+        })
+    }
+
+    /// Removes a volume with all that is remembered of it.
+    pub(super) fn forget(&self, record: &VolumeRecord) -> Result<(), CatalogError> {
+        let id = record.id.as_str();
+        self.write(|transaction| {
+            let mut names = transaction.open_table(NAMES)?;
+            let holder = names.get(record.name.as_str())?;
+            let is_holder = holder.is_some_and(|holder| holder.value() == id);
+            if is_holder {
+                names.remove(record.name.as_str())?;
+            }
+            transaction.open_table(UNFINISHED)?.remove(id)?;
+            transaction.open_table(VOLUMES)?.remove(id)?;
+            transaction
+                .open_table(PLACES)?
+                .retain_in((id, "")..(after(id).as_str(), ""), |_, _| false)?;
+            Ok(())
+        })
+    }
+
+    /// What a volume is remembered to be staged and published for, by path.
+    pub(super) fn places(&self, id: &str) -> Result<BTreeMap<String, PlaceRecord>, CatalogError> {
+        self.read(|database| {
+            let places = database.begin_read()?.open_table(PLACES)?;
+            let mut found = BTreeMap::new();
+            for entry in places.range((id, "")..(after(id).as_str(), ""))? {
+                let (key, value) = entry?;
+                found.insert(key.value().1.to_owned(), decode(value.value())?);
+            }
+            Ok(found)
+        })
+    }
+
+    /// Remembers what a path is made for.
+    pub(super) fn put_place(
+        &self,
+        id: &str,
+        path: &str,
+        record: &PlaceRecord,
+    ) -> Result<(), CatalogError> {
+        let bytes = encode(record)?;
+        self.write(|transaction| {
+            let mut places = transaction.open_table(PLACES)?;
+            places.insert((id, path), bytes.as_slice())?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a path.
+    pub(super) fn forget_place(&self, id: &str, path: &str) -> Result<(), CatalogError> {
+        self.write(|transaction| {
+            transaction.open_table(PLACES)?.remove((id, path))?;
+            Ok(())
+        })
+    }
+
+    fn read<T>(
+        &self,
+        look: impl Fn(&Database) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        self.with_database(look)
+    }
+
+    /// One durable transaction.
+    fn write(
+        &self,
+        change: impl Fn(&WriteTransaction) -> Result<(), CatalogError>,
+    ) -> Result<(), CatalogError> {
+        self.with_database(|database| {
+            let transaction = begin(database)?;
+            change(&transaction)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// After an I/O error (a full disk) the database refuses everything until it is opened again:
+    /// that is done here, once per call.
+    fn with_database<T>(
+        &self,
+        call: impl Fn(&Database) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let first = {
+            let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+            database.as_ref().map(&call)
+        };
+        match first {
+            Some(Err(error)) if error.is_poisoned => {}
+            Some(result) => return result,
+            None => {}
+        }
+        let mut database = self
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(database.take());
+        call(database.insert(open_database(&self.file)?))
+    }
+}
+
+fn open_database(file: &Path) -> Result<Database, CatalogError> {
+    Ok(Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create(file)?)
+}
+
+fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+/// The least string that is greater than `id`: ends the range of keys that start with `id`.
+fn after(id: &str) -> String {
+    format!("{id}\0")
+}
+
+fn encode(record: &impl Serialize) -> Result<Vec<u8>, CatalogError> {
+    serde_json::to_vec(record).map_err(damaged)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CatalogError> {
+    serde_json::from_slice(bytes).map_err(damaged)
+}

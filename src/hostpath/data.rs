@@ -1,0 +1,276 @@
+//! The directories that are the volumes: made, found, measured, removed.
+//!
+//! All lie directly below one directory that only the plugin can enter (mode 0700); each is open to
+//! every user (0777), because whoever it is mounted for decides who writes. A directory's name is an
+//! ID that this plugin made (never a text from a request), so no path is ever composed of input.
+//!
+//! **This is the one place in the program that deletes recursively.** It begins only after its
+//! caller has found nothing mounted at, below or of the directory. It works on open directories, not
+//! on paths; follows no symbolic link; and opens every directory below with `RESOLVE_NO_XDEV`, so
+//! that it cannot cross into a mount even if one appears meanwhile (`openat2`, Linux 5.6; before
+//! that, a change of the device ends it). Its depth is bounded: a directory inside a directory is
+//! first moved up to the top of the volume, so a tree of any depth needs two open files and no
+//! recursion. Stopped at any point, it is begun again and ends the same.
+//!
+//! Blocking: to be called on blocking threads.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// All volumes' directories.
+#[derive(Debug)]
+pub(super) struct Data {
+    path: PathBuf,
+    directory: OwnedFd,
+    stopping: AtomicBool,
+}
+
+/// How much room the file system below a path has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) total_bytes: u64,
+    /// For users without privileges.
+    pub(super) available_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) total_inodes: u64,
+    pub(super) available_inodes: u64,
+    pub(super) used_inodes: u64,
+}
+
+impl Data {
+    /// The directories below `path`, which exists.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+        Ok(Self {
+            path: path.to_owned(),
+            directory,
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Where a volume's data is.
+    pub(super) fn path_of(&self, id: &str) -> PathBuf {
+        self.path.join(id)
+    }
+
+    /// The directory of all of them.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a volume's directory; durable when it returns. One that is there already is kept.
+    pub(super) fn create(&self, id: &str) -> io::Result<()> {
+        match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let volume = self.open_volume(id)?;
+        rustix::fs::fchmod(&volume, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+        rustix::fs::fsync(&volume)?;
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    /// Whether a volume's directory is there.
+    pub(super) fn exists(&self, id: &str) -> io::Result<bool> {
+        match self.open_volume(id) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Undoes [`Data::create`]: removes the directory if it is empty. None there is success.
+    pub(super) fn remove_empty(&self, id: &str) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a volume's directory with everything in it; durable when it returns. None there is
+    /// success. The caller has made sure that nothing is mounted there.
+    pub(super) fn remove(&self, id: &str) -> io::Result<()> {
+        let volume = match self.open_volume(id) {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?,
+        };
+        make_accessible(&volume);
+        let mut removal = Removal {
+            volume: &volume,
+            moved: 0,
+            stopping: &self.stopping,
+        };
+        while removal.empty_once()? {}
+        rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR)?;
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    /// Lets every removal end where it is, with an error of the kind `Interrupted`.
+    pub(super) fn stop_removals(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// How much room there is for volumes.
+    pub(super) fn room(&self) -> io::Result<Room> {
+        Ok(room_of(&rustix::fs::fstatvfs(&self.directory)?))
+    }
+
+    fn open_volume(&self, id: &str) -> rustix::io::Result<OwnedFd> {
+        open_below(
+            self.directory.as_fd(),
+            &CString::new(id).map_err(|_| Errno::INVAL)?,
+        )
+    }
+}
+
+/// How much room the file system at `path` has.
+pub(super) fn room_at(path: &Path) -> io::Result<Room> {
+    Ok(room_of(&rustix::fs::statvfs(path)?))
+}
+
+fn room_of(fs: &rustix::fs::StatVfs) -> Room {
+    let block = fs.f_frsize;
+    Room {
+        total_bytes: fs.f_blocks.saturating_mul(block),
+        available_bytes: fs.f_bavail.saturating_mul(block),
+        used_bytes: fs.f_blocks.saturating_sub(fs.f_bfree).saturating_mul(block),
+        total_inodes: fs.f_files,
+        available_inodes: fs.f_favail,
+        used_inodes: fs.f_files.saturating_sub(fs.f_ffree),
+    }
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
+}
+
+/// Opens a directory inside an open one, and never one that is a mount point.
+fn open_below(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(parent, name, directory_flags(), Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => open_below_by_device(parent, name),
+        opened => opened,
+    }
+}
+
+/// For kernels, and sandboxes, without `openat2`.
+fn open_below_by_device(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let opened = rustix::fs::openat(parent, name, directory_flags(), Mode::empty())?;
+    if rustix::fs::fstat(&opened)?.st_dev != rustix::fs::fstat(parent)?.st_dev {
+        return Err(Errno::XDEV);
+    }
+    Ok(opened)
+}
+
+/// The owner may take himself every right to a directory but that to give them back: so an ordinary
+/// user's plugin can remove what its volumes' users closed. A failure shows when it is used.
+fn make_accessible(directory: &OwnedFd) {
+    rustix::fs::fchmod(directory, Mode::RWXU).ok();
+}
+
+/// The removal of one volume's content.
+struct Removal<'a> {
+    volume: &'a OwnedFd,
+    /// How many directories were moved to the top so far.
+    moved: u64,
+    stopping: &'a AtomicBool,
+}
+
+impl Removal<'_> {
+    /// One pass over the top of the volume: removes what it finds there. Says whether it found
+    /// anything.
+    fn empty_once(&mut self) -> io::Result<bool> {
+        let mut found = false;
+        for entry in Dir::read_from(self.volume)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_self_or_parent(name) {
+                continue;
+            }
+            found = true;
+            if !self.remove_leaf(self.volume, name)? {
+                self.empty_directory(name)?;
+                rustix::fs::unlinkat(self.volume, name, AtFlags::REMOVEDIR)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Empties a directory at the top of the volume: its own directories move up beside it.
+    fn empty_directory(&mut self, name: &CStr) -> io::Result<()> {
+        let directory = match open_below(self.volume.as_fd(), name) {
+            Err(Errno::ACCESS) => {
+                rustix::fs::chmodat(self.volume, name, Mode::RWXU, AtFlags::empty())?;
+                open_below(self.volume.as_fd(), name)?
+            }
+            opened => opened?,
+        };
+        make_accessible(&directory);
+        let mut found = true;
+        while std::mem::take(&mut found) {
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                let child = entry.file_name();
+                if is_self_or_parent(child) {
+                    continue;
+                }
+                found = true;
+                if !self.remove_leaf(&directory, child)? {
+                    self.move_up(&directory, child)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file or an empty directory; `false` if it is a directory with something in it.
+    fn remove_leaf(&self, parent: &OwnedFd, name: &CStr) -> io::Result<bool> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                "the plugin stops; the removal goes on when it runs again",
+            ));
+        }
+        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(true),
+            Err(Errno::ISDIR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Moves a directory to the top of the volume under a name that is free there. A mount point
+    /// cannot be moved, which ends the removal.
+    fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> io::Result<()> {
+        let mut allowed = false;
+        loop {
+            let free = format!(".removed-{}", self.moved);
+            self.moved += 1;
+            let flags = RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(from, name, self.volume, free, flags) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) => {}
+                // Moving a directory writes to it: its owner may have to allow himself to.
+                Err(Errno::ACCESS) if !allowed => {
+                    rustix::fs::chmodat(from, name, Mode::RWXU, AtFlags::empty())?;
+                    allowed = true;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn is_self_or_parent(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}

@@ -1,0 +1,78 @@
+//! CSI's Identity service.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, async_trait};
+
+use super::error::{ProbeError, Unwell};
+use super::plugin::Plugin;
+use crate::csi::proto;
+use crate::csi::proto::identity_server::Identity;
+use crate::csi::proto::plugin_capability::{Service, Type, service};
+
+/// The provider's name, under the top-level domain that is reserved for private use, so that it is
+/// nobody else's; letters at both ends, as csi-sanity wants it (`csi-spec` 5.1).
+pub(super) const NAME: &str = "hostpath.nomad-csi.internal";
+
+/// Serves [`Identity`].
+pub(super) struct IdentityService(pub(super) Arc<Plugin>);
+
+#[async_trait]
+impl Identity for IdentityService {
+    async fn get_plugin_info(
+        &self,
+        _: Request<proto::GetPluginInfoRequest>,
+    ) -> Result<Response<proto::GetPluginInfoResponse>, Status> {
+        Ok(Response::new(proto::GetPluginInfoResponse {
+            name: NAME.to_owned(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: Default::default(),
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<proto::GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
+        let controller = proto::PluginCapability {
+            r#type: Some(Type::Service(Service {
+                r#type: service::Type::ControllerService.into(),
+            })),
+        };
+        Ok(Response::new(proto::GetPluginCapabilitiesResponse {
+            capabilities: vec![controller],
+        }))
+    }
+
+    /// Ready as soon as it listens; unwell if its directory or its catalogue cannot be used. Not
+    /// being allowed to mount is no illness: volumes are made all the same.
+    async fn probe(
+        &self,
+        _: Request<proto::ProbeRequest>,
+    ) -> Result<Response<proto::ProbeResponse>, Status> {
+        let check = self.0.blocking(|plugin| {
+            let catalog = plugin.catalog.volume("").map(drop);
+            catalog.map_err(|error| Unwell(error.to_string()))?;
+            let room = plugin.data.room().map(drop);
+            Ok::<_, ProbeError>(room.map_err(|error| Unwell(error.to_string()))?)
+        });
+        check.await?;
+        Ok(Response::new(proto::ProbeResponse { ready: Some(true) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_one_that_csi_and_csi_sanity_take() {
+        let is_letter = |at: Option<char>| at.is_some_and(|c| c.is_ascii_alphabetic());
+        assert!(NAME.len() <= 63);
+        assert!(is_letter(NAME.chars().next()) && is_letter(NAME.chars().last()));
+        assert!(
+            NAME.chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! CSI's Node service.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, async_trait};
+
+use super::controller::{invalid, lacks};
+use super::error::Invalid;
+use super::mounting;
+use super::plugin::Plugin;
+use super::request::{self, PublishRequest, StageRequest};
+use crate::csi::proto;
+use crate::csi::proto::node_server::Node;
+use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
+use crate::csi::proto::volume_usage::Unit;
+
+/// Serves [`Node`].
+pub(super) struct NodeService(pub(super) Arc<Plugin>);
+
+#[async_trait]
+impl Node for NodeService {
+    async fn node_stage_volume(
+        &self,
+        request: Request<proto::NodeStageVolumeRequest>,
+    ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
+        let request = StageRequest::parse(request.get_ref()).map_err(invalid)?;
+        let work = mounting::stage(self.0.clone(), request);
+        self.0.run(work).await?;
+        Ok(Response::new(proto::NodeStageVolumeResponse {}))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<proto::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
+        let request = request.get_ref();
+        let (id, path) = id_and_path(
+            &request.volume_id,
+            "staging_target_path",
+            &request.staging_target_path,
+        )?;
+        let work = mounting::unstage(self.0.clone(), id, path);
+        self.0.run(work).await?;
+        Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<proto::NodePublishVolumeRequest>,
+    ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
+        let request = PublishRequest::parse(request.get_ref()).map_err(invalid)?;
+        let work = mounting::publish(self.0.clone(), request);
+        self.0.run(work).await?;
+        Ok(Response::new(proto::NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<proto::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
+        let request = request.get_ref();
+        let (id, path) = id_and_path(&request.volume_id, "target_path", &request.target_path)?;
+        let work = mounting::unpublish(self.0.clone(), id, path);
+        self.0.run(work).await?;
+        Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
+    }
+
+    /// Existence comes before the form of the path here: csi-sanity asks for an unknown volume at a
+    /// relative path, and wants NOT_FOUND (`csi-sanity` 5.5).
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<proto::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<proto::NodeGetVolumeStatsResponse>, Status> {
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id).map_err(invalid)?;
+        if request.volume_path.is_empty() {
+            return Err(invalid(Invalid("volume_path is missing".to_owned())));
+        }
+        let path = request::absolute("volume_path", &request.volume_path)
+            .unwrap_or_else(|_| request.volume_path.clone());
+        let work = mounting::stats(self.0.clone(), id, path);
+        let room = self.0.run(work).await?;
+        let usage = |unit: Unit, total, available, used| proto::VolumeUsage {
+            unit: unit.into(),
+            total: wire(total),
+            available: wire(available),
+            used: wire(used),
+        };
+        Ok(Response::new(proto::NodeGetVolumeStatsResponse {
+            usage: vec![
+                usage(
+                    Unit::Bytes,
+                    room.total_bytes,
+                    room.available_bytes,
+                    room.used_bytes,
+                ),
+                usage(
+                    Unit::Inodes,
+                    room.total_inodes,
+                    room.available_inodes,
+                    room.used_inodes,
+                ),
+            ],
+            volume_condition: None,
+        }))
+    }
+
+    async fn node_expand_volume(
+        &self,
+        _: Request<proto::NodeExpandVolumeRequest>,
+    ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
+        lacks("NodeExpandVolume")
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<proto::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
+        let capability = |kind: rpc::Type| proto::NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: kind.into(),
+            })),
+        };
+        let capabilities = [
+            rpc::Type::StageUnstageVolume,
+            rpc::Type::GetVolumeStats,
+            rpc::Type::SingleNodeMultiWriter,
+        ];
+        Ok(Response::new(proto::NodeGetCapabilitiesResponse {
+            capabilities: capabilities.map(capability).into(),
+        }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<proto::NodeGetInfoRequest>,
+    ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
+        Ok(Response::new(proto::NodeGetInfoResponse {
+            node_id: self.0.node_id.clone(),
+            max_volumes_per_node: 0,
+            accessible_topology: None,
+        }))
+    }
+}
+
+fn id_and_path(id: &str, what: &str, path: &str) -> Result<(String, String), Status> {
+    let id = request::volume_id(id).map_err(invalid)?;
+    let path = request::absolute(what, path).map_err(invalid)?;
+    Ok((id, path))
+}
+
+fn wire(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

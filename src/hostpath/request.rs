@@ -1,0 +1,254 @@
+//! Requests as this plugin takes them: complete, within CSI's limits, and of what it can do.
+//!
+//! Everything that can be said against a request without looking at the world is said here, before
+//! anything is looked up (csi-sanity asks in that order; `csi-sanity` 5.5), and as INVALID_ARGUMENT
+//! (`csi-spec` 3.2, 3.3). Secrets are not looked at: this plugin has no use for any, and an
+//! orchestrator may send one map to every call (3.7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+use super::catalog::Wanted;
+use super::error::Invalid;
+use super::usage::{NotUsable, Usage};
+use crate::csi::proto;
+
+/// The general limit for a text, in bytes.
+const LONGEST_TEXT: usize = 128;
+/// The general limit for a map, in bytes.
+const LARGEST_MAP: usize = 4096;
+/// Linux' limit for a path, in bytes.
+const LONGEST_PATH: usize = 4095;
+
+/// A CreateVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Create {
+    pub(super) name: String,
+    pub(super) wanted: Wanted,
+}
+
+impl Create {
+    pub(super) fn parse(request: &proto::CreateVolumeRequest) -> Result<Self, Invalid> {
+        let name = volume_name(&request.name)?;
+        let usages = usages(&request.volume_capabilities)?;
+        let (required_bytes, limit_bytes) = capacity(request.capacity_range.as_ref())?;
+        no_parameters("parameters", &request.parameters)?;
+        no_parameters("mutable_parameters", &request.mutable_parameters)?;
+        small_map("secrets", &request.secrets)?;
+        if request.volume_content_source.is_some() {
+            return Invalid::because(
+                "this plugin has neither snapshots nor clones: a volume begins empty; leave out snapshot_id and clone_id",
+            );
+        }
+        no_topology(request.accessibility_requirements.as_ref())?;
+        Ok(Self {
+            name,
+            wanted: Wanted {
+                required_bytes,
+                limit_bytes,
+                usages,
+            },
+        })
+    }
+}
+
+/// A NodeStageVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StageRequest {
+    pub(super) volume_id: String,
+    pub(super) staging_path: String,
+    pub(super) usage: Usage,
+}
+
+impl StageRequest {
+    pub(super) fn parse(request: &proto::NodeStageVolumeRequest) -> Result<Self, Invalid> {
+        let volume_id = volume_id(&request.volume_id)?;
+        let staging_path = absolute("staging_target_path", &request.staging_target_path)?;
+        let usage = usage(request.volume_capability.as_ref())?;
+        no_context(&request.volume_context)?;
+        small_map("secrets", &request.secrets)?;
+        Ok(Self {
+            volume_id,
+            staging_path,
+            usage,
+        })
+    }
+}
+
+/// A NodePublishVolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PublishRequest {
+    pub(super) volume_id: String,
+    /// Empty if the caller left it out, which is not a wrong argument but a missing step (5.18).
+    pub(super) staging_path: String,
+    pub(super) target_path: String,
+    pub(super) usage: Usage,
+    pub(super) read_only: bool,
+}
+
+impl PublishRequest {
+    pub(super) fn parse(request: &proto::NodePublishVolumeRequest) -> Result<Self, Invalid> {
+        let volume_id = volume_id(&request.volume_id)?;
+        let target_path = absolute("target_path", &request.target_path)?;
+        let usage = usage(request.volume_capability.as_ref())?;
+        let staging_path = if request.staging_target_path.is_empty() {
+            String::new()
+        } else {
+            absolute("staging_target_path", &request.staging_target_path)?
+        };
+        no_context(&request.volume_context)?;
+        small_map("secrets", &request.secrets)?;
+        Ok(Self {
+            volume_id,
+            staging_path,
+            target_path,
+            usage,
+            read_only: request.readonly,
+        })
+    }
+}
+
+/// A volume's ID: any text that could be one. Whether there is such a volume is the catalogue's to
+/// say, and no path is made of it.
+pub(super) fn volume_id(text: &str) -> Result<String, Invalid> {
+    if text.is_empty() {
+        return Invalid::because("the volume ID is missing");
+    }
+    if text.len() > LONGEST_TEXT {
+        return Invalid::because(format!(
+            "the volume ID has {} bytes, and CSI allows {LONGEST_TEXT}",
+            text.len()
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// A volume's name: at most 128 bytes, any Unicode without control characters but tab, LF and CR.
+fn volume_name(text: &str) -> Result<String, Invalid> {
+    let is_forbidden = |c: &char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    if text.is_empty() {
+        return Invalid::because("the volume's name is missing");
+    }
+    if text.len() > LONGEST_TEXT {
+        return Invalid::because(format!(
+            "the volume's name has {} bytes, and CSI allows {LONGEST_TEXT}",
+            text.len()
+        ));
+    }
+    if let Some(found) = text.chars().find(is_forbidden) {
+        return Invalid::because(format!(
+            "the volume's name has the control character {found:?}"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// The capabilities of a volume: at least one, each of which a directory can have.
+pub(super) fn usages(capabilities: &[proto::VolumeCapability]) -> Result<BTreeSet<Usage>, Invalid> {
+    if capabilities.is_empty() {
+        return Invalid::because("the volume's capabilities are missing");
+    }
+    let parsed = capabilities.iter().map(Usage::parse);
+    let usages: Result<_, NotUsable> = parsed.collect();
+    usages.map_err(|reason| Invalid(reason.into_message()))
+}
+
+fn usage(capability: Option<&proto::VolumeCapability>) -> Result<Usage, Invalid> {
+    let Some(capability) = capability else {
+        return Invalid::because("the volume's capability is missing");
+    };
+    Usage::parse(capability).map_err(|reason| Invalid(reason.into_message()))
+}
+
+/// Required and limit bytes. A range without either says nothing, as older orchestrators send it
+/// (GH-11238).
+fn capacity(range: Option<&proto::CapacityRange>) -> Result<(u64, u64), Invalid> {
+    let Some(range) = range else {
+        return Ok((0, 0));
+    };
+    let bytes = |name: &str, value: i64| {
+        u64::try_from(value).map_err(|_| Invalid(format!("{name} is negative: {value}")))
+    };
+    let required = bytes("required_bytes", range.required_bytes)?;
+    let limit = bytes("limit_bytes", range.limit_bytes)?;
+    if limit != 0 && required > limit {
+        return Invalid::because(format!(
+            "required_bytes {required} is above limit_bytes {limit}"
+        ));
+    }
+    Ok((required, limit))
+}
+
+/// This plugin knows no parameter, and passing one over would hide a mistake.
+pub(super) fn no_parameters(
+    what: &str,
+    parameters: &BTreeMap<String, String>,
+) -> Result<(), Invalid> {
+    let Some(key) = parameters.keys().next() else {
+        return Ok(());
+    };
+    Invalid::because(format!(
+        "this plugin has no {what}, so {key:?} would have no effect; remove it"
+    ))
+}
+
+/// This plugin's volumes have no context, and each call has to carry the volume's own.
+pub(super) fn no_context(context: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    let Some(key) = context.keys().next() else {
+        return Ok(());
+    };
+    Invalid::because(format!(
+        "volumes of this plugin have no context, so {key:?} is not the volume's; remove it"
+    ))
+}
+
+/// Older Nomad sends an empty requirement with every request (W27); it asks for nothing.
+fn no_topology(requirement: Option<&proto::TopologyRequirement>) -> Result<(), Invalid> {
+    let asks = requirement.is_some_and(|requirement| {
+        !requirement.requisite.is_empty() || !requirement.preferred.is_empty()
+    });
+    if asks {
+        return Invalid::because(
+            "volumes of this plugin have no topology, so a place cannot be asked for; remove topology_request",
+        );
+    }
+    Ok(())
+}
+
+fn small_map(what: &str, map: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > LARGEST_MAP {
+        return Invalid::because(format!(
+            "{what} has {bytes} bytes, and CSI allows {LARGEST_MAP}"
+        ));
+    }
+    Ok(())
+}
+
+/// A path that says where it is by itself: absolute, without `..`, of a length that Linux takes.
+pub(super) fn absolute(what: &str, text: &str) -> Result<String, Invalid> {
+    if text.is_empty() {
+        return Invalid::because(format!("{what} is missing"));
+    }
+    if text.len() > LONGEST_PATH {
+        return Invalid::because(format!(
+            "{what} has {} bytes, and Linux allows {LONGEST_PATH}",
+            text.len()
+        ));
+    }
+    let path = Path::new(text);
+    let is_plain = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !is_plain || text.contains('\0') || path.parent().is_none() {
+        return Invalid::because(format!(
+            "{what} {text:?} has to be an absolute path without `..`"
+        ));
+    }
+    // `/a//b/` and `/a/b` are one place.
+    Ok(path
+        .components()
+        .collect::<std::path::PathBuf>()
+        .to_string_lossy()
+        .into_owned())
+}

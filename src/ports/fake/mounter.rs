@@ -1,0 +1,160 @@
+//! A mount table in memory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::ports::mounter::{MountEntry, MountError, MountFlags, Mounter};
+
+/// Keeps mounts as the kernel would, on one file system that is mounted at `/`. A clone is the same
+/// table, which therefore outlives a restart of whoever mounts.
+#[derive(Clone, Debug, Default)]
+pub struct FakeMounter(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    mounts: Vec<MountEntry>,
+    unprivileged: bool,
+    busy: Vec<PathBuf>,
+}
+
+const DEVICE: &str = "0:1";
+
+impl FakeMounter {
+    /// A mounter that may mount.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A mounter that may not, like one of an ordinary user.
+    pub fn unprivileged() -> Self {
+        let mounter = Self::default();
+        mounter.table().unprivileged = true;
+        mounter
+    }
+
+    /// All mounts are gone, as after a reboot.
+    pub fn reboot(&self) {
+        self.table().mounts.clear();
+    }
+
+    /// Lets something use the mount at `target`, or no longer.
+    pub fn set_busy(&self, target: &Path, is_busy: bool) {
+        let mut table = self.table();
+        table.busy.retain(|path| path != target);
+        if is_busy {
+            table.busy.push(target.to_owned());
+        }
+    }
+
+    /// Mounts something foreign there.
+    pub fn mount_foreign(&self, target: &Path) {
+        self.table().mounts.push(MountEntry {
+            target: target.to_owned(),
+            root: "/".into(),
+            device: "0:99".to_owned(),
+            flags: MountFlags::default(),
+        });
+    }
+
+    /// What is mounted now.
+    pub fn mounts(&self) -> Vec<MountEntry> {
+        self.table().mounts.clone()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn all(&self) -> Vec<MountEntry> {
+        let root = MountEntry {
+            target: "/".into(),
+            root: "/".into(),
+            device: DEVICE.to_owned(),
+            flags: MountFlags::default(),
+        };
+        std::iter::once(root).chain(self.mounts.clone()).collect()
+    }
+
+    /// The mount that `path` lies on.
+    fn over(&self, path: &Path) -> Option<MountEntry> {
+        self.all()
+            .into_iter()
+            .filter(|mount| path.starts_with(&mount.target))
+            .max_by_key(|mount| mount.target.components().count())
+    }
+}
+
+fn fail(operation: &'static str, path: &Path, kind: io::ErrorKind) -> MountError {
+    MountError {
+        operation,
+        path: path.to_owned(),
+        source: kind.into(),
+    }
+}
+
+#[async_trait]
+impl Mounter for FakeMounter {
+    async fn bind(
+        &self,
+        source: &Path,
+        target: &Path,
+        flags: MountFlags,
+    ) -> Result<(), MountError> {
+        let failed = |kind| fail("bind-mount onto", target, kind);
+        let mut table = self.table();
+        if table.unprivileged {
+            return Err(failed(io::ErrorKind::PermissionDenied));
+        }
+        if !source.is_dir() || !target.is_dir() {
+            return Err(failed(io::ErrorKind::NotFound));
+        }
+        let over = table
+            .over(source)
+            .ok_or(io::ErrorKind::NotFound)
+            .map_err(failed)?;
+        let rest = source.strip_prefix(&over.target).unwrap_or(Path::new(""));
+        let entry = MountEntry {
+            target: target.to_owned(),
+            root: over.root.join(rest),
+            device: over.device,
+            flags: over.flags.and(flags),
+        };
+        table.mounts.push(entry);
+        Ok(())
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        let failed = |kind| fail("unmount", target, kind);
+        let mut table = self.table();
+        if table.unprivileged {
+            return Err(failed(io::ErrorKind::PermissionDenied));
+        }
+        if table.busy.iter().any(|path| path == target) {
+            return Err(failed(io::ErrorKind::ResourceBusy));
+        }
+        let at = table
+            .mounts
+            .iter()
+            .rposition(|mount| mount.target == target);
+        let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
+        table.mounts.remove(at);
+        Ok(())
+    }
+
+    async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
+        let mounts = self.mounts();
+        Ok(mounts
+            .into_iter()
+            .rev()
+            .find(|mount| mount.target == target))
+    }
+
+    async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
+        Ok(self.table().all())
+    }
+}
