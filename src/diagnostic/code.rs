@@ -59,6 +59,86 @@ codes! {
         "Write a value of the type named.";
     SpecMissingField = "spec/missing-field": "A field that a volume cannot do without is missing.",
         "Add the field.";
+    SpecTooDeep = "spec/too-deep": "Blocks or lists lie in each other deeper than any specification needs.",
+        "Flatten the file; nothing in a volume lies more than seven levels deep.";
+    SpecTooManyAliases = "spec/too-many-aliases": "Aliases repeat so much that the file unfolds to far more than it holds.",
+        "Write the values out, or split the file.";
+    SpecNoVolume = "spec/no-volume": "The file holds nothing, or comments only.",
+        "Declare a volume; `volume init` writes an example.";
+    SpecMixedForms = "spec/mixed-forms": "A file is either one volume in Nomad's flat form or any number of `volume` blocks, and this is both.",
+        "Move the fields into a `volume` block, or the block into a file of its own.";
+    SpecVolumeType = "spec/volume-type": "The volume is not of type `csi`, and no other type has a plugin to ask.",
+        "Write `type = \"csi\"`, or manage the volume with Nomad's own commands.";
+    SpecUnexpectedLabel = "spec/unexpected-label": "A block has a label that it does not take; Nomad would silently drop the whole block.",
+        "Remove the label.";
+    SpecServerField = "spec/server-field": "The key is one that only a server sets; Nomad would store what the file says.",
+        "Remove the key.";
+    SpecNestedConfig = "spec/nested-config": "A nested `config` block is the form of a volume that Nomad gave up.",
+        "Write the fields of `config` directly in the `volume` block.";
+    SpecExpression = "spec/expression": "The file uses an expression where only a value that stands in the file is understood.",
+        "Write the value itself; text needs double quotes.";
+    SpecLiteralTemplate = "spec/literal-template": "A text holds `${` or `%{`, which Nomad's reader takes literally and HCL2 would evaluate.",
+        "Write the value itself, or `\\u0024{` for a literal `${`.";
+    SpecNumberAsText = "spec/number-as-text": "A number stands where a text is wanted, and Nomad's reader sends its value in another spelling.",
+        "Write the text in quotes.";
+    SpecBooleanAsText = "spec/boolean-as-text": "A boolean stands where a text is wanted, and Nomad's reader sends `1` or `0`.",
+        "Write \"true\" in quotes if the word is meant, or \"1\".";
+    SpecLenientJson = "spec/lenient-json": "The file is not quite JSON; Nomad's reader takes it, and other programs refuse it or read something else.",
+        "Write it as JSON.";
+    SpecInvalidSize = "spec/invalid-size": "A size is not one that Nomad and CSI can hold.",
+        "Write digits and a unit, below 8 EiB: `10GiB`, `20G`, `1048576`.";
+    SpecUnknownAccessMode = "spec/unknown-access-mode": "The access mode is none that CSI volumes have in Nomad, which would take it and fail when the volume is used.",
+        "Use single-node-reader-only, single-node-writer, multi-node-reader-only, multi-node-single-writer or multi-node-multi-writer.";
+    SpecUnknownAttachmentMode = "spec/unknown-attachment-mode": "The attachment mode is none that CSI knows; Nomad would take it and fail when the volume is used.",
+        "Use file-system or block-device.";
+    SpecEmptyTopology = "spec/empty-topology": "A topology names no segment; Nomad would drop it and make the volume just anywhere.",
+        "Name at least one segment, or remove the topology.";
+    SpecNoCapability = "spec/no-capability": "A volume without a capability cannot be used, and every server refuses it.",
+        "Add a `capability` block with an `access_mode` and an `attachment_mode`.";
+    SpecDuplicateCapability = "spec/duplicate-capability": "Two capabilities say the same.",
+        "Remove one, or correct it.";
+    SpecBlockMountOptions = "spec/block-mount-options": "Mount options are for file systems, and every capability of the volume is block-device.",
+        "Remove the mount options, or add a capability with attachment mode file-system.";
+    SpecReadOnly = "spec/read-only": "What `read_only` says and what the access modes allow cannot both be meant.",
+        "Correct `read_only` or the access modes.";
+    SpecMinAboveMax = "spec/min-above-max": "The smallest size that will do is larger than the largest.",
+        "Correct one of the two sizes.";
+    SpecTwoContentSources = "spec/two-content-sources": "A volume cannot be both restored from a snapshot and copied from a volume.",
+        "Remove one of the two.";
+    SpecVolumeId = "spec/volume-id": "The ID cannot be addressed over Nomad's HTTP API, or CSI has no room for it, so that the volume could never be read or deleted again.",
+        "Choose an ID of up to 128 bytes without slashes and control characters.";
+    SpecNamespace = "spec/namespace": "The name is none that a Nomad namespace can have.",
+        "Use up to 128 letters, digits and hyphens.";
+    SpecNameTooLong = "spec/name-too-long": "The name is longer than CSI allows, and plugins refuse it.",
+        "Choose a name of up to 128 bytes.";
+    SpecNameRequired = "spec/name-required": "Plugins know a new volume by its name.",
+        "Add a `name`.";
+    SpecContextOnCreate = "spec/context-on-create": "The provider gives a new volume its context; what the file says would reach the driver on the second run only.",
+        "Remove the `context`, or add the `external_id` of the volume to register it.";
+    SpecExternalIdOnCreate = "spec/external-id-on-create": "The provider gives a new volume its external ID and overwrites the one in the file.",
+        "Remove the `external_id`, or register the volume instead of creating it.";
+    SpecContentSourceOnRegister = "spec/content-source-on-register": "The volume exists already, so nothing is copied or restored; the ID is recorded and never used.",
+        "Remove it, or remove the `external_id` to create the volume.";
+    SpecRegisterWithoutExternalId = "spec/register-without-external-id": "Without an external ID the provider is asked for a volume that has the ID of this one.",
+        "Add the provider's ID of the volume, unless the two IDs are the same.";
+    SpecDuplicateVolume = "spec/duplicate-volume": "Two specifications declare one volume, and the last one sent would win.",
+        "Remove one, or give it another ID or namespace.";
+    SpecNameTwice = "spec/name-twice": "On Nomad a provider knows a new volume by its name alone, so that two of one name become one volume.",
+        "Give each volume a name of its own.";
+
+    // --- files: finding and reading specifications
+    FilesNotFound = "files/not-found": "There is no file or directory of that name, or no file that matches the pattern.",
+        "Correct the path; it is relative to the directory that the command runs in.";
+    FilesUnreadable = "files/unreadable": "The file or directory exists and cannot be read.",
+        "See to its permissions, then run the command again.";
+    FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, which no specification needs.",
+        "Check that it is the right file, or split it.";
+    FilesNotUtf8 = "files/not-utf8": "The file is not text in UTF-8.",
+        "Save it as UTF-8.";
+    FilesNoSpecs = "files/no-specs": "The directory holds no specification: no *.hcl, *.yaml, *.yml or *.json, those of Nomad jobs and plugins left out.",
+        "Name the directory or the file that holds them.";
+    FilesBadPattern = "files/bad-pattern": "The pattern is not one that can be matched.",
+        "Correct its brackets, or name the files one by one.";
 
     // --- api: reaching a server, and being understood by it
     ApiAddress = "api/address": "The server's address is not one that can be used.",

@@ -2,6 +2,11 @@
 //!
 //! A [`Span`] is a range of bytes in one text of a [`SourceMap`]. Lines and columns are computed
 //! only when something is shown: columns count characters, not bytes, and start at 1, as editors do.
+//!
+//! A specification may hold secrets, and a diagnostic shows the line it points at. Whoever reads a
+//! text says with [`SourceMap::hide`] what in it is a secret; whoever shows a line takes it from
+//! [`SourceMap::shown`], where each hidden character is a dot of the same length in bytes, so that
+//! spans and columns fit both texts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,11 +55,18 @@ pub struct Location {
     pub column: usize,
 }
 
-#[derive(Debug)]
 struct Source {
     name: String,
     text: Arc<str>,
     line_starts: Vec<u32>,
+    hidden: Vec<Range<usize>>,
+}
+
+/// Without the text, which may hold secrets.
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.name, self.text.len())
+    }
 }
 
 /// All texts of one run.
@@ -78,8 +90,56 @@ impl SourceMap {
             name: name.into(),
             text,
             line_starts,
+            hidden: vec![],
         });
         id
+    }
+
+    /// Marks a range as secret: [`SourceMap::shown`] does not show it.
+    pub fn hide(&mut self, span: Span) {
+        let source = &mut self.sources[span.source.0 as usize];
+        source.hidden.push(span.range());
+    }
+
+    /// The text as it may be shown: what is hidden is dotted out, lines and offsets are the same.
+    pub fn shown(&self, id: SourceId) -> Arc<str> {
+        let source = self.source(id);
+        if source.hidden.is_empty() {
+            return Arc::clone(&source.text);
+        }
+        let mut hidden = source.hidden.clone();
+        hidden.sort_by_key(|range| range.start);
+        let mut shown = String::with_capacity(source.text.len());
+        let mut ranges = hidden.iter().peekable();
+        let mut hidden_to = 0;
+        for (at, c) in source.text.char_indices() {
+            while let Some(range) = ranges.next_if(|range| range.start <= at) {
+                hidden_to = hidden_to.max(range.end);
+            }
+            shown.push(if at < hidden_to { dot(c) } else { c });
+        }
+        shown.into()
+    }
+
+    /// What may be shown of the text under a span; empty if the span does not lie in its text.
+    pub fn shown_snippet(&self, span: Span) -> String {
+        let hidden = &self.source(span.source).hidden;
+        let snippet = self.snippet(span).char_indices().map(|(at, c)| {
+            let at = span.start as usize + at;
+            if hidden.iter().any(|range| range.contains(&at)) {
+                dot(c)
+            } else {
+                c
+            }
+        });
+        snippet.collect()
+    }
+
+    /// Whether any character under the span is hidden.
+    pub fn is_hidden(&self, span: Span) -> bool {
+        let range = span.range();
+        let overlaps = |hidden: &Range<usize>| hidden.start < range.end && range.start < hidden.end;
+        self.source(span.source).hidden.iter().any(overlaps)
     }
 
     /// The name that the text was added under.
@@ -87,7 +147,7 @@ impl SourceMap {
         &self.source(id).name
     }
 
-    /// The whole text.
+    /// The whole text, secrets included: to read it, never to show it.
     pub fn text(&self, id: SourceId) -> &Arc<str> {
         &self.source(id).text
     }
@@ -101,7 +161,7 @@ impl SourceMap {
         }
     }
 
-    /// The text under a span; empty if the span does not lie in its text.
+    /// The text under a span, secrets included; empty if the span does not lie in its text.
     pub fn snippet(&self, span: Span) -> &str {
         self.source(span.source)
             .text
@@ -132,6 +192,17 @@ impl SourceMap {
     }
 }
 
+/// A character to show in place of a hidden one: as many bytes, and line breaks stay.
+fn dot(hidden: char) -> char {
+    match (hidden, hidden.len_utf8()) {
+        ('\n' | '\r', _) => hidden,
+        (_, 1) => '*',
+        (_, 2) => '·',
+        (_, 3) => '•',
+        _ => '𐄁',
+    }
+}
+
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
@@ -159,6 +230,22 @@ mod tests {
                 column: 12
             }
         );
+    }
+
+    #[test]
+    fn what_is_hidden_keeps_its_place_and_its_length() {
+        let mut sources = SourceMap::default();
+        let text = "a = \"hä日🦀x\"\nb = \"seen\"\n";
+        let id = sources.add("volume.hcl", text);
+        assert_eq!(&*sources.shown(id), text);
+        sources.hide(SourceMap::span(id, 4..17));
+        let shown = sources.shown(id);
+        assert_eq!(&*shown, "a = **·•𐄁**\nb = \"seen\"\n");
+        assert_eq!(shown.len(), text.len());
+        assert_eq!(&*sources.shown_snippet(SourceMap::span(id, 0..6)), "a = **");
+        assert!(sources.is_hidden(SourceMap::span(id, 0..5)));
+        assert!(!sources.is_hidden(SourceMap::span(id, 0..4)));
+        assert!(!format!("{sources:?}").contains("seen"));
     }
 
     #[test]

@@ -1,1 +1,5 @@
-//! Which files a person means.
+//! Which files a person means, read with their limits.
+
+mod specs;
+
+pub use specs::{MAX_BYTES, Request, read};

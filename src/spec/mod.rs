@@ -1,5 +1,33 @@
-//! Text to wanted volumes.
+//! Text to wanted volumes: three syntaxes, one tree with positions, strict rules.
+//!
+//! Two guarantees. A CSI volume file of which Nomad uses every key means here what it means there,
+//! unchanged; what Nomad would silently drop or lose is an error with its place, or is kept where it
+//! is plain what was meant (`nomad-http-api` section 5). And everything wrong in all files is told at
+//! once, with nothing sent if there is one error: [`parse()`] and [`validate()`] only add to
+//! [`crate::diagnostic::Diagnostics`], and their caller looks there before it acts.
+//!
+//! Which files are meant and how they are read is `files::specs`; what is done about a wanted volume
+//! is `plan`.
 
+mod decode;
+mod hcl;
+mod hcl1;
+mod json;
+mod mask;
+mod parse;
+mod problem;
+pub mod schema;
+mod syntax;
+mod template;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod validate;
 mod volume_spec;
+mod yaml;
 
-pub use volume_spec::VolumeSpec;
+pub use parse::{Defaults, parse};
+pub use syntax::Syntax;
+pub use template::template;
+pub use validate::validate;
+pub use volume_spec::{Purpose, VolumeSpec};

@@ -6,17 +6,46 @@ use crate::diagnostic::Span;
 use crate::model::{NamespacedId, VolumeRequest};
 
 /// One wanted volume of one file.
+///
+/// What was read without an error is complete and may be sent; of a file with errors this holds what
+/// could be read, so that all problems can be told at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
     /// What is wanted, as it is sent to a server.
     pub request: VolumeRequest,
     /// Whether the file said a namespace; if not, the flag's or `default` was taken.
     pub namespace_given: bool,
-    /// The whole specification: the block or the file.
+    /// Whether its users only read, if that was said: held against the access modes, never sent.
+    pub read_only: Option<bool>,
+    /// Where to point for the specification as a whole: the block's header, or the ID's line.
     pub span: Span,
     /// Where each field was written, by its key in the file: `capacity_min`, `plugin_id`. A field
     /// that was not written has none.
     pub fields: BTreeMap<&'static str, Span>,
+    /// Where each of the request's capabilities was written.
+    pub capability_spans: Vec<Span>,
+}
+
+/// What specifications are to be used for: which rules hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// `volume create`: the provider makes them.
+    Create,
+    /// `volume register`: the provider has them.
+    Register,
+    /// An `external_id` says that the provider has it, its absence that the provider makes it.
+    ByExternalId,
+}
+
+impl Purpose {
+    /// Whether a specification creates its volume.
+    pub fn creates(self, spec: &VolumeSpec) -> bool {
+        match self {
+            Self::Create => true,
+            Self::Register => false,
+            Self::ByExternalId => spec.request.external_id.is_none(),
+        }
+    }
 }
 
 impl VolumeSpec {
@@ -28,5 +57,15 @@ impl VolumeSpec {
     /// Where to point for a field: at the field, or at the whole specification if it was not written.
     pub fn field_span(&self, field: &str) -> Span {
         self.fields.get(field).copied().unwrap_or(self.span)
+    }
+
+    /// What is to be sent: the request, but a creation never sends a `context`, which Nomad would
+    /// hand to the driver on the second run although the provider did not give it.
+    pub fn request_for(&self, purpose: Purpose) -> VolumeRequest {
+        let mut request = self.request.clone();
+        if purpose.creates(self) {
+            request.context = None;
+        }
+        request
     }
 }

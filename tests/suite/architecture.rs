@@ -378,6 +378,7 @@ fn a_facade_holds_doc_modules_and_reexports_and_nobody_imports_his_own() {
                     "pub mod ",
                     "pub use ",
                     "pub(crate) use ",
+                    "pub(super) use ",
                     "pub(crate) mod ",
                     "#[",
                     "#![",

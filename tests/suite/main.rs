@@ -15,3 +15,4 @@ mod client_tls;
 mod crash;
 #[path = "../support/mod.rs"]
 mod support;
+mod spec_examples;

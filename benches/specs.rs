@@ -1,0 +1,149 @@
+//! Reading and validating 10,000 volumes, in each syntax and in one file or in as many.
+//!
+//! Aim: under 0.3 s and under 100 MB. Nothing asserts it; `cargo bench --bench specs` prints times and
+//! allocations.
+
+use std::fmt::Write as _;
+
+use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
+
+#[global_allocator]
+static ALLOCATOR: divan::AllocProfiler = divan::AllocProfiler::system();
+
+const VOLUMES: usize = 10_000;
+
+fn main() {
+    divan::main();
+}
+
+/// The fields of one volume, indented by `indent`.
+fn hcl_fields(at: usize, indent: &str) -> String {
+    format!(
+        r#"{indent}type         = "csi"
+{indent}name         = "database-{at}"
+{indent}plugin_id    = "hostpath"
+{indent}capacity_min = "10GiB"
+{indent}capacity_max = "20GiB"
+{indent}capability {{
+{indent}  access_mode     = "single-node-writer"
+{indent}  attachment_mode = "file-system"
+{indent}}}
+{indent}mount_options {{
+{indent}  fs_type     = "ext4"
+{indent}  mount_flags = ["noatime", "nodiratime"]
+{indent}}}
+{indent}topology_request {{
+{indent}  required {{
+{indent}    topology {{
+{indent}      segments {{ zone = "eu-1a" }}
+{indent}    }}
+{indent}  }}
+{indent}}}
+{indent}secrets {{
+{indent}  token = "placeholder-{at}"
+{indent}}}
+{indent}parameters {{
+{indent}  type = "gp3"
+{indent}}}
+"#
+    )
+}
+
+fn one_file(syntax: Syntax) -> String {
+    let mut text = String::new();
+    let volumes = |text: &mut String, line: fn(usize) -> String| {
+        (0..VOLUMES).for_each(|at| text.push_str(&line(at)));
+    };
+    match syntax {
+        Syntax::Hcl => {
+            for at in 0..VOLUMES {
+                let fields = hcl_fields(at, "  ");
+                drop(write!(text, "volume \"db-{at}\" {{\n{fields}}}\n\n"));
+            }
+        }
+        Syntax::Yaml => {
+            text.push_str("volume:\n");
+            volumes(&mut text, |at| {
+                format!(
+                    "  db-{at}:
+    type: csi
+    name: database-{at}
+    plugin_id: hostpath
+    capacity_min: 10GiB
+    capacity_max: 20GiB
+    capability:
+      - access_mode: single-node-writer
+        attachment_mode: file-system
+    mount_options:
+      fs_type: ext4
+      mount_flags: [noatime, nodiratime]
+    topology_request:
+      required:
+        - segments: {{zone: eu-1a}}
+    secrets:
+      token: placeholder-{at}
+    parameters:
+      type: gp3
+"
+                )
+            });
+        }
+        Syntax::Json => {
+            text.push_str("{\"volume\": {\n");
+            volumes(&mut text, |at| {
+                let comma = if at + 1 < VOLUMES { "," } else { "" };
+                format!(
+                    r#"  "db-{at}": {{
+    "type": "csi",
+    "name": "database-{at}",
+    "plugin_id": "hostpath",
+    "capacity_min": "10GiB",
+    "capacity_max": "20GiB",
+    "capability": [{{"access_mode": "single-node-writer", "attachment_mode": "file-system"}}],
+    "mount_options": {{"fs_type": "ext4", "mount_flags": ["noatime", "nodiratime"]}},
+    "topology_request": {{"required": [{{"segments": {{"zone": "eu-1a"}}}}]}},
+    "secrets": {{"token": "placeholder-{at}"}},
+    "parameters": {{"type": "gp3"}}
+  }}{comma}
+"#
+                )
+            });
+            text.push_str("}}\n");
+        }
+    }
+    text
+}
+
+fn read_and_validate(texts: &[String], syntax: Syntax) -> usize {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut specs = vec![];
+    for text in texts {
+        let source = sources.add("bench", text.as_str());
+        let defaults = Defaults::default();
+        specs.extend(spec::parse(
+            &mut sources,
+            source,
+            syntax,
+            &defaults,
+            &mut diagnostics,
+        ));
+    }
+    spec::validate(&specs, Purpose::ByExternalId, &mut diagnostics);
+    assert!(diagnostics.is_empty(), "{:?}", diagnostics.iter().next());
+    specs.len()
+}
+
+#[divan::bench(args = ["hcl", "yaml", "json"], sample_count = 10)]
+fn one_file_of_10000_volumes(bencher: divan::Bencher<'_, '_>, syntax: &str) {
+    let syntax: Syntax = syntax.parse().expect("a known syntax");
+    let texts = [one_file(syntax)];
+    bencher.bench(|| assert_eq!(read_and_validate(&texts, syntax), VOLUMES));
+}
+
+#[divan::bench(sample_count = 10)]
+fn files_of_one_volume_each(bencher: divan::Bencher<'_, '_>) {
+    let flat = |at| format!("id = \"db-{at}\"\n{}", hcl_fields(at, ""));
+    let texts: Vec<String> = (0..VOLUMES).map(flat).collect();
+    bencher.bench(|| assert_eq!(read_and_validate(&texts, Syntax::Hcl), VOLUMES));
+}

@@ -1,0 +1,34 @@
+# Several volumes in one file, each in a block of its own.
+#
+#   nomad-csi apply --embedded -f specs/volumes.hcl
+#
+# The block's label is the volume's ID, unless `source` says another one.
+
+volume "metrics" {
+  type      = "csi"
+  name      = "metrics"
+  plugin_id = "hostpath"
+
+  capacity_min = "2GiB"
+
+  capability {
+    access_mode     = "single-node-writer"
+    attachment_mode = "file-system"
+  }
+}
+
+volume "reference" {
+  type      = "csi"
+  source    = "reference-data"
+  name      = "reference-data"
+  plugin_id = "hostpath"
+
+  # Held against the access modes below, so that a slip does not open the volume for writing; it is
+  # not sent.
+  read_only = true
+
+  capability {
+    access_mode     = "multi-node-reader-only"
+    attachment_mode = "file-system"
+  }
+}

@@ -1,0 +1,286 @@
+//! Which specifications `-f` means, and their texts.
+//!
+//! A path names a file, a directory or a pattern; `-` is standard input. A directory means every
+//! specification below it: `*.hcl *.yaml *.yml *.json`, without `*.nomad.hcl` (jobs), `*.plugin.json`
+//! and whatever starts with a dot. A pattern means the files that it matches, as if the shell had
+//! put their names there. Files come in the order of the arguments, within one argument by name, and
+//! each only once. Nothing of a file is believed: its size is checked before it is read, links that
+//! lead back are followed once, and everything that cannot be read is told, each with its own code.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use globset::GlobBuilder;
+
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
+use crate::spec::Syntax;
+
+/// The largest file that is read.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// What is to be read.
+pub struct Request<'r> {
+    /// What stands after `-f`, each by itself.
+    pub arguments: &'r [String],
+    /// The directory that relative paths start from.
+    pub base_directory: &'r Path,
+    /// What `-` stands for.
+    pub stdin: &'r mut dyn Read,
+    /// The syntax of what does not say it by its name; HCL if nothing is said. A text that starts
+    /// with `{` is JSON unless this says otherwise.
+    pub syntax: Option<Syntax>,
+}
+
+/// Reads everything that is meant into `sources`, and says in which syntax each text is.
+///
+/// What cannot be read is told in `diagnostics`, and the rest is read all the same. Blocks while
+/// reading.
+pub fn read(
+    request: &mut Request<'_>,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) -> Vec<(SourceId, Syntax)> {
+    let mut reader = Reader {
+        base_directory: request.base_directory,
+        syntax: request.syntax,
+        seen: BTreeSet::new(),
+        stdin_was_read: false,
+        sources,
+        diagnostics,
+        texts: vec![],
+    };
+    for argument in request.arguments {
+        if argument == "-" {
+            reader.stdin(&mut *request.stdin);
+        } else {
+            reader.argument(argument);
+        }
+    }
+    reader.texts
+}
+
+struct Reader<'r> {
+    base_directory: &'r Path,
+    syntax: Option<Syntax>,
+    /// Files and directories already read, by their real paths.
+    seen: BTreeSet<PathBuf>,
+    stdin_was_read: bool,
+    sources: &'r mut SourceMap,
+    diagnostics: &'r mut Diagnostics,
+    texts: Vec<(SourceId, Syntax)>,
+}
+
+impl Reader<'_> {
+    fn stdin(&mut self, stdin: &mut dyn Read) {
+        if !std::mem::replace(&mut self.stdin_was_read, true) {
+            self.text("<stdin>", None, stdin);
+        }
+    }
+
+    fn argument(&mut self, argument: &str) {
+        let path = self.base_directory.join(argument);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => self.directory_argument(argument, &path),
+            Ok(_) => self.file(argument, &path),
+            Err(_) if is_pattern(argument) => self.pattern(argument),
+            Err(error) => self.refuse_path(argument, &error),
+        }
+    }
+
+    fn refuse_path(&mut self, name: &str, error: &io::Error) {
+        let (code, message) = if error.kind() == io::ErrorKind::NotFound {
+            (Code::FilesNotFound, format!("there is no `{name}`"))
+        } else {
+            (
+                Code::FilesUnreadable,
+                format!("`{name}` cannot be read: {}", reason(error)),
+            )
+        };
+        self.diagnostics.push(Diagnostic::error(code, message));
+    }
+
+    fn directory_argument(&mut self, name: &str, path: &Path) {
+        let mut found = vec![];
+        self.walk(name, path, &mut found);
+        found.retain(|(name, _)| is_specification(Path::new(name)));
+        if found.is_empty() {
+            let message = format!("directory `{name}` holds no specification");
+            self.diagnostics
+                .push(Diagnostic::error(Code::FilesNoSpecs, message));
+        }
+        for (name, path) in found {
+            self.file(&name, &path);
+        }
+    }
+
+    /// All files below a directory, by name; each real directory once, however many links lead there.
+    fn walk(&mut self, name: &str, path: &Path, found: &mut Vec<(String, PathBuf)>) {
+        let mut visited = BTreeSet::new();
+        let mut waiting = vec![(name.to_owned(), path.to_owned())];
+        while let Some((name, path)) = waiting.pop() {
+            let entries = fs::canonicalize(&path).and_then(|real| {
+                let entries = if visited.insert(real) {
+                    Some(fs::read_dir(&path)?)
+                } else {
+                    None
+                };
+                entries
+                    .into_iter()
+                    .flatten()
+                    .collect::<io::Result<Vec<_>>>()
+            });
+            let entries = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.refuse_path(&name, &error);
+                    continue;
+                }
+            };
+            for entry in entries {
+                let file_name = entry.file_name().to_string_lossy().into_owned();
+                if file_name.starts_with('.') {
+                    continue;
+                }
+                let inner = format!("{}/{file_name}", name.trim_end_matches('/'));
+                match fs::metadata(entry.path()) {
+                    Ok(metadata) if metadata.is_dir() => waiting.push((inner, entry.path())),
+                    Ok(metadata) if metadata.is_file() => found.push((inner, entry.path())),
+                    Ok(_) => {}
+                    Err(error) if is_specification(Path::new(&file_name)) => {
+                        self.refuse_path(&inner, &error);
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        found.sort();
+    }
+
+    fn pattern(&mut self, pattern: &str) {
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        let matcher = match glob {
+            Ok(glob) => glob.compile_matcher(),
+            Err(error) => {
+                let message = format!("`{pattern}` is not a pattern: {}", error.kind());
+                self.diagnostics
+                    .push(Diagnostic::error(Code::FilesBadPattern, message));
+                return;
+            }
+        };
+        let start = literal_start(pattern);
+        let path = self.base_directory.join(&start);
+        let mut found = vec![];
+        if path.is_dir() {
+            let name = if start.as_os_str().is_empty() {
+                ".".into()
+            } else {
+                start.to_string_lossy()
+            };
+            self.walk(&name, &path, &mut found);
+        }
+        let plain = |name: &str| name.strip_prefix("./").unwrap_or(name).to_owned();
+        let matches = |name: &str| matcher.is_match(name) || matcher.is_match(plain(name));
+        found.retain(|(name, _)| matches(name));
+        if found.is_empty() {
+            let message = format!("no file matches `{pattern}`");
+            self.diagnostics
+                .push(Diagnostic::error(Code::FilesNotFound, message));
+        }
+        for (name, path) in found {
+            self.file(&plain(&name), &path);
+        }
+    }
+
+    fn file(&mut self, name: &str, path: &Path) {
+        let opened = fs::canonicalize(path).and_then(|real| Ok((real, File::open(path)?)));
+        let (real, mut file) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.refuse_path(name, &error),
+        };
+        if !self.seen.insert(real) {
+            return;
+        }
+        if file
+            .metadata()
+            .is_ok_and(|metadata| metadata.len() > MAX_BYTES)
+        {
+            return self.too_large(name);
+        }
+        self.text(name, Syntax::from_path(Path::new(name)), &mut file);
+    }
+
+    fn too_large(&mut self, name: &str) {
+        let message = format!("`{name}` is larger than 16 MiB");
+        self.diagnostics
+            .push(Diagnostic::error(Code::FilesTooLarge, message));
+    }
+
+    fn text(&mut self, name: &str, syntax: Option<Syntax>, from: &mut dyn Read) {
+        let mut bytes = vec![];
+        if let Err(error) = from.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
+            return self.refuse_path(name, &error);
+        }
+        if bytes.len() as u64 > MAX_BYTES {
+            return self.too_large(name);
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => {
+                let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+                let syntax = syntax
+                    .or(self.syntax)
+                    .unwrap_or(if Syntax::looks_like_json(text) {
+                        Syntax::Json
+                    } else {
+                        Syntax::Hcl
+                    });
+                let source = self.sources.add(name, text);
+                self.texts.push((source, syntax));
+            }
+            Err(error) => self.not_utf8(name, error.utf8_error().valid_up_to(), error.as_bytes()),
+        }
+    }
+
+    fn not_utf8(&mut self, name: &str, at: usize, bytes: &[u8]) {
+        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        let message = format!("`{name}` is not UTF-8: line {line} holds other bytes");
+        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message);
+        self.diagnostics.push(match bytes {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("it starts like UTF-16"),
+            _ => diagnostic,
+        });
+    }
+}
+
+/// What the operating system says, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((reason, _)) => reason.to_lowercase(),
+        None => text,
+    }
+}
+
+fn is_pattern(argument: &str) -> bool {
+    argument.contains(['*', '?', '[', '{'])
+}
+
+/// The leading components of a pattern that match only themselves.
+fn literal_start(pattern: &str) -> PathBuf {
+    let components = Path::new(pattern).components();
+    let parent_count = Path::new(pattern).components().count().saturating_sub(1);
+    let literal = |component: &Component<'_>| !is_pattern(&component.as_os_str().to_string_lossy());
+    components.take(parent_count).take_while(literal).collect()
+}
+
+/// Whether a file in a directory is a specification, by its name.
+fn is_specification(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    let other = name.ends_with(".nomad.hcl") || name.ends_with(".plugin.json");
+    !other && Syntax::from_path(path).is_some()
+}

@@ -1,0 +1,223 @@
+//! Capabilities and mount options.
+
+use super::reader::{Reader, Reading};
+use crate::diagnostic::{Code, Diagnostic, Span, nearest};
+use crate::model::{AccessMode, AttachmentMode, Capability, MountOptions};
+use crate::spec::schema;
+use crate::spec::tree::{Entry, Node, Object, Value};
+
+/// Other words for access modes: of CSI, of Kubernetes, of Nomad up to 1.9's own template.
+const ACCESS_MODE_WORDS: &[(&str, AccessMode)] = &[
+    ("single-node-reader", AccessMode::SingleNodeReaderOnly),
+    ("multi-node-reader", AccessMode::MultiNodeReaderOnly),
+    ("single-node-single-writer", AccessMode::SingleNodeWriter),
+    ("single-node-multi-writer", AccessMode::SingleNodeWriter),
+    ("readwriteonce", AccessMode::SingleNodeWriter),
+    ("readwriteoncepod", AccessMode::SingleNodeWriter),
+    ("rwo", AccessMode::SingleNodeWriter),
+    ("readonlymany", AccessMode::MultiNodeReaderOnly),
+    ("rox", AccessMode::MultiNodeReaderOnly),
+    ("readwritemany", AccessMode::MultiNodeMultiWriter),
+    ("rwx", AccessMode::MultiNodeMultiWriter),
+];
+
+/// Other words for attachment modes.
+const ATTACHMENT_MODE_WORDS: &[(&str, AttachmentMode)] = &[
+    ("filesystem", AttachmentMode::FileSystem),
+    ("fs", AttachmentMode::FileSystem),
+    ("mount", AttachmentMode::FileSystem),
+    ("block", AttachmentMode::BlockDevice),
+    ("device", AttachmentMode::BlockDevice),
+];
+
+impl Reader<'_> {
+    /// All capabilities, each with its place. If one of them cannot be read, there are none, so that
+    /// no rule judges an incomplete list.
+    pub(super) fn capabilities(&mut self, entries: &[&Entry<'_>]) -> (Vec<Capability>, Vec<Span>) {
+        self.warn_of_repetition(entries);
+        let mut complete = true;
+        let mut read = vec![];
+        for entry in entries {
+            self.refuse_labels(entry);
+            if let Some(object) = self.block(entry) {
+                match self.capability(entry, object) {
+                    Some(capability) => read.push((capability, entry.key.span)),
+                    None => complete = false,
+                }
+            }
+        }
+        if complete {
+            read.into_iter().unzip()
+        } else {
+            (vec![], vec![])
+        }
+    }
+
+    fn capability(&mut self, entry: &Entry<'_>, object: &Object<'_>) -> Option<Capability> {
+        let [access, attachment] = self.known(object, "a capability", schema::CAPABILITY);
+        let access = self.mode(entry, &access, "access_mode", |reader, node, text| {
+            AccessMode::parse(text).or_else(|| {
+                let all = AccessMode::ALL.map(AccessMode::as_str);
+                let meant = word_in(ACCESS_MODE_WORDS, text).map(AccessMode::as_str);
+                reader.unknown_mode(Code::SpecUnknownAccessMode, node, text, &all, meant);
+                None
+            })
+        });
+        let attachment = self.mode(
+            entry,
+            &attachment,
+            "attachment_mode",
+            |reader, node, text| {
+                AttachmentMode::parse(text).or_else(|| {
+                    let all = AttachmentMode::ALL.map(AttachmentMode::as_str);
+                    let meant = word_in(ATTACHMENT_MODE_WORDS, text).map(AttachmentMode::as_str);
+                    reader.unknown_mode(Code::SpecUnknownAttachmentMode, node, text, &all, meant);
+                    None
+                })
+            },
+        );
+        Some(Capability {
+            access_mode: access?,
+            attachment_mode: attachment?,
+        })
+    }
+
+    fn mode<T>(
+        &mut self,
+        capability: &Entry<'_>,
+        entries: &[&Entry<'_>],
+        key: &str,
+        parse: impl FnOnce(&mut Self, &Node<'_>, &str) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.single(entries);
+        let node = found.map(|entry| &entry.value);
+        match node {
+            Some(node) if matches!(node.value, Value::Broken) => None,
+            Some(node) if !matches!(node.value, Value::Null) => {
+                let text = self.text(key, node, Reading::ByValue)?;
+                parse(self, node, &text)
+            }
+            Some(_) | None => {
+                self.diagnostics.push(
+                    Diagnostic::error(
+                        Code::SpecMissingField,
+                        format!("`{key}` is missing in this capability"),
+                    )
+                    .label(
+                        capability.key.span,
+                        format!("this capability says no {key}"),
+                    ),
+                );
+                None
+            }
+        }
+    }
+
+    fn unknown_mode(
+        &mut self,
+        code: Code,
+        node: &Node<'_>,
+        text: &str,
+        all: &[&'static str],
+        meant: Option<&'static str>,
+    ) {
+        let what = if code == Code::SpecUnknownAccessMode {
+            "an access mode"
+        } else {
+            "an attachment mode"
+        };
+        let diagnostic = Diagnostic::error(code, format!("`{text}` is not {what}"));
+        let begun = || all.iter().find(|mode| mode.starts_with(text)).copied();
+        let near = meant
+            .or_else(begun)
+            .or_else(|| nearest(&text.replace('_', "-"), all.iter().copied()))
+            .filter(|_| !text.is_empty());
+        self.diagnostics.push(match near {
+            Some(near) => {
+                let quoted = self.like(node.span, near);
+                diagnostic
+                    .label(node.span, format!("did you mean `{near}`?"))
+                    .replace(
+                        node.span,
+                        quoted,
+                        format!("{what} of a similar name exists"),
+                    )
+            }
+            None => {
+                let known = all
+                    .iter()
+                    .map(|mode| format!("`{mode}`"))
+                    .collect::<Vec<_>>();
+                diagnostic.label(node.span, format!("known are {}", known.join(", ")))
+            }
+        });
+    }
+
+    /// A word, quoted as what stands at `span`.
+    pub(super) fn like(&self, span: Span, word: &str) -> String {
+        match self.written(span).chars().next() {
+            Some(quote @ ('"' | '\'')) => format!("{quote}{word}{quote}"),
+            _ => word.to_owned(),
+        }
+    }
+
+    /// Mount options; a second block would be ignored by Nomad.
+    pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> Option<MountOptions> {
+        let entry = self.single(entries)?;
+        let object = self.block(entry)?;
+        let [types, flags] = self.known(object, "`mount_options`", schema::MOUNT_OPTIONS);
+        let fs_type = self
+            .single(&types)
+            .and_then(|entry| self.text("fs_type", &entry.value, Reading::AsWritten));
+        let mut mount_flags = vec![];
+        for entry in flags {
+            self.refuse_labels(entry);
+            self.mount_flags(entry, &mut mount_flags);
+        }
+        Some(MountOptions {
+            fs_type: fs_type.unwrap_or_default(),
+            mount_flags,
+        })
+    }
+
+    fn mount_flags(&mut self, entry: &Entry<'_>, flags: &mut Vec<String>) {
+        match &entry.value.value {
+            Value::List(items) => {
+                for item in items {
+                    flags.extend(self.text("mount_flags", item, Reading::AsWritten));
+                }
+            }
+            Value::Null | Value::Broken => {}
+            Value::Scalar(_) | Value::Object(_) => {
+                self.wrong_type("mount_flags", &entry.value, "a list of texts");
+            }
+        }
+    }
+
+    /// The entries of the two keys that a block may have, each by itself; any other key is an error.
+    /// Inside of blocks Nomad tells cases apart.
+    pub(super) fn known<'t, 'a>(
+        &mut self,
+        object: &'t Object<'a>,
+        place: &str,
+        fields: &'static [schema::Field],
+    ) -> [Vec<&'t Entry<'a>>; 2] {
+        let mut known = [vec![], vec![]];
+        for entry in &object.entries {
+            match fields.iter().position(|field| field.key == entry.key.text) {
+                Some(at) if at < 2 => known[at].push(entry),
+                Some(_) | None if self.is_comment(entry) => {}
+                Some(_) | None => self.unknown_key(entry, place, fields),
+            }
+        }
+        known
+    }
+}
+
+fn word_in<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {
+    let text = text.to_lowercase().replace('_', "-");
+    let found = words
+        .iter()
+        .find(|(word, _)| *word == text || *word == text.replace('-', ""));
+    found.map(|(_, mode)| *mode)
+}

@@ -1,0 +1,146 @@
+//! Which volumes a document declares: one in Nomad's flat form, or one per `volume` block.
+
+use std::collections::BTreeMap;
+
+use super::reader::{Document, Reader};
+use super::volume::Form;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use crate::spec::tree::{Entry, Object, Value, Word};
+use crate::spec::volume_spec::VolumeSpec;
+
+/// Decodes all documents of one text.
+pub(in crate::spec) fn decode(
+    documents: &[Object<'_>],
+    document: &Document<'_>,
+    diagnostics: &mut Diagnostics,
+) -> Vec<VolumeSpec> {
+    let mut reader = Reader {
+        document,
+        diagnostics,
+    };
+    let said_before = reader.diagnostics.iter().count();
+    let mut specs = vec![];
+    let mut aliases = BTreeMap::new();
+    for object in documents {
+        reader.object(object, &mut aliases, &mut specs);
+    }
+    if specs.is_empty() && reader.diagnostics.iter().count() == said_before {
+        let start = SourceMap::span(document.source, 0..0);
+        reader.diagnostics.push(
+            Diagnostic::error(Code::SpecNoVolume, "the file declares no volume").label(start, ""),
+        );
+    }
+    specs
+}
+
+impl Reader<'_> {
+    fn object<'t>(
+        &mut self,
+        object: &'t Object<'_>,
+        aliases: &mut BTreeMap<&'t str, Span>,
+        specs: &mut Vec<VolumeSpec>,
+    ) {
+        let entries = || {
+            object
+                .entries
+                .iter()
+                .filter(|entry| !self.is_comment(entry))
+        };
+        let is_block = |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
+        let (blocks, flat): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) = entries().partition(is_block);
+        if blocks.is_empty() {
+            if !flat.is_empty() {
+                specs.extend(self.volume(&flat, Form::Flat));
+            }
+            return;
+        }
+        if let Some(first) = flat.first() {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecMixedForms,
+                    format!("`{}` stands beside `volume` blocks", first.key.text),
+                )
+                .label(first.key.span, "belongs into one of the blocks")
+                .label(blocks[0].key.span, "a `volume` block"),
+            );
+        }
+        for entry in blocks {
+            self.volume_block(entry, aliases, specs);
+        }
+    }
+
+    fn volume_block<'t>(
+        &mut self,
+        entry: &'t Entry<'_>,
+        aliases: &mut BTreeMap<&'t str, Span>,
+        specs: &mut Vec<VolumeSpec>,
+    ) {
+        let Some(object) = self.block(entry) else {
+            return;
+        };
+        match &entry.labels[..] {
+            [alias] => {
+                let header = entry.key.span.to(alias.span);
+                specs.extend(self.aliased(alias, header, object, aliases));
+            }
+            [] => {
+                for inner in &object.entries {
+                    self.inner_block(inner, aliases, specs);
+                }
+            }
+            [_, others @ ..] => {
+                let span = others
+                    .iter()
+                    .fold(others[0].span, |span, label| span.to(label.span));
+                self.error(Code::SpecUnexpectedLabel, "`volume` takes one label", span);
+            }
+        }
+    }
+
+    /// `ALIAS: {…}` under `volume:`.
+    fn inner_block<'t>(
+        &mut self,
+        inner: &'t Entry<'_>,
+        aliases: &mut BTreeMap<&'t str, Span>,
+        specs: &mut Vec<VolumeSpec>,
+    ) {
+        self.refuse_labels(inner);
+        if let Value::Object(object) = &inner.value.value {
+            specs.extend(self.aliased(&inner.key, inner.key.span, object, aliases));
+            return;
+        }
+        let message = format!(
+            "`{}` under `volume` is {}",
+            inner.key.text,
+            inner.value.kind_name()
+        );
+        self.diagnostics.push(
+            Diagnostic::error(Code::SpecWrongType, message)
+                .label(inner.key.span, "the volume's fields should stand here")
+                .help("under `volume` stand names, and under each name the fields of that volume"),
+        );
+    }
+
+    fn aliased<'t>(
+        &mut self,
+        alias: &'t Word<'_>,
+        header: Span,
+        object: &'t Object<'_>,
+        aliases: &mut BTreeMap<&'t str, Span>,
+    ) -> Option<VolumeSpec> {
+        let first = *aliases.entry(&*alias.text).or_insert(header);
+        if first != header {
+            let message = format!("two `volume` blocks are called `{}`", alias.text);
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateField, message)
+                    .label(header, "here again")
+                    .label(first, "first here"),
+            );
+        }
+        let entries: Vec<_> = {
+            let entries = object.entries.iter();
+            entries.filter(|entry| !self.is_comment(entry)).collect()
+        };
+        self.volume(&entries, Form::Block { alias, header })
+    }
+}

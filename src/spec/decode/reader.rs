@@ -1,0 +1,290 @@
+//! Values to what a field takes, and what is said if they do not fit.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
+use crate::model::Bytes;
+use crate::spec::hcl1;
+use crate::spec::mask;
+use crate::spec::parse::Defaults;
+use crate::spec::syntax::Syntax;
+use crate::spec::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
+
+/// The text that a tree was read from.
+pub(in crate::spec) struct Document<'d> {
+    pub(in crate::spec) text: &'d str,
+    pub(in crate::spec) source: SourceId,
+    pub(in crate::spec) syntax: Syntax,
+    pub(in crate::spec) defaults: &'d Defaults,
+}
+
+/// How a number or a boolean becomes a text. In YAML it is always taken as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// By its value, as Nomad's reader does at the top level and in maps: `007` is `7`, `true` is `1`.
+    ByValue,
+    /// As written, as Nomad's reader does in `mount_options` and `segments`.
+    AsWritten,
+}
+
+/// Reads the values of one document.
+pub(super) struct Reader<'d> {
+    pub(super) document: &'d Document<'d>,
+    pub(super) diagnostics: &'d mut Diagnostics,
+}
+
+impl Reader<'_> {
+    pub(super) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
+        self.diagnostics
+            .push(Diagnostic::error(code, message).label(span, ""));
+    }
+
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
+        let message = format!("`{key}` is {}, and {wanted} is needed", node.kind_name());
+        self.diagnostics.push(
+            Diagnostic::error(Code::SpecWrongType, message)
+                .label(node.span, format!("{wanted} should stand here")),
+        );
+    }
+
+    /// The text under a span.
+    pub(super) fn written(&self, span: Span) -> &str {
+        self.document.text.get(span.range()).unwrap_or_default()
+    }
+
+    /// Whether an entry is a comment: JSON has no other way to write one.
+    pub(super) fn is_comment(&self, entry: &Entry<'_>) -> bool {
+        self.document.syntax == Syntax::Json && entry.key.text == "//"
+    }
+
+    /// The one entry of a key that may stand once; each further one is an error.
+    pub(super) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
+        let (first, others) = entries.split_first()?;
+        for other in others {
+            let key = &first.key.text;
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateField, format!("`{key}` stands twice"))
+                    .label(other.key.span, "here again")
+                    .label(first.key.span, "first here"),
+            );
+        }
+        self.refuse_labels(first);
+        Some(first)
+    }
+
+    /// Refuses labels: Nomad silently drops a labelled block (`nomad-http-api` 5.5).
+    pub(super) fn refuse_labels(&mut self, entry: &Entry<'_>) {
+        let [first, .., last] = &entry.labels[..] else {
+            if let [label] = &entry.labels[..] {
+                self.refuse_label(entry, label.span);
+            }
+            return;
+        };
+        self.refuse_label(entry, first.span.to(last.span));
+    }
+
+    fn refuse_label(&mut self, entry: &Entry<'_>, span: Span) {
+        let message = format!("`{}` takes no label", entry.key.text);
+        self.diagnostics
+            .push(Diagnostic::error(Code::SpecUnexpectedLabel, message).label(span, "remove this"));
+    }
+
+    /// A text; `None` if nothing was said or it is no text, which is told.
+    pub(super) fn text(&mut self, key: &str, node: &Node<'_>, reading: Reading) -> Option<String> {
+        match &node.value {
+            Value::Null | Value::Broken => None,
+            Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
+            Value::List(_) | Value::Object(_) => {
+                self.wrong_type(key, node, "a text");
+                None
+            }
+        }
+    }
+
+    fn scalar_text(
+        &mut self,
+        key: &str,
+        span: Span,
+        scalar: &Scalar<'_>,
+        reading: Reading,
+    ) -> Option<String> {
+        let as_written = reading == Reading::AsWritten || self.document.syntax == Syntax::Yaml;
+        match scalar.kind {
+            ScalarKind::Number if !as_written => self.number_text(key, span, &scalar.text),
+            ScalarKind::Boolean if !as_written => {
+                let text = if scalar.text == "true" { "1" } else { "0" };
+                self.changed(Code::SpecBooleanAsText, key, span, text);
+                Some(text.to_owned())
+            }
+            ScalarKind::Text | ScalarKind::Number | ScalarKind::Boolean => {
+                Some(scalar.text.to_string())
+            }
+        }
+    }
+
+    fn number_text(&mut self, key: &str, span: Span, written: &str) -> Option<String> {
+        let Some(text) = hcl1::evaluate(written) else {
+            let message = format!("the number in `{key}` is larger than Nomad can read");
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecWrongType, message).label(span, "write it in quotes"),
+            );
+            return None;
+        };
+        if text != written {
+            self.changed(Code::SpecNumberAsText, key, span, &text);
+        }
+        Some(text)
+    }
+
+    fn changed(&mut self, code: Code, key: &str, span: Span, text: &str) {
+        let message = if mask::is_sensitive(key) {
+            format!("`{key}` is a text, and Nomad does not send this value as it is written")
+        } else {
+            format!("`{key}` is a text, and Nomad sends this value as `{text}`")
+        };
+        self.diagnostics.push(
+            Diagnostic::warning(code, message)
+                .label(span, "not sent as written")
+                .help("write it in quotes, either as it is sent or as it was meant"),
+        );
+    }
+
+    /// A size; `None` if nothing was said or it is no size, which is told.
+    pub(super) fn size(&mut self, key: &str, node: &Node<'_>) -> Option<Bytes> {
+        let text = match &node.value {
+            Value::Null | Value::Broken => return None,
+            Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => &scalar.text,
+            Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+                self.wrong_type(key, node, "a size");
+                return None;
+            }
+        };
+        if text.is_empty() {
+            return None;
+        }
+        match Bytes::parse(text) {
+            Ok(size) => Some(size),
+            Err(problem) => {
+                let message = format!("`{key}` is not a size: {problem}");
+                self.diagnostics.push(
+                    Diagnostic::error(Code::SpecInvalidSize, message)
+                        .label(node.span, "sizes look like `10GiB`, `20G` or `1048576`"),
+                );
+                None
+            }
+        }
+    }
+
+    /// A boolean.
+    pub(super) fn boolean(&mut self, key: &str, node: &Node<'_>) -> Option<bool> {
+        match &node.value {
+            Value::Null | Value::Broken => None,
+            Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
+                Some(scalar.text.eq_ignore_ascii_case("true"))
+            }
+            Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+                self.wrong_type(key, node, "`true` or `false`");
+                None
+            }
+        }
+    }
+
+    /// The object of an entry that is a block; `None` if nothing was said (`null`, an empty list).
+    pub(super) fn block<'t, 'a>(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
+        match &entry.value.value {
+            Value::Object(object) => Some(object),
+            Value::Null | Value::Broken => None,
+            Value::List(items) if items.is_empty() => None,
+            Value::Scalar(_) | Value::List(_) => {
+                self.wrong_type(&entry.key.text, &entry.value, "a block");
+                None
+            }
+        }
+    }
+
+    /// Keys with texts, of all blocks of a key together; `None` if there is no block.
+    pub(super) fn text_map(&mut self, entries: &[&Entry<'_>]) -> Option<BTreeMap<String, String>> {
+        self.warn_of_repetition(entries);
+        let mut map: Option<BTreeMap<String, String>> = None;
+        let mut places = BTreeMap::new();
+        for entry in entries {
+            self.refuse_labels(entry);
+            if matches!(&entry.value.value, Value::List(items) if items.is_empty()) {
+                map.get_or_insert_default();
+            }
+            let Some(object) = self.block(entry) else {
+                continue;
+            };
+            let map = map.get_or_insert_default();
+            for pair in &object.entries {
+                let first = *places.entry(&*pair.key.text).or_insert(pair.key.span);
+                if first != pair.key.span {
+                    self.pair_twice(&entry.key.text, &pair.key.text, [pair.key.span, first]);
+                } else if let Some(value) = self.map_value(&entry.key.text, pair) {
+                    map.insert(pair.key.text.to_string(), value);
+                }
+            }
+        }
+        map
+    }
+
+    fn pair_twice(&mut self, map: &str, key: &str, [again, first]: [Span; 2]) {
+        self.diagnostics.push(
+            Diagnostic::error(
+                Code::SpecDuplicateField,
+                format!("`{key}` stands twice in `{map}`"),
+            )
+            .label(again, "here again")
+            .label(first, "first here"),
+        );
+    }
+
+    fn map_value(&mut self, map: &str, pair: &Entry<'_>) -> Option<String> {
+        self.refuse_labels(pair);
+        match &pair.value.value {
+            Value::Null if self.document.syntax == Syntax::Json => Some(String::new()),
+            Value::Null => {
+                let key = &pair.key.text;
+                let message = format!("`{key}` in `{map}` has no value");
+                self.diagnostics.push(
+                    Diagnostic::error(Code::SpecWrongType, message)
+                        .label(pair.key.span, "write `\"\"` for an empty text"),
+                );
+                None
+            }
+            Value::Scalar(scalar) => {
+                let name = if mask::is_sensitive(map) {
+                    map
+                } else {
+                    &pair.key.text
+                };
+                self.scalar_text(name, pair.value.span, scalar, Reading::ByValue)
+            }
+            Value::Broken => None,
+            Value::List(_) | Value::Object(_) => {
+                self.wrong_type(&pair.key.text, &pair.value, "a text");
+                None
+            }
+        }
+    }
+
+    /// Says that JSON repeats a key: Nomad keeps all, everyone else one of them.
+    pub(super) fn warn_of_repetition(&mut self, entries: &[&Entry<'_>]) {
+        if self.document.syntax != Syntax::Json {
+            return;
+        }
+        for pair in entries.windows(2) {
+            if pair[0].key.span != pair[1].key.span {
+                let key = &pair[1].key.text;
+                let message =
+                    format!("`{key}` stands twice; Nomad keeps both, other programs only one");
+                self.diagnostics.push(
+                    Diagnostic::warning(Code::SpecLenientJson, message)
+                        .label(pair[1].key.span, "here again")
+                        .label(pair[0].key.span, "first here")
+                        .help("write one key with a list"),
+                );
+            }
+        }
+    }
+}

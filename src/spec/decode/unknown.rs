@@ -1,0 +1,135 @@
+//! Keys that no volume has: what they may have been meant to be.
+
+use super::reader::Reader;
+use super::volume::Form;
+use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::spec::schema::{self, Field};
+use crate::spec::syntax::Syntax;
+use crate::spec::tree::{Entry, Value};
+
+impl Reader<'_> {
+    /// A key at the level of the volume's own fields.
+    pub(super) fn unknown_volume_key(&mut self, entry: &Entry<'_>, form: Form<'_, '_>) {
+        let key = &*entry.key.text;
+        let is_block = matches!(form, Form::Block { .. });
+        if is_block && key == "config" {
+            self.nested_config(entry);
+            return;
+        }
+        let unknown = |message: String| Diagnostic::error(Code::SpecUnknownField, message);
+        let span = entry.key.span;
+        let special = match key {
+            "access_mode" | "attachment_mode" => Some(
+                unknown(format!("`{key}` is not a field of a volume"))
+                    .label(span, "Nomad ignores this here")
+                    .help(format!(
+                        "write it in a `capability` block: `capability {{ {key} = … }}`"
+                    )),
+            ),
+            "per_alloc" | "sticky" => Some(
+                unknown(format!("`{key}` is not a field of a volume"))
+                    .label(span, "")
+                    .help("it belongs into the `volume` block of a job"),
+            ),
+            "job" => Some(
+                unknown("this is a job, not a volume".to_owned())
+                    .label(span, "")
+                    .help("a job claims volumes; a specification declares them"),
+            ),
+            _ => schema::volume_field(key).map(|field| {
+                unknown(format!("`{}` stands in a `volume` block only", field.key))
+                    .label(span, "not a field of a flat file")
+            }),
+        };
+        if let Some(special) = special {
+            self.diagnostics.push(special);
+        } else if schema::SERVER_FIELDS
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(key))
+        {
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecServerField, format!("only a server sets `{key}`"))
+                    .label(span, "remove this"),
+            );
+        } else {
+            self.unknown_key(entry, "a volume", schema::VOLUME);
+        }
+    }
+
+    /// A key that none of `fields` has.
+    pub(super) fn unknown_key(&mut self, entry: &Entry<'_>, place: &str, fields: &'static [Field]) {
+        let key = &*entry.key.text;
+        let near = schema::by_api_name(fields, key)
+            .or_else(|| nearest(key, fields.iter().map(|field| field.key)));
+        self.unknown_diagnostic(entry, place, near);
+    }
+
+    /// A key that is none of `keys`.
+    pub(super) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
+        let near = nearest(&entry.key.text, keys.iter().copied());
+        self.unknown_diagnostic(entry, place, near.or(keys.last().copied()));
+    }
+
+    fn unknown_diagnostic(&mut self, entry: &Entry<'_>, place: &str, near: Option<&'static str>) {
+        let key = &*entry.key.text;
+        let span = entry.key.span;
+        let diagnostic = Diagnostic::error(
+            Code::SpecUnknownField,
+            format!("`{key}` is not a key of {place}"),
+        );
+        self.diagnostics.push(match near {
+            Some(near) => {
+                let quoted = self.like(span, near);
+                diagnostic
+                    .label(span, format!("did you mean `{near}`?"))
+                    .replace(span, quoted, "a key of a similar name exists")
+            }
+            None => diagnostic.label(span, "this would have no effect"),
+        });
+    }
+
+    /// The form that Nomad's jobs had before 0.9: `config { source = … }`.
+    fn nested_config(&mut self, entry: &Entry<'_>) {
+        let span = entry.key.span;
+        let diagnostic = Diagnostic::error(
+            Code::SpecNestedConfig,
+            "`config` is the old form: its fields stand directly in the `volume` block",
+        )
+        .label(span, "remove this level");
+        let diagnostic = match self.unnested(entry) {
+            Some(text) => diagnostic.replace(span.to(entry.value.span), text, "without `config`"),
+            None => diagnostic,
+        };
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// What stands in a block, moved to where the block itself stands.
+    fn unnested(&self, entry: &Entry<'_>) -> Option<String> {
+        let Value::Object(object) = &entry.value.value else {
+            return None;
+        };
+        if object
+            .entries
+            .iter()
+            .any(|inner| crate::spec::mask::is_sensitive(&inner.key.text))
+        {
+            return None;
+        }
+        let block = self.written(entry.value.span);
+        let inside = match self.document.syntax {
+            Syntax::Yaml if !block.starts_with('{') => block,
+            Syntax::Yaml | Syntax::Hcl | Syntax::Json => {
+                block.strip_prefix('{')?.strip_suffix('}')?
+            }
+        };
+        let start = entry.key.span.start as usize;
+        let before = &self.document.text[..start];
+        let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
+        let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
+        let lines = inside
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
+        Some(lines.collect::<Vec<_>>().join(&format!("\n{indent}")))
+    }
+}

@@ -1,0 +1,244 @@
+//! The fields of one volume.
+
+use std::collections::BTreeMap;
+
+use super::reader::{Reader, Reading};
+use crate::diagnostic::{Code, Diagnostic, Span, nearest};
+use crate::model::{
+    CapacityRange, ExternalId, Namespace, PluginId, Secrets, VolumeId, VolumeRequest,
+};
+use crate::spec::schema::{self, Place};
+use crate::spec::tree::{Entry, Value, Word};
+use crate::spec::volume_spec::VolumeSpec;
+
+/// How a volume is written.
+#[derive(Clone, Copy)]
+pub(super) enum Form<'t, 'a> {
+    /// Its fields are the file.
+    Flat,
+    /// Its fields stand in a `volume` block.
+    Block { alias: &'t Word<'a>, header: Span },
+}
+
+impl Form<'_, '_> {
+    pub(super) fn takes(self, place: Place) -> bool {
+        match (self, place) {
+            (Self::Block { .. }, _) | (Self::Flat, Place::Anywhere) => true,
+            (Self::Flat, Place::VolumeBlock) => false,
+        }
+    }
+}
+
+/// The entries of one volume by their key, and where each was written.
+pub(super) struct Fields<'t, 'a> {
+    entries: BTreeMap<&'static str, Vec<&'t Entry<'a>>>,
+    spans: BTreeMap<&'static str, Span>,
+}
+
+impl<'t, 'a> Fields<'t, 'a> {
+    /// All entries of a key.
+    pub(super) fn all(&self, key: &str) -> &[&'t Entry<'a>] {
+        self.entries.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Where to point for a field: at its value, or at its key if the value has many lines.
+fn place(entry: &Entry<'_>) -> Span {
+    match &entry.value.value {
+        Value::Scalar(_) | Value::Broken => entry.value.span,
+        Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
+    }
+}
+
+fn says_nothing(entry: &Entry<'_>) -> bool {
+    match &entry.value.value {
+        Value::Null => true,
+        Value::List(items) => items.is_empty(),
+        Value::Broken | Value::Scalar(_) | Value::Object(_) => false,
+    }
+}
+
+impl<'t, 'a> Reader<'_> {
+    /// Decodes a volume; `None` if it is none that CSI could provide.
+    pub(super) fn volume(
+        &mut self,
+        entries: &[&'t Entry<'a>],
+        form: Form<'t, 'a>,
+    ) -> Option<VolumeSpec> {
+        if !self.is_csi(entries) {
+            return None;
+        }
+        let fields = self.fields(entries, form);
+        let span = match form {
+            Form::Block { header, .. } => header,
+            Form::Flat => {
+                let named = fields.all("id").first().or(entries.first());
+                named.map(|entry| entry.key.span.to(place(entry)))?
+            }
+        };
+        if fields.all("type").is_empty() {
+            self.missing("type", span, "`type = \"csi\"`");
+        }
+        let id = self.id(&fields, form, span);
+        let plugin_id = self.text_field(&fields, "plugin_id");
+        if plugin_id.is_none() && !self.is_broken(&fields, "plugin_id") {
+            self.missing(
+                "plugin_id",
+                fields.spans.get("plugin_id").copied().unwrap_or(span),
+                "the plugin's ID",
+            );
+        }
+        let namespace = self.text_field(&fields, "namespace");
+        let namespace_given = namespace.is_some();
+        let default = || self.document.defaults.namespace.clone();
+        let namespace = namespace.map_or_else(default, Namespace::new);
+        let (capabilities, capability_spans) = self.capabilities(fields.all("capability"));
+        let request = VolumeRequest {
+            namespace,
+            id: VolumeId::new(id),
+            name: self.text_field(&fields, "name"),
+            external_id: self.text_field(&fields, "external_id").map(ExternalId::new),
+            plugin_id: PluginId::new(plugin_id.unwrap_or_default()),
+            capabilities,
+            capacity: CapacityRange {
+                min: self.size_field(&fields, "capacity_min").unwrap_or_default(),
+                max: self.size_field(&fields, "capacity_max").unwrap_or_default(),
+            },
+            topology_request: self.topology_request(fields.all("topology_request")),
+            clone_id: self.text_field(&fields, "clone_id"),
+            snapshot_id: self.text_field(&fields, "snapshot_id"),
+            mount_options: self.mount_options(fields.all("mount_options")),
+            secrets: self.text_map(fields.all("secrets")).map(Secrets::from_iter),
+            parameters: self.text_map(fields.all("parameters")),
+            context: self.text_map(fields.all("context")),
+        };
+        let read_only = self
+            .single(fields.all("read_only"))
+            .and_then(|entry| self.boolean("read_only", &entry.value));
+        Some(VolumeSpec {
+            request,
+            namespace_given,
+            read_only,
+            span,
+            fields: fields.spans,
+            capability_spans,
+        })
+    }
+
+    fn fields(&mut self, entries: &[&'t Entry<'a>], form: Form<'t, 'a>) -> Fields<'t, 'a> {
+        let mut fields = Fields {
+            entries: BTreeMap::new(),
+            spans: BTreeMap::new(),
+        };
+        for entry in entries {
+            match schema::volume_field(&entry.key.text) {
+                Some(field) if form.takes(field.place) => {
+                    fields.entries.entry(field.key).or_default().push(entry);
+                    if !says_nothing(entry) {
+                        fields.spans.entry(field.key).or_insert(place(entry));
+                    }
+                }
+                Some(_) | None => self.unknown_volume_key(entry, form),
+            }
+        }
+        if let Some(source) = fields.spans.get("source").copied() {
+            fields.spans.entry("id").or_insert(source);
+        }
+        fields
+    }
+
+    /// The ID: `id`, or `source`, or the block's label.
+    fn id(&mut self, fields: &Fields<'t, 'a>, form: Form<'t, 'a>, span: Span) -> String {
+        let [id, source] = ["id", "source"].map(|key| self.single(fields.all(key)));
+        if let (Some(id), Some(source)) = (id, source) {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecDuplicateField,
+                    "`id` and `source` both say the volume's ID",
+                )
+                .label(source.key.span, "here again")
+                .label(id.key.span, "first here"),
+            );
+        }
+        let said = id.or(source).filter(|entry| !says_nothing(entry));
+        match (said, form) {
+            (Some(entry), _) => {
+                let text = self.text("id", &entry.value, Reading::ByValue);
+                text.unwrap_or_default()
+            }
+            (None, Form::Block { alias, .. }) => alias.text.to_string(),
+            (None, Form::Flat) => {
+                self.missing("id", span, "the volume's ID");
+                String::new()
+            }
+        }
+    }
+
+    fn is_broken(&self, fields: &Fields<'t, 'a>, key: &str) -> bool {
+        let readable = |entry: &&Entry<'_>| match &entry.value.value {
+            Value::Null => true,
+            Value::Scalar(scalar) => scalar.text.is_empty(),
+            Value::Broken | Value::List(_) | Value::Object(_) => false,
+        };
+        !fields.all(key).iter().all(readable)
+    }
+
+    /// A text that is not empty; an empty one says nothing, as for Nomad.
+    fn text_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<String> {
+        let entry = self.single(fields.all(key))?;
+        let text = self.text(key, &entry.value, Reading::ByValue)?;
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<crate::model::Bytes> {
+        let entry = self.single(fields.all(key))?;
+        self.size(key, &entry.value)
+    }
+
+    fn missing(&mut self, key: &str, span: Span, what: &str) {
+        self.diagnostics.push(
+            Diagnostic::error(Code::SpecMissingField, format!("`{key}` is missing"))
+                .label(span, format!("this volume lacks {what}")),
+        );
+    }
+
+    /// Whether the volume's type, if it says one, is `csi`; what else it is, is told.
+    fn is_csi(&mut self, entries: &[&'t Entry<'a>]) -> bool {
+        let is_type = |entry: &&&Entry<'_>| entry.key.text.eq_ignore_ascii_case("type");
+        let types: Vec<_> = entries
+            .iter()
+            .copied()
+            .filter(|entry| is_type(&entry))
+            .collect();
+        let Some(entry) = self.single(&types) else {
+            return true;
+        };
+        let Some(text) = self.text("type", &entry.value, Reading::AsWritten) else {
+            return true;
+        };
+        if text.eq_ignore_ascii_case("csi") {
+            return true;
+        }
+        let span = entry.value.span;
+        if text.eq_ignore_ascii_case("host") {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecVolumeType,
+                    "this is a host volume, and only CSI volumes are managed here",
+                )
+                .label(span, "not `csi`")
+                .help("host volumes have no plugin to create or mount them: use `nomad volume` for them"),
+            );
+            return false;
+        }
+        let diagnostic = Diagnostic::error(
+            Code::SpecVolumeType,
+            format!("`{text}` is not a type of volume"),
+        );
+        self.diagnostics.push(match nearest(&text, ["csi"]) {
+            Some(_) => diagnostic.label(span, "did you mean `csi`?"),
+            None => diagnostic.label(span, "the type of every CSI volume is `csi`"),
+        });
+        true
+    }
+}

@@ -1,0 +1,190 @@
+//! HCL text to a tree; the only file that knows hcl-edit.
+//!
+//! The structure of a file is read by [`super::hcl1`]; here is what HCL2 adds to it: expressions. Only
+//! those that say their value outright are understood (literals, lists, objects with colons,
+//! parentheses); a call, a variable or an operator is refused in words, each where it stands.
+//!
+//! Where one text means two things, Nomad's meaning wins in a file that uses nothing of HCL2, with a
+//! warning (`dependencies` decisions, `nomad-http-api` 5.1).
+
+use std::ops::Range;
+
+use hcl_edit::Span as _;
+use hcl_edit::expr::{Expression, Object as HclObject, ObjectKey, UnaryOperator};
+
+use super::hcl1::{self, Meaning, Parsed};
+use super::problem::Problem;
+use super::tree::{Node, Object, ScalarKind, Value, Word};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+
+/// Reads a file; what cannot be read is said, and then there is no tree.
+pub(super) fn parse<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, Problem> {
+    let mut parsed = read(text, source, Meaning::Nomad)?;
+    if parsed.uses_expressions && (parsed.has_octal || !parsed.templates.is_empty()) {
+        parsed = read(text, source, Meaning::Hcl2)?;
+    }
+    for template in parsed.templates {
+        diagnostics.push(literal_template(template));
+    }
+    parsed
+        .diagnostics
+        .into_iter()
+        .for_each(|said| diagnostics.push(said));
+    Ok(parsed.body)
+}
+
+fn read(text: &str, source: SourceId, meaning: Meaning) -> Result<Parsed<'_>, Problem> {
+    hcl1::parse(text, source, meaning, |range| {
+        expression(text, source, range)
+    })
+}
+
+fn literal_template(span: Span) -> Diagnostic {
+    Diagnostic::warning(
+        Code::SpecLiteralTemplate,
+        "`${…}` and `%{…}` are sent as they stand, as Nomad does; HCL2 would evaluate them",
+    )
+    .label(span, "this text is taken literally")
+    .help("write the value itself where a value was meant; write `\\u0024{` for a literal `${`, which both languages read alike")
+}
+
+/// Reads a range of the text as one expression.
+fn expression(
+    text: &str,
+    source: SourceId,
+    range: Range<usize>,
+) -> Result<hcl1::Expression<'static>, Problem> {
+    let parsed = hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
+        let mut at = (range.start + error.location().offset()).min(range.end);
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
+        Problem::syntax(at..end, "this is neither a value nor an expression")
+            .help("text needs double quotes")
+    })?;
+    let mut reader = Reader {
+        source,
+        range,
+        diagnostics: vec![],
+    };
+    let node = reader.node(&parsed);
+    Ok((node, reader.diagnostics))
+}
+
+/// Turns one parsed expression into a node.
+struct Reader {
+    source: SourceId,
+    range: Range<usize>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Reader {
+    fn span(&self, inner: Option<Range<usize>>) -> Span {
+        let range = inner.map_or(self.range.clone(), |inner| {
+            self.range.start + inner.start..self.range.start + inner.end
+        });
+        SourceMap::span(self.source, range)
+    }
+
+    fn node(&mut self, expression: &Expression) -> Node<'static> {
+        let span = self.span(expression.span());
+        let scalar = |kind, text: String| Node::scalar(kind, text, span);
+        match expression {
+            Expression::Null(_) => Node {
+                value: Value::Null,
+                span,
+            },
+            Expression::Bool(value) => scalar(ScalarKind::Boolean, value.value().to_string()),
+            Expression::Number(value) => scalar(ScalarKind::Number, value.value().to_string()),
+            Expression::String(value) => scalar(ScalarKind::Text, value.value().clone()),
+            Expression::Array(items) => Node {
+                value: Value::List(items.iter().map(|item| self.node(item)).collect()),
+                span,
+            },
+            Expression::Object(object) => Node {
+                value: Value::Object(self.object(object)),
+                span,
+            },
+            Expression::Parenthesis(inner) => self.node(inner.inner()),
+            Expression::UnaryOp(operation) => match (operation.operator.value(), &operation.expr) {
+                (UnaryOperator::Neg, Expression::Number(number)) => {
+                    scalar(ScalarKind::Number, format!("-{}", number.value()))
+                }
+                _ => self.refuse(span, "an operator"),
+            },
+            Expression::HeredocTemplate(heredoc) => {
+                let literal = heredoc.template.as_single_element().is_none_or(|element| {
+                    matches!(element, hcl_edit::template::Element::Literal(_))
+                });
+                if literal && heredoc.template.iter().count() <= 1 {
+                    scalar(ScalarKind::Text, heredoc_text(heredoc))
+                } else {
+                    self.refuse(span, "a template")
+                }
+            }
+            Expression::StringTemplate(_) => self.refuse(span, "a template"),
+            Expression::FuncCall(_) => self.refuse(span, "a function call"),
+            Expression::Variable(_) => self.bare_word(span),
+            Expression::Traversal(_) => self.refuse(span, "a reference"),
+            Expression::Conditional(_) => self.refuse(span, "a condition"),
+            Expression::BinaryOp(_) => self.refuse(span, "an operator"),
+            Expression::ForExpr(_) => self.refuse(span, "a `for` expression"),
+        }
+    }
+
+    fn object(&mut self, object: &HclObject) -> Object<'static> {
+        let mut read = Object::default();
+        for (key, value) in object {
+            let value = self.node(value.expr());
+            let (text, inner) = match key {
+                ObjectKey::Ident(key) => (key.as_str().to_owned(), key.span()),
+                ObjectKey::Expression(Expression::String(key)) => (key.value().clone(), key.span()),
+                ObjectKey::Expression(other) => {
+                    let span = self.span(other.span());
+                    self.refuse(span, "an expression as a key");
+                    continue;
+                }
+            };
+            let span = self.span(inner);
+            let text = text.into();
+            read.push(Word { text, span }, vec![], value);
+        }
+        read
+    }
+
+    fn bare_word(&mut self, span: Span) -> Node<'static> {
+        self.diagnostics.push(
+            Diagnostic::error(
+                Code::SpecExpression,
+                "a word without quotes is a variable, and variables are not evaluated",
+            )
+            .label(span, "a variable, or a text without its quotes")
+            .help("if it is text, write it in double quotes"),
+        );
+        Node::broken(span)
+    }
+
+    fn refuse(&mut self, span: Span, what: &str) -> Node<'static> {
+        self.diagnostics.push(
+            Diagnostic::error(
+                Code::SpecExpression,
+                format!("{what} stands where a value is needed, and expressions are not evaluated"),
+            )
+            .label(span, format!("{what} is not evaluated")),
+        );
+        Node::broken(span)
+    }
+}
+
+fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {
+    let literals = heredoc.template.iter().filter_map(|element| match element {
+        hcl_edit::template::Element::Literal(text) => Some(text.value().as_str()),
+        _ => None,
+    });
+    literals.collect()
+}

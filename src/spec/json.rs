@@ -1,0 +1,353 @@
+//! JSON text to a tree, with a position for every key and value.
+//!
+//! Strict, except for what Nomad's own reader lets pass *without losing anything*
+//! (`nomad-http-api` 5.1): commas too many, or missing between the values of a list; escapes of Go; control characters in
+//! texts. Those are read with a warning, because nothing else reads them. A missing comma in an
+//! object, which Nomad answers by dropping the rest (users' pain 16), is an error, and so is anything
+//! after the object.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::problem::Problem;
+use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+
+/// Reads a file.
+pub(super) fn parse<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, Problem> {
+    let mut parser = Parser {
+        text,
+        source,
+        at: 0,
+        depth: 0,
+        diagnostics,
+    };
+    if parser.peek() != Some(b'{') {
+        let here = parser.here();
+        return Err(Problem::syntax(
+            here,
+            "a specification in JSON is an object: it starts with `{`",
+        ));
+    }
+    let node = parser.object()?;
+    if parser.peek().is_some() {
+        let here = parser.here();
+        return Err(Problem::syntax(
+            here,
+            "something follows the object that is the specification",
+        ));
+    }
+    match node.value {
+        Value::Object(object) => Ok(object),
+        _ => Ok(Object::default()),
+    }
+}
+
+struct Parser<'a, 'd> {
+    text: &'a str,
+    source: SourceId,
+    at: usize,
+    depth: usize,
+    diagnostics: &'d mut Diagnostics,
+}
+
+impl<'a> Parser<'a, '_> {
+    /// The next byte that is no white space, not consumed.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next character, to point at.
+    fn here(&self) -> Range<usize> {
+        let next = self.text[self.at..].chars().next();
+        self.at..self.at + next.map_or(0, char::len_utf8)
+    }
+
+    fn span(&self, range: Range<usize>) -> Span {
+        SourceMap::span(self.source, range)
+    }
+
+    fn lenient(&mut self, range: Range<usize>, what: &str) {
+        let span = self.span(range);
+        self.diagnostics.push(
+            Diagnostic::warning(
+                Code::SpecLenientJson,
+                format!("{what} is not JSON; Nomad reads it, and other programs do not"),
+            )
+            .label(span, ""),
+        );
+    }
+
+    fn value(&mut self) -> Result<Node<'a>, Problem> {
+        match self.peek() {
+            Some(b'{') => self.object(),
+            Some(b'[') => self.list(),
+            Some(b'"') => {
+                let (text, range) = self.string()?;
+                Ok(Node::text(text, self.span(range)))
+            }
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'a'..=b'z' | b'A'..=b'Z') => self.word(),
+            Some(_) => Err(Problem::syntax(self.here(), "a value should stand here")),
+            None => Err(self.ended()),
+        }
+    }
+
+    fn ended(&self) -> Problem {
+        let end = self.text.len();
+        Problem::syntax(end..end, "the file ends in the middle of a value")
+    }
+
+    fn enter(&mut self) -> Result<usize, Problem> {
+        let open = self.at;
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Problem::too_deep(open..open + 1));
+        }
+        Ok(open)
+    }
+
+    fn leave(&mut self, open: usize, value: Value<'a>) -> Node<'a> {
+        self.at += 1;
+        self.depth -= 1;
+        let span = self.span(open..self.at);
+        Node { value, span }
+    }
+
+    fn object(&mut self) -> Result<Node<'a>, Problem> {
+        let open = self.enter()?;
+        let mut object = Object::default();
+        loop {
+            match self.peek() {
+                Some(b'}') => return Ok(self.leave(open, Value::Object(object))),
+                Some(b'"') => self.member(&mut object)?,
+                Some(_) => {
+                    return Err(Problem::syntax(
+                        self.here(),
+                        "a key in double quotes should stand here",
+                    ));
+                }
+                None => return Err(never_closed(open, "brace")),
+            }
+            match self.peek() {
+                Some(b',') => self.comma(b'}'),
+                Some(b'}') => {}
+                Some(_) => {
+                    return Err(
+                        Problem::syntax(self.here(), "a comma is missing before this")
+                            .help("Nomad would silently ignore everything up to the closing brace"),
+                    );
+                }
+                None => return Err(never_closed(open, "brace")),
+            }
+        }
+    }
+
+    fn member(&mut self, object: &mut Object<'a>) -> Result<(), Problem> {
+        let (text, range) = self.string()?;
+        let span = self.span(range);
+        match self.peek() {
+            Some(b':') => self.at += 1,
+            Some(_) => {
+                return Err(Problem::syntax(
+                    self.here(),
+                    "a colon should follow the key",
+                ));
+            }
+            None => return Err(self.ended()),
+        }
+        let value = self.value()?;
+        object.push(Word { text, span }, vec![], value);
+        Ok(())
+    }
+
+    /// Consumes a comma; one before the closing bracket is not JSON.
+    fn comma(&mut self, closing: u8) {
+        let comma = self.here();
+        self.at += 1;
+        if self.peek() == Some(closing) {
+            self.lenient(comma, "a comma after the last value");
+        }
+    }
+
+    fn list(&mut self) -> Result<Node<'a>, Problem> {
+        let open = self.enter()?;
+        let mut items = vec![];
+        let mut comma_needed = false;
+        loop {
+            match self.peek() {
+                Some(b']') => return Ok(self.leave(open, Value::List(items))),
+                Some(b',') if comma_needed => {
+                    self.comma(b']');
+                    comma_needed = false;
+                }
+                Some(b',') => {
+                    let comma = self.here();
+                    self.at += 1;
+                    self.lenient(comma, "a comma without a value");
+                }
+                Some(_) => {
+                    if comma_needed {
+                        let here = self.here();
+                        self.lenient(here, "a value without a comma before it");
+                    }
+                    items.push(self.value()?);
+                    comma_needed = true;
+                }
+                None => return Err(never_closed(open, "bracket")),
+            }
+        }
+    }
+
+    fn word(&mut self) -> Result<Node<'a>, Problem> {
+        let rest = &self.text[self.at..];
+        let length = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let range = self.at..self.at + length;
+        self.at = range.end;
+        let span = self.span(range.clone());
+        match &rest[..length] {
+            "null" => Ok(Node {
+                value: Value::Null,
+                span,
+            }),
+            word @ ("true" | "false") => Ok(Node::scalar(ScalarKind::Boolean, word, span)),
+            _ => Err(Problem::syntax(range, "a text needs double quotes")),
+        }
+    }
+
+    fn number(&mut self) -> Result<Node<'a>, Problem> {
+        let rest = &self.text[self.at..];
+        let length = rest
+            .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
+            .unwrap_or(rest.len());
+        let range = self.at..self.at + length;
+        let written = &rest[..length];
+        self.at = range.end;
+        if !is_number(written) {
+            return Err(Problem::syntax(range, "this is not a number of JSON")
+                .help("write it in double quotes if it is meant as text"));
+        }
+        Ok(Node::scalar(ScalarKind::Number, written, self.span(range)))
+    }
+
+    /// A quoted text and its range, quotes included.
+    fn string(&mut self) -> Result<(Cow<'a, str>, Range<usize>), Problem> {
+        let open = self.at;
+        let inner = open + 1;
+        let rest = &self.text[inner..];
+        let plain = rest
+            .find(|c: char| c == '"' || c == '\\' || c < ' ')
+            .unwrap_or(rest.len());
+        if rest[plain..].starts_with('"') {
+            self.at = inner + plain + 1;
+            return Ok((Cow::Borrowed(&rest[..plain]), open..self.at));
+        }
+        self.at = inner + plain;
+        let mut text = rest[..plain].to_owned();
+        loop {
+            let here = self.here();
+            match self.text[self.at..].chars().next() {
+                Some('"') => {
+                    self.at += 1;
+                    return Ok((Cow::Owned(text), open..self.at));
+                }
+                Some('\\') => text.push(self.escape()?),
+                None | Some('\n') => {
+                    return Err(Problem::syntax(open..inner, "this quote is never closed"));
+                }
+                Some(c) => {
+                    self.at = here.end;
+                    if c < ' ' {
+                        self.lenient(here, "a control character in a text");
+                    }
+                    text.push(c);
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, Problem> {
+        let start = self.at;
+        let rest = &self.text[start + 1..];
+        let marker = rest.chars().next();
+        let bad = || {
+            let length = 1 + marker.map_or(0, char::len_utf8);
+            Problem::syntax(start..start + length, "this escape means nothing")
+        };
+        let digits = |from: usize, count: usize, base: u32| {
+            let digits = rest.get(from..from + count)?;
+            let valid = digits.chars().all(|c| c.is_digit(base));
+            valid.then(|| u32::from_str_radix(digits, base).ok())?
+        };
+        let (c, length, strict) = match marker.ok_or_else(bad)? {
+            c @ ('"' | '\\' | '/') => (Some(c), 1, true),
+            'b' => (Some('\u{8}'), 1, true),
+            'f' => (Some('\u{c}'), 1, true),
+            'n' => (Some('\n'), 1, true),
+            'r' => (Some('\r'), 1, true),
+            't' => (Some('\t'), 1, true),
+            'u' => {
+                let first = digits(1, 4, 16).ok_or_else(bad)?;
+                let second = match rest.get(5..7) {
+                    Some("\\u") if (0xD800..0xDC00).contains(&first) => digits(7, 4, 16),
+                    _ => None,
+                };
+                match second {
+                    Some(second) if (0xDC00..0xE000).contains(&second) => {
+                        let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                        (char::from_u32(joined), 11, true)
+                    }
+                    _ => (char::from_u32(first), 5, true),
+                }
+            }
+            'a' => (Some('\u{7}'), 1, false),
+            'v' => (Some('\u{b}'), 1, false),
+            'x' => (ascii(digits(1, 2, 16)), 3, false),
+            '0'..='7' => (ascii(digits(0, 3, 8)), 3, false),
+            'U' => (digits(1, 8, 16).and_then(char::from_u32), 9, false),
+            _ => return Err(bad()),
+        };
+        let c = c.ok_or_else(bad)?;
+        self.at = start + 1 + length;
+        if !strict {
+            self.lenient(start..self.at, "this escape");
+        }
+        Ok(c)
+    }
+}
+
+fn ascii(code: Option<u32>) -> Option<char> {
+    code.and_then(char::from_u32).filter(char::is_ascii)
+}
+
+fn never_closed(open: usize, what: &str) -> Problem {
+    Problem::syntax(open..open + 1, format!("this {what} is never closed"))
+}
+
+/// JSON's grammar of numbers.
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (integer, fraction) = match mantissa.split_once('.') {
+        Some((integer, fraction)) => (integer, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(integer)
+        && (integer == "0" || !integer.starts_with('0'))
+        && fraction.is_none_or(digits)
+        && exponent
+            .is_none_or(|exponent| digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
+}

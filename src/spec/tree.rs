@@ -1,0 +1,218 @@
+//! The spanned value tree that HCL, YAML and JSON all become.
+//!
+//! One shape for what the syntaxes spell differently: a list of objects is the same as a repeated
+//! block, so an [`Object`] holds repeated entries and no such list (`capability: [{…}, {…}]` is
+//! `capability {…} capability {…}`; `nomad-http-api` 5.5 and 5.6). What a number or a boolean means
+//! where a text is wanted depends on the syntax and is decided by `decode`; here it is kept as it was
+//! written. Nothing here implements `Debug` outside tests: values may be secrets.
+
+use std::borrow::Cow;
+
+use crate::diagnostic::Span;
+
+/// How deep objects and lists may lie in each other. Deeper input is refused, so that no recursion
+/// over a tree, its removal included, can exhaust the stack.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// A value and where it was written.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) struct Node<'a> {
+    pub(super) value: Value<'a>,
+    pub(super) span: Span,
+}
+
+/// A value.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) enum Value<'a> {
+    /// Nothing was said: `null`, `~`, or no value at all in YAML.
+    Null,
+    /// Something that cannot be read was said, and a diagnostic tells of it.
+    Broken,
+    Scalar(Scalar<'a>),
+    List(Vec<Node<'a>>),
+    Object(Object<'a>),
+}
+
+/// A text, a number or a boolean.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) struct Scalar<'a> {
+    pub(super) kind: ScalarKind,
+    /// Of a text, what is between the quotes, escapes resolved; of a number or a boolean, how it was
+    /// written.
+    pub(super) text: Cow<'a, str>,
+}
+
+/// What a scalar is without knowing what is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScalarKind {
+    Text,
+    Number,
+    Boolean,
+}
+
+/// Keys with their values, in the order of the file; a key may stand more than once.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone, Default)]
+pub(super) struct Object<'a> {
+    pub(super) entries: Vec<Entry<'a>>,
+}
+
+/// A key with its labels and its value: `key "label" { … }`, `key = value`.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) struct Entry<'a> {
+    pub(super) key: Word<'a>,
+    pub(super) labels: Vec<Word<'a>>,
+    pub(super) value: Node<'a>,
+}
+
+/// A key or a label and where it was written.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) struct Word<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) span: Span,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn scalar(kind: ScalarKind, text: impl Into<Cow<'a, str>>, span: Span) -> Self {
+        let text = text.into();
+        Self {
+            value: Value::Scalar(Scalar { kind, text }),
+            span,
+        }
+    }
+
+    pub(super) fn text(text: impl Into<Cow<'a, str>>, span: Span) -> Self {
+        Self::scalar(ScalarKind::Text, text, span)
+    }
+
+    pub(super) fn broken(span: Span) -> Self {
+        Self {
+            value: Value::Broken,
+            span,
+        }
+    }
+
+    fn is_object(&self) -> bool {
+        matches!(self.value, Value::Object(_))
+    }
+
+    /// What it is, for a message: "a list".
+    pub(super) fn kind_name(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "nothing",
+            Value::Broken => "an expression",
+            Value::Scalar(scalar) => match scalar.kind {
+                ScalarKind::Text => "a text",
+                ScalarKind::Number => "a number",
+                ScalarKind::Boolean => "a boolean",
+            },
+            Value::List(_) => "a list",
+            Value::Object(_) => "a block",
+        }
+    }
+
+    /// How many nodes it is made of, and how deep they lie in each other, itself included.
+    pub(super) fn extent(&self) -> (usize, usize) {
+        let of = |inner: &mut dyn Iterator<Item = &Node<'_>>| {
+            inner.fold((1, 1), |(nodes, depth), node| {
+                let (inner_nodes, inner_depth) = node.extent();
+                (nodes + inner_nodes, depth.max(1 + inner_depth))
+            })
+        };
+        match &self.value {
+            Value::Null | Value::Broken | Value::Scalar(_) => (1, 1),
+            Value::List(items) => of(&mut items.iter()),
+            Value::Object(object) => of(&mut object.entries.iter().map(|entry| &entry.value)),
+        }
+    }
+
+    /// Calls `see` for every scalar in it.
+    pub(super) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
+        match &self.value {
+            Value::Null => {}
+            Value::Broken | Value::Scalar(_) => see(self.span),
+            Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
+            Value::Object(object) => {
+                let values = object.entries.iter().map(|entry| &entry.value);
+                values.for_each(|value| value.for_each_scalar(see));
+            }
+        }
+    }
+}
+
+impl Node<'_> {
+    /// Calls `see` for every object in it that lies in no other one, itself included.
+    pub(super) fn for_each_object(&self, see: &mut impl FnMut(&Object<'_>)) {
+        match &self.value {
+            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            Value::List(items) => items.iter().for_each(|item| item.for_each_object(see)),
+            Value::Object(object) => see(object),
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Adds an entry; a list of objects becomes one entry for each of them.
+    pub(super) fn push(&mut self, key: Word<'a>, labels: Vec<Word<'a>>, value: Node<'a>) {
+        match value.value {
+            Value::List(items) if !items.is_empty() && items.iter().all(Node::is_object) => {
+                for item in items {
+                    self.entries.push(Entry {
+                        key: key.clone(),
+                        labels: labels.clone(),
+                        value: item,
+                    });
+                }
+            }
+            inner => self.entries.push(Entry {
+                key,
+                labels,
+                value: Node {
+                    value: inner,
+                    span: value.span,
+                },
+            }),
+        }
+    }
+}
+
+/// Two trees that say the same, wherever it was written.
+#[cfg(test)]
+impl PartialEq for Node<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Null, Value::Null) | (Value::Broken, Value::Broken) => true,
+            (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
+            (Value::List(a), Value::List(b)) => a == b,
+            (Value::Object(a), Value::Object(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+impl PartialEq for Object<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |a: &Entry<'_>, b: &Entry<'_>| {
+            let labels = |entry: &Entry<'_>| -> Vec<String> {
+                entry
+                    .labels
+                    .iter()
+                    .map(|label| label.text.to_string())
+                    .collect()
+            };
+            a.key.text == b.key.text && labels(a) == labels(b) && a.value == b.value
+        };
+        self.entries.len() == other.entries.len()
+            && self
+                .entries
+                .iter()
+                .zip(&other.entries)
+                .all(|(a, b)| same(a, b))
+    }
+}

@@ -1,0 +1,283 @@
+//! Rules inside one specification and across the set, without asking anyone.
+//!
+//! Errors for what can never work, warnings for what Nomad takes and ignores
+//! (`csi-orchestration` 2.1 with W13, W23, W49; users' pain 16; `nomad-http-api` 5.3 and 5.5). What a
+//! single value may be (a mode, a size, a topology) is `decode`'s; here are the rules between values.
+//! All of them are told at once.
+
+use std::collections::HashMap;
+
+use super::volume_spec::{Purpose, VolumeSpec};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
+use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId};
+
+/// CSI's limit for a string (section "Size Limits").
+const LONGEST_TEXT: usize = 128;
+
+/// Holds every specification against the rules for its purpose, and the set against itself.
+pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
+    for spec in specs {
+        let mut rules = Rules { spec, diagnostics };
+        rules.names();
+        rules.capabilities();
+        rules.capacity();
+        rules.content_source();
+        if purpose.creates(spec) {
+            rules.creation();
+        } else {
+            rules.registration();
+        }
+    }
+    unique_volumes(specs, diagnostics);
+    unique_names(specs, purpose, diagnostics);
+}
+
+/// The rules on one specification.
+struct Rules<'s> {
+    spec: &'s VolumeSpec,
+    diagnostics: &'s mut Diagnostics,
+}
+
+impl Rules<'_> {
+    fn error(&mut self, code: Code, message: String, field: &str, label: &str) {
+        let span = self.spec.field_span(field);
+        self.diagnostics
+            .push(Diagnostic::error(code, message).label(span, label));
+    }
+
+    fn warning(&mut self, code: Code, message: String, field: &str, label: &str) {
+        let span = self.spec.field_span(field);
+        self.diagnostics
+            .push(Diagnostic::warning(code, message).label(span, label));
+    }
+
+    /// The volume's ID as it is quoted.
+    fn id(&self) -> String {
+        self.spec.key().to_string()
+    }
+
+    fn said(&self, field: &str) -> bool {
+        self.spec.fields.contains_key(field)
+    }
+
+    fn names(&mut self) {
+        let request = &self.spec.request;
+        let id_was_said = !request.id.as_str().is_empty() || self.said("id");
+        if let Some(problem) = request.id.problem().filter(|_| id_was_said) {
+            let message = format!("`{}` cannot be a volume's ID: {problem}", request.id);
+            self.error(Code::SpecVolumeId, message, "id", "");
+        }
+        if !is_namespace(&request.namespace) {
+            let message = format!("`{}` cannot be a namespace", request.namespace);
+            let label = "a namespace has up to 128 letters, digits and hyphens";
+            self.error(Code::SpecNamespace, message, "namespace", label);
+        }
+        let length = request.name.as_deref().map_or(0, str::len);
+        if length > LONGEST_TEXT {
+            let message = format!("the name of {} has {length} bytes", self.id());
+            self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128");
+        }
+    }
+
+    fn capabilities(&mut self) {
+        let spec = self.spec;
+        let capabilities = &spec.request.capabilities;
+        if capabilities.is_empty() {
+            if !self.said("capability") {
+                let message = format!("volume {} has no capability", self.id());
+                self.error(Code::SpecNoCapability, message, "capability", "");
+            }
+            return;
+        }
+        for (at, capability) in capabilities.iter().enumerate() {
+            if let Some(first) = capabilities[..at]
+                .iter()
+                .position(|other| other == capability)
+            {
+                let message = format!("the capability `{capability}` stands twice");
+                let place = |at: usize| spec.capability_spans.get(at).copied().unwrap_or(spec.span);
+                self.diagnostics.push(
+                    Diagnostic::error(Code::SpecDuplicateCapability, message)
+                        .label(place(at), "here again")
+                        .label(place(first), "first here"),
+                );
+            }
+        }
+        self.mount_options();
+        self.read_only();
+    }
+
+    fn mount_options(&mut self) {
+        let request = &self.spec.request;
+        let is_block = |mode| mode == AttachmentMode::BlockDevice;
+        let only_block = request
+            .capabilities
+            .iter()
+            .all(|one| is_block(one.attachment_mode));
+        if only_block
+            && request
+                .mount_options
+                .as_ref()
+                .is_some_and(|options| !options.is_empty())
+        {
+            let message = format!(
+                "volume {} is a block device and has mount options",
+                self.id()
+            );
+            let label = "nothing is mounted of a block device";
+            self.error(Code::SpecBlockMountOptions, message, "mount_options", label);
+        }
+    }
+
+    fn read_only(&mut self) {
+        let capabilities = &self.spec.request.capabilities;
+        let writing = |allowed| {
+            let mut modes = capabilities.iter().map(|one| one.access_mode);
+            modes.all(|mode| mode.allows_writing() == allowed)
+        };
+        let (message, label) = match self.spec.read_only {
+            Some(true) if writing(true) => (
+                "`read_only` is true, and every access mode is one for writing",
+                "add a capability whose access mode is `single-node-reader-only` or `multi-node-reader-only`",
+            ),
+            Some(false) if writing(false) => (
+                "`read_only` is false, and every access mode is one for reading only",
+                "add a capability with an access mode for writing",
+            ),
+            Some(_) | None => return,
+        };
+        self.error(Code::SpecReadOnly, message.to_owned(), "read_only", label);
+    }
+
+    fn capacity(&mut self) {
+        let capacity = self.spec.request.capacity;
+        if !capacity.max.is_zero() && capacity.min > capacity.max {
+            let message = format!(
+                "`capacity_min` ({}) is above `capacity_max` ({})",
+                capacity.min, capacity.max
+            );
+            let [min, max] = ["capacity_min", "capacity_max"].map(|key| self.spec.field_span(key));
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecMinAboveMax, message)
+                    .label(min, format!("{} bytes", capacity.min.get()))
+                    .label(max, format!("{} bytes", capacity.max.get())),
+            );
+        }
+    }
+
+    fn content_source(&mut self) {
+        let request = &self.spec.request;
+        if request.snapshot_id.is_some() && request.clone_id.is_some() {
+            let message = format!("volume {} has both `snapshot_id` and `clone_id`", self.id());
+            let [snapshot, clone] =
+                ["snapshot_id", "clone_id"].map(|key| self.spec.field_span(key));
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecTwoContentSources, message)
+                    .label(clone, "a volume has one origin")
+                    .label(snapshot, ""),
+            );
+        }
+    }
+
+    /// What holds if the provider is to make the volume.
+    fn creation(&mut self) {
+        let request = &self.spec.request;
+        let id = self.id();
+        if request.name.is_none() {
+            let message = format!("volume {id} is to be created and has no name");
+            self.error(Code::SpecNameRequired, message, "name", "add a `name`");
+        }
+        if request.context.is_some() {
+            let message = format!(
+                "the `context` of {id} is not sent: it is created, and its provider says the context"
+            );
+            self.warning(
+                Code::SpecContextOnCreate,
+                message,
+                "context",
+                "without effect",
+            );
+        }
+        if request.external_id.is_some() {
+            let message =
+                format!("the `external_id` of {id} has no effect on a volume that is created");
+            let label = "the provider says this ID";
+            self.warning(Code::SpecExternalIdOnCreate, message, "external_id", label);
+        }
+    }
+
+    /// What holds if the provider has the volume.
+    fn registration(&mut self) {
+        let request = &self.spec.request;
+        let id = self.id();
+        if request.external_id.is_none() {
+            let message = format!("volume {id} is registered without an `external_id`");
+            let label = "its provider is asked for a volume of this ID";
+            self.warning(Code::SpecRegisterWithoutExternalId, message, "id", label);
+        }
+        for (field, given) in [
+            ("snapshot_id", request.snapshot_id.is_some()),
+            ("clone_id", request.clone_id.is_some()),
+        ] {
+            if given {
+                let message =
+                    format!("the `{field}` of {id} has no effect on a volume that is registered");
+                let code = Code::SpecContentSourceOnRegister;
+                self.warning(code, message, field, "recorded, and nothing is copied");
+            }
+        }
+    }
+}
+
+/// Nomad's rule for a namespace's name.
+fn is_namespace(namespace: &Namespace) -> bool {
+    let text = namespace.as_str();
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !text.is_empty() && text.len() <= LONGEST_TEXT && text.chars().all(valid)
+}
+
+fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
+    let mut seen: HashMap<NamespacedId, Span> = HashMap::with_capacity(specs.len());
+    let named = specs
+        .iter()
+        .filter(|spec| !spec.request.id.as_str().is_empty());
+    for spec in named {
+        let place = spec.field_span("id");
+        let first = *seen.entry(spec.key()).or_insert(place);
+        if first != place {
+            diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecDuplicateVolume,
+                    format!("volume {} is declared twice", spec.key()),
+                )
+                .label(place, "here again")
+                .label(first, "first here"),
+            );
+        }
+    }
+}
+
+/// Providers know a new volume by its name (W13): on Nomad, two of one name become one volume.
+fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
+    let mut seen: HashMap<(&PluginId, &str), &VolumeSpec> = HashMap::with_capacity(specs.len());
+    for spec in specs.iter().filter(|spec| purpose.creates(spec)) {
+        let Some(name) = spec.request.name.as_deref() else {
+            continue;
+        };
+        let first = *seen.entry((&spec.request.plugin_id, name)).or_insert(spec);
+        if first.key() != spec.key() {
+            diagnostics.push(
+                Diagnostic::warning(
+                    Code::SpecNameTwice,
+                    format!(
+                        "volumes {} and {} have the same name, `{name}`",
+                        first.key(),
+                        spec.key()
+                    ),
+                )
+                .label(spec.field_span("name"), "here again")
+                .label(first.field_span("name"), "first here"),
+            );
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! YAML text to a tree; the only file that knows the YAML crate.
+//!
+//! YAML 1.2. Plain scalars keep their text, so that `rack: 1.10`, `zone: 012` and `no` say what they
+//! show where a text is wanted. Anchors, aliases and `<<` are resolved; a value that came from an
+//! anchor keeps the place where it was written. What all aliases unfold to is bounded by the size of
+//! the file, so that nothing explodes. Keys are texts and stand once; tags other than YAML's own are
+//! refused. Several documents in one file are several specifications.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_yaml::granit_parser::{
+    Event, Options, Parser, ScalarStyle, ScanError, Span as YamlSpan, StrInput, StructureStyle,
+    Tag, options,
+};
+
+use super::problem::Problem;
+use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+
+/// Reads all documents of a file.
+pub(super) fn parse<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Vec<Object<'a>>, Problem> {
+    let mut loader = Loader {
+        text,
+        source,
+        parser: Parser::new_from_str_with_options(text, limits(text)),
+        anchors: HashMap::new(),
+        unfolded: 0,
+        diagnostics,
+    };
+    let mut documents = vec![];
+    while let Some((event, range)) = loader.next()? {
+        if matches!(event, Event::DocumentStart(..)) {
+            loader.anchors.clear();
+        } else if is_node(&event) {
+            let node = loader.node(event, range.clone(), 1)?;
+            documents.push(match node.value {
+                Value::Object(object) => object,
+                Value::Null => Object::default(),
+                Value::Broken | Value::Scalar(_) | Value::List(_) => {
+                    let message = "a specification in YAML is a mapping: `key: value`";
+                    return Err(Problem::syntax(range, message));
+                }
+            });
+        }
+    }
+    Ok(documents)
+}
+
+fn limits(text: &str) -> Options {
+    let mut options = options! {
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+        simple_key_max_lookahead: text.len().max(1024),
+    };
+    options.set_emit_comments(false);
+    options
+}
+
+/// How many nodes aliases may unfold to beyond the size of the file in bytes.
+const UNFOLDED_BEYOND_SIZE: usize = 10_000;
+
+/// What an anchor stands for.
+struct Anchor<'a> {
+    node: Node<'a>,
+    nodes: usize,
+    depth: usize,
+}
+
+struct Loader<'a, 'd> {
+    text: &'a str,
+    source: SourceId,
+    parser: Parser<'a, StrInput<'a>>,
+    anchors: HashMap<usize, Anchor<'a>>,
+    unfolded: usize,
+    diagnostics: &'d mut Diagnostics,
+}
+
+fn is_node(event: &Event<'_>) -> bool {
+    matches!(
+        event,
+        Event::Alias(_) | Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..)
+    )
+}
+
+impl<'a> Loader<'a, '_> {
+    fn next(&mut self) -> Result<Option<(Event<'a>, Range<usize>)>, Problem> {
+        match self.parser.next() {
+            None => Ok(None),
+            Some(Ok((event, span))) => Ok(Some((event, self.range(&span)))),
+            Some(Err(error)) => Err(self.problem(&error)),
+        }
+    }
+
+    fn range(&self, span: &YamlSpan) -> Range<usize> {
+        let end = self.text.len();
+        let range = span.byte_range().unwrap_or(end..end);
+        range.start.min(end)..range.end.clamp(range.start.min(end), end)
+    }
+
+    fn span(&self, range: Range<usize>) -> Span {
+        SourceMap::span(self.source, range)
+    }
+
+    fn problem(&self, error: &ScanError) -> Problem {
+        use serde_yaml::granit_parser::ErrorKind;
+        let end = self.text.len();
+        let at = error.marker().byte_offset().unwrap_or(end).min(end);
+        let next = self.text.get(at..).and_then(|rest| rest.chars().next());
+        let range = at..at + next.map_or(0, char::len_utf8);
+        match error.kind() {
+            ErrorKind::RecursionLimitExceeded => Problem::too_deep(range),
+            ErrorKind::UnknownAnchor => {
+                Problem::syntax(range, "this alias refers to no anchor before it")
+                    .help("a text that starts with `*` needs quotes")
+            }
+            ErrorKind::UnexpectedCharacter { .. } => {
+                Problem::syntax(range, "this character starts nothing in YAML")
+                    .help("put the text in quotes")
+            }
+            ErrorKind::TabInIndentation
+            | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabNotAllowed => {
+                Problem::syntax(range, "YAML is indented with spaces only")
+            }
+            _ => Problem::syntax(
+                range,
+                format!("this is not well-formed YAML: {}", error.info()),
+            ),
+        }
+    }
+
+    fn ended(&self) -> Problem {
+        let end = self.text.len();
+        Problem::syntax(end..end, "the file ends in the middle of a value")
+    }
+
+    /// The node that an event starts; `depth` is its own.
+    fn node(
+        &mut self,
+        event: Event<'a>,
+        range: Range<usize>,
+        depth: usize,
+    ) -> Result<Node<'a>, Problem> {
+        if depth > MAX_DEPTH {
+            return Err(Problem::too_deep(range));
+        }
+        let (anchor, node) = match event {
+            Event::Alias(id) => return self.alias(id, range, depth),
+            Event::Scalar(text, style, anchor, tag) => {
+                (anchor, self.scalar(text, style, tag.as_deref(), range)?)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.structure_tag(tag.as_deref(), &range)?;
+                (anchor, self.sequence(range, depth)?)
+            }
+            Event::MappingStart(style, anchor, tag) => {
+                self.structure_tag(tag.as_deref(), &range)?;
+                (anchor, self.mapping(style, range, depth)?)
+            }
+            _ => return Err(self.ended()),
+        };
+        if anchor != 0 {
+            let (nodes, depth) = node.extent();
+            let node = node.clone();
+            self.anchors.insert(anchor, Anchor { node, nodes, depth });
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, id: usize, range: Range<usize>, depth: usize) -> Result<Node<'a>, Problem> {
+        let Some(anchor) = self.anchors.get(&id) else {
+            return Err(Problem::syntax(
+                range,
+                "this alias stands inside of what it refers to",
+            ));
+        };
+        if depth + anchor.depth > MAX_DEPTH + 1 {
+            return Err(Problem::too_deep(range));
+        }
+        self.unfolded += anchor.nodes;
+        if self.unfolded > self.text.len() + UNFOLDED_BEYOND_SIZE {
+            let message = "the aliases of this file unfold to more than the file itself";
+            return Err(Problem {
+                code: Code::SpecTooManyAliases,
+                ..Problem::syntax(range, message)
+            });
+        }
+        Ok(anchor.node.clone())
+    }
+
+    fn structure_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), Problem> {
+        match tag {
+            Some(tag) if !matches!(tag.core_suffix(), Some("map" | "seq")) => {
+                Err(unknown_tag(range.clone()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn scalar(
+        &self,
+        text: Cow<'a, str>,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        range: Range<usize>,
+    ) -> Result<Node<'a>, Problem> {
+        let as_text = match tag {
+            None => style != ScalarStyle::Plain,
+            Some(tag) if tag.handle().is_empty() && tag.suffix() == "!" => true,
+            Some(tag) => match tag.core_suffix() {
+                Some("str") => true,
+                Some("int" | "float" | "bool" | "null") => false,
+                _ => return Err(unknown_tag(range)),
+            },
+        };
+        let span = self.span(range);
+        Ok(match plain_kind(&text) {
+            _ if as_text => Node::text(text, span),
+            None => Node {
+                value: Value::Null,
+                span,
+            },
+            Some(kind) => Node::scalar(kind, text, span),
+        })
+    }
+
+    fn sequence(&mut self, range: Range<usize>, depth: usize) -> Result<Node<'a>, Problem> {
+        let mut items = vec![];
+        loop {
+            let (event, at) = self.next()?.ok_or_else(|| self.ended())?;
+            if event == Event::SequenceEnd {
+                return Ok(Node {
+                    value: Value::List(items),
+                    span: self.span(range.start..at.end.max(range.start)),
+                });
+            }
+            if is_node(&event) {
+                items.push(self.node(event, at, depth + 1)?);
+            }
+        }
+    }
+
+    fn mapping(
+        &mut self,
+        style: StructureStyle,
+        range: Range<usize>,
+        depth: usize,
+    ) -> Result<Node<'a>, Problem> {
+        let mut object = Object::default();
+        let mut keys: HashMap<Cow<'a, str>, Span> = HashMap::new();
+        let mut merged = vec![];
+        let mut end = range.end;
+        loop {
+            let (event, at) = self.next()?.ok_or_else(|| self.ended())?;
+            if event == Event::MappingEnd {
+                if style == StructureStyle::Flow {
+                    end = at.end;
+                }
+                break;
+            }
+            if !is_node(&event) {
+                continue;
+            }
+            let is_merge =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, _) if text == "<<");
+            let key = self.key(event, at, depth)?;
+            let (event, at) = self.next()?.ok_or_else(|| self.ended())?;
+            let value = self.node(event, at, depth + 1)?;
+            end = end.max(value.span.range().end);
+            if is_merge {
+                merged.push((key.span, value));
+            } else if let Some(first) = keys.get(&key.text) {
+                self.twice(&key, *first);
+            } else {
+                keys.insert(key.text.clone(), key.span);
+                object.push(key, vec![], value);
+            }
+        }
+        for (span, value) in merged {
+            merge(&mut object, &mut keys, value).map_err(|()| {
+                Problem::syntax(span.range(), "`<<` takes a mapping, or a list of mappings")
+            })?;
+        }
+        Ok(Node {
+            value: Value::Object(object),
+            span: self.span(range.start..end.max(range.start)),
+        })
+    }
+
+    fn key(
+        &mut self,
+        event: Event<'a>,
+        at: Range<usize>,
+        depth: usize,
+    ) -> Result<Word<'a>, Problem> {
+        let node = self.node(event, at.clone(), depth + 1)?;
+        let span = node.span;
+        match node.value {
+            Value::Scalar(scalar) => Ok(Word {
+                text: scalar.text,
+                span,
+            }),
+            Value::Null | Value::Broken | Value::List(_) | Value::Object(_) => {
+                Err(Problem::syntax(at, "a key is a text"))
+            }
+        }
+    }
+
+    fn twice(&mut self, key: &Word<'_>, first: Span) {
+        self.diagnostics.push(
+            Diagnostic::error(
+                Code::SpecDuplicateField,
+                format!("`{}` stands twice", key.text),
+            )
+            .label(key.span, "here again")
+            .label(first, "first here")
+            .help("to say a block more than once, write one key with a list"),
+        );
+    }
+}
+
+/// Adds what `<<` brings: keys that the mapping does not say itself, of several the first.
+fn merge<'a>(
+    object: &mut Object<'a>,
+    keys: &mut HashMap<Cow<'a, str>, Span>,
+    value: Node<'a>,
+) -> Result<(), ()> {
+    match value.value {
+        Value::Object(other) => {
+            let own = keys.clone();
+            for entry in other.entries {
+                if !own.contains_key(&entry.key.text) {
+                    keys.insert(entry.key.text.clone(), entry.key.span);
+                    object.entries.push(entry);
+                }
+            }
+            Ok(())
+        }
+        Value::List(items) => items
+            .into_iter()
+            .try_for_each(|item| merge(object, keys, item)),
+        Value::Null | Value::Broken | Value::Scalar(_) => Err(()),
+    }
+}
+
+fn unknown_tag(range: Range<usize>) -> Problem {
+    Problem::syntax(range, "only YAML's own tags are understood")
+        .help("a text that starts with `!` needs quotes")
+}
+
+/// What a plain scalar is by YAML 1.2's core schema; `None` for null.
+fn plain_kind(text: &str) -> Option<ScalarKind> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => None,
+        "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Some(ScalarKind::Boolean),
+        _ if is_number(text) => Some(ScalarKind::Number),
+        _ => Some(ScalarKind::Text),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let radix = |prefix, valid: fn(&u8) -> bool| {
+        let digits: Option<&str> = text.strip_prefix(prefix);
+        digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| valid(&byte)))
+    };
+    let decimal = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && unsigned.bytes().any(|byte| byte.is_ascii_digit())
+        && unsigned.parse::<f64>().is_ok();
+    decimal || radix("0x", u8::is_ascii_hexdigit) || radix("0o", |byte| matches!(byte, b'0'..=b'7'))
+}

@@ -1,0 +1,78 @@
+//! The examples in `specs/`: each is read, and valid without a word of complaint.
+
+use std::path::Path;
+
+use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::files;
+use nomad_csi::spec::{self, Defaults, Purpose, Syntax, VolumeSpec};
+
+fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut request = files::Request {
+        arguments: &arguments,
+        base_directory: Path::new(env!("CARGO_MANIFEST_DIR")),
+        stdin: &mut std::io::empty(),
+        syntax: None,
+    };
+    let texts = files::read(&mut request, &mut sources, &mut diagnostics);
+    let mut specs = vec![];
+    for (source, syntax) in texts {
+        let defaults = Defaults::default();
+        specs.extend(spec::parse(
+            &mut sources,
+            source,
+            syntax,
+            &defaults,
+            &mut diagnostics,
+        ));
+    }
+    spec::validate(&specs, Purpose::ByExternalId, &mut diagnostics);
+    let said = diagnostics
+        .iter()
+        .map(|said| format!("{}: {}", said.code, said.message));
+    (specs, said.collect())
+}
+
+#[test]
+fn all_examples_together_are_valid_and_none_is_declared_twice() {
+    let (specs, said) = specifications(&["specs"]);
+    assert_eq!(said, [String::new(); 0]);
+    let ids: Vec<&str> = specs.iter().map(|spec| spec.request.id.as_str()).collect();
+    let expected = [
+        "ebs-database",
+        "rbd-database",
+        "nfs-shared",
+        "hetzner-database",
+        "database",
+        "uploads",
+        "cache",
+        "metrics",
+        "reference-data",
+    ];
+    assert_eq!(ids, expected);
+}
+
+#[test]
+fn what_init_writes_works_with_the_embedded_plugin() {
+    for syntax in Syntax::ALL {
+        let file = format!("specs/hostpath.{syntax}");
+        let (specs, said) = specifications(&[&file]);
+        assert_eq!(said, [String::new(); 0], "{file}");
+        assert_eq!(specs.len(), 1, "{file}");
+        assert_eq!(specs[0].request.plugin_id.as_str(), "hostpath", "{file}");
+        assert!(Purpose::ByExternalId.creates(&specs[0]), "{file}");
+    }
+}
+
+#[test]
+fn secrets_in_examples_are_placeholders() {
+    let (specs, _) = specifications(&["specs"]);
+    let secrets = specs
+        .iter()
+        .filter_map(|spec| spec.request.secrets.as_ref());
+    for (key, value) in secrets.flat_map(nomad_csi::model::Secrets::expose) {
+        let is_name = key == "userID";
+        assert!(is_name || value.starts_with("PLACEHOLDER"), "{key}");
+    }
+}
