@@ -24,7 +24,7 @@ pub(super) fn read_as(text: &str, syntax: Syntax) -> (Vec<VolumeSpec>, Vec<Strin
 #[test]
 fn a_flat_file_is_one_volume() {
     let (specs, said) = read_as(template(Syntax::Hcl), Syntax::Hcl);
-    assert_eq!(said, [String::new(); 0]);
+    assert_eq!(said, Vec::<String>::new());
     assert_eq!(specs.len(), 1);
     assert_eq!(specs[0].request.id.as_str(), "database");
     assert_eq!(specs[0].request.capabilities.len(), 2);

@@ -13,6 +13,6 @@ mod client_requests;
 mod client_tls;
 #[cfg(feature = "agent")]
 mod crash;
+mod spec_examples;
 #[path = "../support/mod.rs"]
 mod support;
-mod spec_examples;

@@ -37,7 +37,7 @@ fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
 #[test]
 fn all_examples_together_are_valid_and_none_is_declared_twice() {
     let (specs, said) = specifications(&["specs"]);
-    assert_eq!(said, [String::new(); 0]);
+    assert_eq!(said, Vec::<String>::new());
     let ids: Vec<&str> = specs.iter().map(|spec| spec.request.id.as_str()).collect();
     let expected = [
         "ebs-database",
@@ -58,7 +58,7 @@ fn what_init_writes_works_with_the_embedded_plugin() {
     for syntax in Syntax::ALL {
         let file = format!("specs/hostpath.{syntax}");
         let (specs, said) = specifications(&[&file]);
-        assert_eq!(said, [String::new(); 0], "{file}");
+        assert_eq!(said, Vec::<String>::new(), "{file}");
         assert_eq!(specs.len(), 1, "{file}");
         assert_eq!(specs[0].request.plugin_id.as_str(), "hostpath", "{file}");
         assert!(Purpose::ByExternalId.creates(&specs[0]), "{file}");

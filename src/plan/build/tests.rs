@@ -64,6 +64,8 @@ fn spec(request: VolumeRequest) -> VolumeSpec {
     VolumeSpec {
         request,
         namespace_given: false,
+        read_only: None,
+        capability_spans: vec![],
         span: SourceMap::span(id, 0..9),
         fields: fields.into(),
     }

@@ -40,6 +40,8 @@ fn wanted(id: &str, max: u64) -> VolumeSpec {
             context: None,
         },
         namespace_given: false,
+        read_only: None,
+        capability_spans: vec![],
         span: SourceMap::span(source, 0..0),
         fields: [].into(),
     }
