@@ -163,7 +163,7 @@ codes! {
         "Check the address: it must be that of a Nomad server or agent, not of a web page or a proxy's login.";
     ApiTooLarge = "api/too-large": "An answer is larger than any that Nomad should give.",
         "Ask for less: a namespace or a prefix.";
-    ApiForbidden = "api/forbidden": "The token may not do this.",
+    ApiForbidden = "api/forbidden": "The token may not do this; Nomad says the same of a token that it does not know.",
         "Use a token whose policy allows it: reading needs `csi-read-volume`, writing `csi-write-volume` and `plugin { policy = \"read\" }`.";
     ApiUnknownToken = "api/unknown-token": "The server does not know the token, or it has expired.",
         "Set `NOMAD_TOKEN` to the secret ID of a token of this region, or unset it if ACLs are off.";

@@ -18,11 +18,13 @@ use super::endpoint::{Answer, Endpoint, Request};
 use super::reply::{self, Asked};
 use super::retrying::{Access, attempt};
 use super::settings::Settings;
+use super::version::Server;
 use crate::diagnostic::Code;
 use crate::model::{
     IdProblem, MountOptions, Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets,
     Volume, VolumeRequest, VolumeSummary,
 };
+use crate::plan::MergeRules;
 use crate::ports::{ApiError, Reading, VolumeApi, VolumeQuery, Written};
 use crate::wire::{
     self, NEXT_TOKEN, PluginDocument, PluginStub, SECRETS, VolumeDocument, VolumeStub, WriteKind,
@@ -68,6 +70,7 @@ impl NomadClient {
             what,
             access,
             server: self.endpoint.name(),
+            has_token: self.endpoint.has_token(),
         }
     }
 
@@ -106,7 +109,7 @@ impl NomadClient {
             WriteKind::Create => ("created", &["volume", "csi", key.id.as_str(), "create"]),
             WriteKind::Register => ("registered", &["volume", "csi", key.id.as_str()]),
         };
-        let what = format!("volume `{key}` was not {done}");
+        let what = format!("volume {key} was not {done}");
         addressable(key.id.as_str(), &what)?;
         let volume = wire::request_to_wire(request, kind)
             .map_err(|error| unsendable(&what, &error.to_string()))?;
@@ -215,6 +218,15 @@ impl VolumeApi for NomadClient {
         self.endpoint.name()
     }
 
+    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
+        let request = Request::new(Method::GET, &["regions"]);
+        let what = "it could not be found out who answers";
+        let answer = attempt(Access::Read, || {
+            self.endpoint.send(&request, Access::Read, what)
+        });
+        Ok(Server::of(&answer.await?.headers).merge_rules())
+    }
+
     async fn list_volumes(
         &self,
         query: &VolumeQuery,
@@ -248,7 +260,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError> {
-        let what = format!("volume `{key}` could not be read");
+        let what = format!("volume {key} could not be read");
         addressable(key.id.as_str(), &what)?;
         let path = ["volume", "csi", key.id.as_str()];
         let get = Request {
@@ -277,7 +289,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError> {
-        let what = format!("volume `{key}` was not deregistered");
+        let what = format!("volume {key} was not deregistered");
         addressable(key.id.as_str(), &what)?;
         let path = ["volume", "csi", key.id.as_str()];
         let force = if force { "true" } else { "false" };
@@ -289,7 +301,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
-        let what = format!("volume `{key}` was not deleted");
+        let what = format!("volume {key} was not deleted");
         addressable(key.id.as_str(), &what)?;
         let path = ["volume", "csi", key.id.as_str(), "delete"];
         let mut delete = Request {
@@ -333,7 +345,7 @@ impl VolumeApi for NomadClient {
         id: &PluginId,
         namespace: &Namespace,
     ) -> Result<Option<Reading<Plugin>>, ApiError> {
-        let what = format!("plugin `{id}` could not be read");
+        let what = format!("plugin {id} could not be read");
         addressable(id.as_str(), &what)?;
         let path = ["plugin", "csi", id.as_str()];
         let get = Request {

@@ -24,7 +24,7 @@ pub(super) struct UnknownHost {
     pub(super) source: std::io::Error,
 }
 
-/// What is being done, for messages: "volume `db0` was not created".
+/// What is being done, for messages: "volume db0 was not created".
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) what: &'a str,

@@ -124,9 +124,14 @@ impl Endpoint {
         &self.address.name
     }
 
+    /// Whether requests carry a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Sends a request once and reads its answer, whatever its status.
     ///
-    /// `what` is what has not happened if this fails: "volume `db0` was not created".
+    /// `what` is what has not happened if this fails: "volume db0 was not created".
     pub(super) async fn send(
         &self,
         request: &Request<'_>,

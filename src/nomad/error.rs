@@ -43,7 +43,7 @@ impl Words {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) code: Code,
-    /// Goes on from "volume `db0` was not created: ".
+    /// Goes on from "volume db0 was not created: ".
     pub(super) sentence: &'static str,
     /// What to do, if more is known than the code's remedy.
     pub(super) help: Option<&'static str>,
@@ -77,9 +77,11 @@ const TABLE: &[Row] = table! {
 
     // The server itself, of a volume.
     Has &["volume ", " is in nonexistent namespace "] => VolumeUnknownNamespace,
-        "its namespace does not exist";
+        "its namespace does not exist",
+        "Create it with `nomad namespace apply`, or correct the name. If a volume was to be created: Nomad asks the provider first, so the provider may have it now.";
     Starts "volume not found" => VolumeNotFound, "there is no such volume";
-    Starts "volume in use" => VolumeInUse, "allocations claim it";
+    Starts "volume in use" => VolumeInUse, "allocations claim it",
+        "Stop the jobs that use it, and wait until their allocations have ended. If it was to be deleted: Nomad asks the provider first, so check whether the data is still there.";
     Starts "validation: " => VolumeInvalid, "the server holds it to be invalid";
     Starts "missing volume definition" => VolumeInvalid, "the request names no volume";
     Has &["max requested capacity (", ") less than or equal to "] => VolumeCapacity,
@@ -225,16 +227,17 @@ pub(super) fn meaning_of_status(status: u16) -> Meaning {
 }
 
 /// What a 403 means: its body is exactly one of two texts, which a plugin's words could end in too.
-pub(super) fn meaning_of_forbidden(text: &str) -> Meaning {
+pub(super) fn meaning_of_forbidden(text: &str, has_token: bool) -> Meaning {
     let (code, sentence) = if text.ends_with("ACL token not found") {
         (Code::ApiUnknownToken, "the server does not know the token")
     } else {
         (Code::ApiForbidden, "the token may not do this")
     };
+    let help = (!has_token).then_some("No token was given: set NOMAD_TOKEN or --token.");
     Meaning {
         code,
         sentence,
-        help: None,
+        help,
     }
 }
 

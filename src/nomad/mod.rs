@@ -13,6 +13,7 @@ mod reply;
 mod retrying;
 mod settings;
 mod tls;
+mod version;
 
 pub use client::NomadClient;
 pub use settings::{Hidden, ProxySettings, Settings, TlsSettings};

@@ -19,11 +19,13 @@ use crate::wire::{DecodeError, ErrorBody, decode};
 /// What was asked, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
-    /// What has not happened if it failed: "volume `db0` was not created".
+    /// What has not happened if it failed: "volume db0 was not created".
     pub(super) what: &'a str,
     pub(super) access: Access,
     /// The server's name.
     pub(super) server: &'a str,
+    /// Whether a token went with it.
+    pub(super) has_token: bool,
 }
 
 /// The answer, if it is a success; its failure otherwise.
@@ -89,7 +91,7 @@ fn failure(answer: &Answer, asked: Asked<'_>) -> Failed {
     }
     let lines = error::lines(text);
     let meaning = match status {
-        403 => error::meaning_of_forbidden(text),
+        403 => error::meaning_of_forbidden(text, asked.has_token),
         _ => error::meaning(&lines).unwrap_or_else(|| error::meaning_of_status(status)),
     };
     Failed {

@@ -14,6 +14,9 @@ pub const LAST_CONTACT: &str = "X-Nomad-LastContact";
 pub const KNOWN_LEADER: &str = "X-Nomad-KnownLeader";
 /// Where the next page begins; absent on the last.
 pub const NEXT_TOKEN: &str = "X-Nomad-NextToken";
+/// Our agent's version, on every answer of our agent and on none of Nomad's: by it a client knows
+/// what it may ask beyond Nomad.
+pub const AGENT: &str = "X-Nomad-CSI-Agent";
 
 /// Why secrets cannot be sent in a header. Names keys only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

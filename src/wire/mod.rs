@@ -25,7 +25,7 @@ pub use convert::{
 pub use decode::{DecodeError, decode, decode_value};
 pub use error::ErrorBody;
 pub use header::{
-    INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
+    AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,
 };
 pub use node::NodeStub;

@@ -2,6 +2,8 @@
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, PluginId, Secrets};
+use nomad_csi::nomad::{Hidden, NomadClient, Settings};
+use nomad_csi::plan::MergeRules;
 use nomad_csi::ports::{ApiError, VolumeApi as _, Written};
 
 use crate::client_requests::{key, query, request};
@@ -102,7 +104,7 @@ async fn what_is_not_nomad_is_said_to_be_something_else() {
         assert!(
             error
                 .message
-                .starts_with("volume `db0 (namespace prod)` could not be read: ")
+                .starts_with("volume db0 (namespace prod) could not be read: ")
         );
         assert!(error.message.contains(says), "{says}: {}", error.message);
         assert_eq!(error.server_text.as_deref(), words);
@@ -179,6 +181,20 @@ async fn the_servers_words_get_a_code_a_sentence_and_stay() {
     }
 }
 
+/// Nomad says "Permission denied" of every token that may not, and of none.
+#[tokio::test]
+async fn a_missing_token_is_named_as_the_reason() {
+    let server = Server::always(text(403, "Permission denied")).await;
+    let without = server.client().list_plugins(None).await;
+    let help = without.expect_err("it is forbidden").help;
+    assert_eq!(help, ["No token was given: set NOMAD_TOKEN or --token."]);
+    let mut settings = Settings::new(server.url());
+    settings.token = Some(Hidden::new("11111111"));
+    let client = NomadClient::new(&settings).expect("the address is one");
+    let with = client.list_plugins(None).await;
+    assert_eq!(with.expect_err("it is forbidden").help, [""; 0]);
+}
+
 #[tokio::test]
 async fn several_errors_of_a_create_become_lines() {
     let body = "1 error occurred:\n\t* unable to update volume: 2 errors occurred:\n\t* volume name \
@@ -187,7 +203,7 @@ async fn several_errors_of_a_create_become_lines() {
     assert_eq!(error.code, Code::VolumeImmutableField);
     assert_eq!(
         error.message,
-        "volume `db0 (namespace prod)` was not created: its name cannot change"
+        "volume db0 (namespace prod) was not created: its name cannot change"
     );
     assert_eq!(
         error.server_text.as_deref(),
@@ -219,6 +235,26 @@ async fn our_agents_typed_error_wins_over_the_text() {
     assert_eq!(read, Ok(None));
     let broken = create(answer(500, media_type, &[], b"volume in use: db0")).await;
     assert_eq!(broken.expect_err("it fails").code, Code::VolumeInUse);
+}
+
+/// Our agent says who it is in every answer; nothing else is taken for it.
+#[tokio::test]
+async fn who_answers_is_discovered_and_not_assumed() {
+    let regions = |status, headers: &[(&str, &str)]| {
+        answer(status, "application/json", headers, br#"["global"]"#)
+    };
+    for (given, expected) in [
+        (regions(200, &[]), MergeRules::NOMAD),
+        (regions(500, &[]), MergeRules::NOMAD),
+        (
+            regions(200, &[("X-Nomad-CSI-Agent", "0.1.0")]),
+            MergeRules::AGENT,
+        ),
+    ] {
+        let server = Server::always(given).await;
+        assert_eq!(server.client().merge_rules().await, Ok(expected));
+        assert_eq!(server.only().line(), "GET /v1/regions");
+    }
 }
 
 /// `nomad-http-api` 8.2: nothing before 1.10.5; secrets and flags in clear text in 1.1 and 1.2.

@@ -125,7 +125,7 @@ async fn a_write_that_may_have_arrived_is_never_repeated() {
         ] {
             let error = failure.expect("it fails");
             assert_eq!(error.code, Code::ApiOutcomeUnknown, "{broken:?}");
-            let begins = format!("volume `db0 (namespace prod)` was perhaps not {done}: ");
+            let begins = format!("volume db0 (namespace prod) was perhaps not {done}: ");
             assert!(error.message.starts_with(&begins), "{}", error.message);
             assert!(error.help[0].starts_with("It may have been carried out"));
         }

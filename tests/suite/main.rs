@@ -9,6 +9,7 @@
 mod architecture;
 mod client_answers;
 mod client_failures;
+mod client_recorded;
 mod client_requests;
 mod client_tls;
 #[cfg(feature = "agent")]

@@ -267,7 +267,7 @@ fn unknown_texts_mean_what_their_status_means() {
         ("ACL token not found", Code::ApiUnknownToken),
         ("rpc error: ACL token not found", Code::ApiUnknownToken),
     ] {
-        assert_eq!(meaning_of_forbidden(text).code, code, "{text}");
+        assert_eq!(meaning_of_forbidden(text, true).code, code, "{text}");
     }
 }
 
