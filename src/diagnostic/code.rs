@@ -226,6 +226,22 @@ codes! {
     PluginRefused = "plugin/refused": "The plugin refused.",
         "Read the plugin's own words and the logs of its controller.";
 
+    // --- server: what our agent says beyond Nomad
+    VolumePending = "volume/pending": "The plugin was asked to create or delete the volume, and what came of it is not known yet.",
+        "Send the same request again: it goes on where the last one ended, and nothing is made or deleted twice.";
+    VolumeBeingDeleted = "volume/being-deleted": "A deletion of the volume was begun and has not ended.",
+        "Delete it again to finish; afterwards the ID is free.";
+    VolumeShared = "volume/shared": "The provider's volume is registered more than once, and deleting it would take it from the others too.",
+        "Deregister the others first, or deregister this one and keep the data.";
+    ServerBusy = "server/busy": "Too much is waiting for the same volume or plugin.",
+        "Send the request again later; nothing was changed.";
+    ServerStopping = "server/stopping": "The agent is stopping and begins nothing new.",
+        "Send the request again when it runs again.";
+    ServerSecrets = "server/secrets": "The secrets that are stored for the volume do not open with this agent's key.",
+        "Put the agent's own key file back, or register the volume again with its secrets.";
+    ServerUnknownPath = "server/unknown-path": "The server has nothing at that path, or not for that method.",
+        "Check the path and the method; `/v1/volumes?type=csi` lists volumes.";
+
     // --- journal: what the agent remembers
     JournalDiskFull = "journal/disk-full": "There is no room left for the agent's journal, so it cannot promise to remember anything new; what was there is intact.",
         "Make room on the file system that holds the data directory; the agent goes on by itself, and what was refused may be sent again.";

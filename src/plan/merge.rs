@@ -154,7 +154,7 @@ pub fn merge(
     let volume = Volume {
         capabilities: update.capabilities.clone(),
         topology_request: merged_topology_request(existing, update, rules.topologies),
-        mount_options: Some(update.mount_options.clone().unwrap_or_default()),
+        mount_options: merged_mount_options(existing, update, rules.mount_options),
         context: merged_context(existing, update, rules.omitted_context),
         requested_capacity,
         ..existing.clone()
@@ -304,6 +304,18 @@ fn as_far_as_seen(stored: &MountOptions, wanted: &MountOptions) -> bool {
         return stored.fs_type == wanted.fs_type && !wanted.mount_flags.is_empty();
     }
     stored.same_as(wanted)
+}
+
+/// Those that say the same stay as they are, so that saying it again changes nothing.
+fn merged_mount_options(
+    existing: &Volume,
+    update: &VolumeRequest,
+    rule: MountOptionsRule,
+) -> Option<MountOptions> {
+    if same_mount_options(existing, update, rule) {
+        return existing.mount_options.clone();
+    }
+    Some(update.mount_options.clone().unwrap_or_default())
 }
 
 fn merged_context(

@@ -358,18 +358,18 @@ fn reaction(error: &PluginError) -> Reaction {
 /// Whether a final answer also tells what became of earlier, identical calls whose end is not
 /// known: the plugin looked at the request and would have answered OK had one of them taken effect
 /// (calls are idempotent). An answer about who asks, or about too many calls, comes before that look
-/// and tells nothing.
+/// and tells nothing; ALREADY_EXISTS says that there is something, not what.
 pub(super) fn settles(error: &PluginError) -> bool {
     match error.code {
         StatusCode::InvalidArgument
         | StatusCode::NotFound
-        | StatusCode::AlreadyExists
         | StatusCode::FailedPrecondition
         | StatusCode::OutOfRange => !error.verdict.is_repeated(),
         StatusCode::Ok
         | StatusCode::Cancelled
         | StatusCode::Unknown
         | StatusCode::DeadlineExceeded
+        | StatusCode::AlreadyExists
         | StatusCode::PermissionDenied
         | StatusCode::ResourceExhausted
         | StatusCode::Aborted

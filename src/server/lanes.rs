@@ -1,15 +1,15 @@
-//! One operation at a time per key.
+//! One operation at a time per key, or a few.
 //!
-//! A volume takes one CSI operation at a time (CSI section "Concurrency"), a controller plugin one
-//! call at a time. Who wants in waits in line, first come first served, with a bound; who stops
-//! waiting is out of line at once. Nothing is held but a place: no lock over the state, and nothing
-//! is kept of keys that nobody uses.
+//! A volume takes one CSI operation at a time (CSI section "Concurrency"), a controller plugin a
+//! bounded number (W30). Who wants in waits in line, first come first served, with a bound; who
+//! stops waiting is out of line at once. Nothing is held but a place: no lock over the state, and
+//! nothing is kept of keys that nobody uses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Too many are in line already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,17 +22,17 @@ pub struct LaneFull {
 /// Lanes by key. A clone has the same lanes.
 pub struct Lanes<K: Clone + Eq + Hash> {
     lanes: Table<K>,
+    width: usize,
     bound: usize,
 }
 
-type Turn = Arc<tokio::sync::Mutex<()>>;
 type Table<K> = Arc<Mutex<HashMap<K, Line>>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Line {
-    /// Fair: who asks first gets it first.
-    turn: Turn,
-    /// The one inside and those in line.
+    /// Fair: who asks first gets it first. Never closed.
+    turns: Arc<Semaphore>,
+    /// Those inside and those in line.
     users: usize,
 }
 
@@ -41,7 +41,7 @@ struct Line {
 pub struct Lane<K: Clone + Eq + Hash> {
     // Dropped in this order: the turn is passed on before the place is given up, so that a line is
     // removed only when nobody has a turn in it.
-    _turn: OwnedMutexGuard<()>,
+    _turn: Option<OwnedSemaphorePermit>,
     _place: Place<K>,
 }
 
@@ -54,8 +54,15 @@ struct Place<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> Lanes<K> {
     /// Lanes in which at most `bound` wait per key, besides the one who works.
     pub fn new(bound: usize) -> Self {
+        Self::wide(1, bound)
+    }
+
+    /// Lanes in which up to `width` work at a time per key, and at most `bound` wait besides. A width
+    /// of 0 counts as 1.
+    pub fn wide(width: usize, bound: usize) -> Self {
         Self {
             lanes: Arc::default(),
+            width: width.max(1),
             bound,
         }
     }
@@ -65,9 +72,9 @@ impl<K: Clone + Eq + Hash> Lanes<K> {
     /// # Errors
     /// At once, if the line is full.
     pub async fn enter(&self, key: K) -> Result<Lane<K>, LaneFull> {
-        let (turn, place) = self.join(key)?;
+        let (turns, place) = self.join(key)?;
         Ok(Lane {
-            _turn: turn.lock_owned().await,
+            _turn: turns.acquire_owned().await.ok(),
             _place: place,
         })
     }
@@ -77,17 +84,20 @@ impl<K: Clone + Eq + Hash> Lanes<K> {
         locked(&self.lanes).len()
     }
 
-    fn join(&self, key: K) -> Result<(Turn, Place<K>), LaneFull> {
+    fn join(&self, key: K) -> Result<(Arc<Semaphore>, Place<K>), LaneFull> {
         let mut lanes = locked(&self.lanes);
-        let line = lanes.entry(key.clone()).or_default();
-        if line.users > self.bound {
-            let waiting = line.users - 1;
+        let line = lanes.entry(key.clone()).or_insert_with(|| Line {
+            turns: Arc::new(Semaphore::new(self.width)),
+            users: 0,
+        });
+        if line.users >= self.width.saturating_add(self.bound) {
+            let waiting = line.users - self.width;
             return Err(LaneFull { waiting });
         }
         line.users += 1;
-        let turn = line.turn.clone();
+        let turns = line.turns.clone();
         let lanes = self.lanes.clone();
-        Ok((turn, Place { lanes, key }))
+        Ok((turns, Place { lanes, key }))
     }
 }
 
@@ -95,6 +105,7 @@ impl<K: Clone + Eq + Hash> Clone for Lanes<K> {
     fn clone(&self) -> Self {
         Self {
             lanes: self.lanes.clone(),
+            width: self.width,
             bound: self.bound,
         }
     }

@@ -6,6 +6,7 @@ mod ids;
 mod journal;
 mod mounter;
 mod plugin;
+mod sealer;
 mod volume_api;
 mod world;
 
@@ -15,5 +16,6 @@ pub use ids::CountingIds;
 pub use journal::{AppendFault, MemoryJournal};
 pub use mounter::FakeMounter;
 pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
+pub use sealer::FakeSealer;
 pub use volume_api::{CallFault, FakeServer};
 pub use world::{FakeStaging, FakeTarget, FakeVolume, Refusal, Settings, World};

@@ -102,3 +102,19 @@ async fn never_two_at_once_however_many_come() {
     }
     assert_eq!(lanes.in_use(), 0);
 }
+
+/// W30: a plugin takes a bounded number of calls at a time.
+#[tokio::test]
+async fn a_wide_lane_lets_that_many_in_and_no_more() {
+    let lanes = Lanes::wide(2, 1);
+    let first = lanes.enter("plugin").await.unwrap();
+    let _second = lanes.enter("plugin").await.unwrap();
+    let mut third = Box::pin(lanes.enter("plugin"));
+    assert!(futures_util::poll!(&mut third).is_pending());
+    assert_eq!(
+        lanes.enter("plugin").await.unwrap_err(),
+        LaneFull { waiting: 1 }
+    );
+    drop(first);
+    assert!(third.await.is_ok());
+}

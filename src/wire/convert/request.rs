@@ -172,8 +172,9 @@ fn capacity(document: &VolumeWrite, problems: &mut Vec<RequestProblem>) -> Capac
     }
 }
 
+/// One problem per topology, as Nomad repeats them.
 fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<RequestProblem>) {
-    let says_nothing = |topology: &TopologyDocument| {
+    let says_nothing = |topology: &&TopologyDocument| {
         topology
             .segments
             .as_ref()
@@ -183,8 +184,7 @@ fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<Reques
         (&request.required, "required"),
         (&request.preferred, "preferred"),
     ] {
-        if list.iter().flatten().flatten().any(says_nothing) {
-            problems.push(RequestProblem::TopologyWithoutSegments(name));
-        }
+        let silent = list.iter().flatten().flatten().filter(says_nothing);
+        problems.extend(silent.map(|_| RequestProblem::TopologyWithoutSegments(name)));
     }
 }

@@ -1,0 +1,60 @@
+//! Seals that hide nothing and hold their volume to its name.
+
+use crate::model::{NamespacedId, SealedSecrets, Secrets};
+use crate::ports::sealer::{SealError, Sealer};
+
+/// A sealer with a key that is a word.
+#[derive(Clone, Debug, Default)]
+pub struct FakeSealer {
+    /// What is sealed with one key does not open with another.
+    pub key: String,
+}
+
+impl FakeSealer {
+    fn header(&self, volume: &NamespacedId) -> [String; 3] {
+        let (namespace, id) = (&volume.namespace, &volume.id);
+        [self.key.clone(), namespace.to_string(), id.to_string()]
+    }
+}
+
+impl Sealer for FakeSealer {
+    fn seal(&self, volume: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
+        if secrets.is_empty() {
+            return SealedSecrets::default();
+        }
+        let pairs: Vec<_> = secrets.expose().collect();
+        let sealed = serde_json::to_vec(&(self.header(volume), pairs));
+        SealedSecrets::new(sealed.unwrap_or_default())
+    }
+
+    fn open(&self, volume: &NamespacedId, sealed: &SealedSecrets) -> Result<Secrets, SealError> {
+        if sealed.is_empty() {
+            return Ok(Secrets::default());
+        }
+        let (header, pairs): ([String; 3], Vec<(String, String)>) =
+            serde_json::from_slice(sealed.as_bytes()).map_err(|_| SealError)?;
+        if header != self.header(volume) {
+            return Err(SealError);
+        }
+        Ok(pairs.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Namespace;
+
+    #[test]
+    fn a_seal_opens_with_its_key_for_its_volume_only() {
+        let key = |id: &str| NamespacedId::new(Namespace::default(), id.into());
+        let sealer = FakeSealer::default();
+        let secrets = Secrets::from_iter([("a", "1")]);
+        let sealed = sealer.seal(&key("db"), &secrets);
+        assert_eq!(sealer.open(&key("db"), &sealed), Ok(secrets));
+        assert_eq!(sealer.open(&key("other"), &sealed), Err(SealError));
+        let other = FakeSealer { key: "x".into() };
+        assert_eq!(other.open(&key("db"), &sealed), Err(SealError));
+        assert!(sealer.seal(&key("db"), &Secrets::default()).is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! A controller that keeps what it was sent.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use crate::model::{ControllerCapabilities, ExternalId, Secrets};
+use crate::ports::fake::FakePlugin;
+use crate::ports::{
+    Controller, CreateVolume, CreatedVolume, PluginConnection, PluginError, ValidateVolume,
+};
+use crate::server::fake::FakeAgent;
+
+#[derive(Default)]
+pub(super) struct Sent {
+    pub(super) creates: Mutex<Vec<CreateVolume>>,
+    pub(super) validations: Mutex<Vec<ValidateVolume>>,
+    pub(super) deletes: Mutex<Vec<(ExternalId, Secrets)>>,
+}
+
+struct Recorder {
+    plugin: FakePlugin,
+    sent: Arc<Sent>,
+}
+
+/// Puts a recorder between the agent and its plugin.
+pub(super) fn record(agent: &FakeAgent) -> Arc<Sent> {
+    let sent = Arc::new(Sent::default());
+    let plugin = FakePlugin::over(agent.backend.clone());
+    let connection = PluginConnection {
+        controller: Arc::new(Recorder {
+            plugin: plugin.clone(),
+            sent: sent.clone(),
+        }),
+        ..plugin.connection()
+    };
+    let (id, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
+    agent.directory.insert(id, node, connection);
+    sent
+}
+
+#[async_trait]
+impl Controller for Recorder {
+    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        self.plugin.controller_capabilities().await
+    }
+
+    async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
+        self.sent.creates.lock().unwrap().push(request.clone());
+        self.plugin.create_volume(request).await
+    }
+
+    async fn delete_volume(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<(), PluginError> {
+        let sent = (external_id.clone(), secrets.clone());
+        self.sent.deletes.lock().unwrap().push(sent);
+        self.plugin.delete_volume(external_id, secrets).await
+    }
+
+    async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
+        self.sent.validations.lock().unwrap().push(request.clone());
+        self.plugin.validate_volume(request).await
+    }
+}

@@ -1,0 +1,556 @@
+//! Registering, and updating what is registered.
+
+use std::time::Duration;
+
+use super::recording::record;
+use super::*;
+use crate::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
+use crate::ports::Sealer as _;
+use crate::ports::fake::{AppendFault, Fault};
+use crate::ports::{JournalErrorKind, StatusCode};
+use crate::server::cell::Expected;
+use crate::server::error::UpdateRequest;
+use crate::server::volumes::VolumeLimits;
+use crate::server::volumes::check::{Purpose, check};
+use crate::state::{Event, EventKind, Provided};
+use crate::wire::RequestProblem;
+
+const NEW: Purpose = Purpose {
+    on: UpdateRequest::Create,
+    exists: false,
+};
+
+fn problems_of(submitted: &Submitted, purpose: Purpose) -> String {
+    text(check(submitted, purpose))
+}
+
+/// `csi-orchestration` 2.1: the golden text.
+#[test]
+fn everything_that_is_missing_is_said_at_once_in_nomads_order() {
+    let topologies = RequestProblem::TopologyWithoutSegments("required");
+    let submitted = Submitted {
+        request: VolumeRequest {
+            namespace: Namespace::new(""),
+            snapshot_id: Some("s".into()),
+            clone_id: Some("c".into()),
+            capabilities: vec![],
+            ..FakeAgent::request("db")
+        },
+        problems: vec![topologies.clone(), topologies],
+    };
+    assert_eq!(
+        problems_of(&submitted, NEW),
+        "validation: missing namespace, only one of snapshot_id and clone_id is allowed, \
+         must include at least one capability block, required topology is missing segments field, \
+         required topology is missing segments field"
+    );
+}
+
+/// W23, W49.
+#[test]
+fn what_can_never_work_is_refused_before_anyone_is_asked() {
+    let base = || FakeAgent::request("db");
+    let block = capability(AccessMode::SingleNodeWriter, AttachmentMode::BlockDevice);
+    let redacted = MountOptions::REDACTED;
+    let cases = [
+        (
+            VolumeRequest {
+                id: VolumeId::new(""),
+                plugin_id: PluginId::new(""),
+                ..base()
+            },
+            Some("missing volume id, missing plugin id"),
+        ),
+        (
+            VolumeRequest {
+                name: None,
+                ..base()
+            },
+            Some("missing Name"),
+        ),
+        (
+            VolumeRequest {
+                namespace: Namespace::new("*"),
+                ..base()
+            },
+            Some("a volume lives in one namespace, not in \"*\""),
+        ),
+        (
+            FakeAgent::request("a/b"),
+            Some("invalid volume id \"a/b\": Nomad's HTTP API cannot address an ID with '/'"),
+        ),
+        (
+            VolumeRequest {
+                capacity: sized(2, 1),
+                ..base()
+            },
+            Some("max requested capacity (1 B) less than or equal to min (2 B)"),
+        ),
+        (
+            VolumeRequest {
+                mount_options: Some(ext4().redacted()),
+                ..base()
+            },
+            Some("mount flags are [REDACTED], which a server shows in place of them"),
+        ),
+        (
+            VolumeRequest {
+                secrets: Some(Secrets::from_iter([("k", redacted)])),
+                ..base()
+            },
+            Some("a secret is [REDACTED], which a server shows in place of it"),
+        ),
+        (
+            VolumeRequest {
+                capacity: sized(1, 1),
+                capabilities: vec![block, block],
+                mount_options: Some(ext4()),
+                ..base()
+            },
+            None,
+        ),
+    ];
+    for (request, expected) in cases {
+        let outcome = check(&request.into(), NEW);
+        let expected = expected.map(|text| format!("validation: {text}"));
+        assert_eq!(outcome.err().map(|error| error.text()), expected);
+    }
+    let unread = Submitted {
+        problems: vec![
+            RequestProblem::NegativeCapacity("requested capacity min"),
+            RequestProblem::AccessMode("x".into()),
+        ],
+        request: VolumeRequest {
+            capabilities: vec![],
+            ..base()
+        },
+    };
+    assert_eq!(
+        problems_of(&unread, NEW),
+        "validation: unknown volume access mode: x, requested capacity min cannot be negative"
+    );
+}
+
+/// An existing volume keeps the ID and the name that it has, whatever they are.
+#[test]
+fn of_an_existing_volume_id_and_name_are_not_judged() {
+    let request = VolumeRequest {
+        name: None,
+        ..FakeAgent::request("a/b")
+    };
+    for on in [UpdateRequest::Create, UpdateRequest::Register] {
+        assert!(check(&request.clone().into(), Purpose { on, exists: true }).is_ok());
+    }
+}
+
+/// `csi-orchestration` 2.2, W18.
+#[tokio::test(start_paused = true)]
+async fn the_plugin_must_be_known_and_its_controller_well() {
+    let agent = agent().await;
+    let request = agent.provided("vol-1", "db");
+    let unknown = VolumeRequest {
+        plugin_id: PluginId::new("ebs0"),
+        ..request.clone()
+    };
+    assert_eq!(
+        text(agent.register(unknown).await),
+        "no CSI plugin named: ebs0 could be found"
+    );
+    agent.observe(false).await;
+    assert_eq!(
+        text(agent.register(request).await),
+        "no healthy controllers for CSI plugin: fake"
+    );
+    assert_eq!(agent.calls(), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_volume_there_is_nothing_to_register() {
+    let agent = agent().await;
+    assert_eq!(
+        text(agent.volumes.register(vec![]).await),
+        "missing volume definition"
+    );
+    assert_eq!(
+        text(agent.volumes.create(vec![]).await),
+        "missing volume definition"
+    );
+}
+
+/// B08, W22: of a new volume only what a user may say is stored; its place is what was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_new_registration_stores_what_the_user_may_say() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        capacity: sized(10, 20),
+        topology_request: Some(in_zones(&["a"])),
+        secrets: Some(Secrets::from_iter([("token", "t")])),
+        ..agent.provided("vol-1", "db")
+    };
+    let outcome = agent.register(request).await.unwrap();
+    let volume = outcome.volumes[0].volume();
+    assert_eq!(volume.external_id, Some(ExternalId::new("vol-1")));
+    assert_eq!(volume.topologies, [zone("a")]);
+    assert_eq!(volume.requested_capacity, sized(10, 20));
+    assert_eq!(volume.capacity, Bytes::ZERO);
+    assert_eq!(volume.provider, "fake.csi.nomad-csi.test");
+    assert_eq!(volume.modify_index, outcome.index);
+    assert!(outcome.warnings.is_empty());
+    let record = agent.record("db").unwrap();
+    let secrets = agent.sealer.open(record.key(), &record.secrets).unwrap();
+    assert_eq!(secrets.expose().collect::<Vec<_>>(), [("token", "t")]);
+}
+
+/// B11, B20, B21, W24: validation gets everything, mount options too, and its word counts.
+#[tokio::test(start_paused = true)]
+async fn the_plugin_validates_new_and_changed_registrations() {
+    let agent = agent().await;
+    let sent = record(&agent);
+    let request = VolumeRequest {
+        mount_options: Some(ext4()),
+        parameters: Some([("p".to_owned(), "v".to_owned())].into()),
+        secrets: Some(Secrets::from_iter([("token", "t")])),
+        ..agent.provided("vol-1", "db")
+    };
+    agent.register(request.clone()).await.unwrap();
+    {
+        let validations = sent.validations.lock().unwrap();
+        assert_eq!(validations.len(), 1);
+        let validation = &validations[0];
+        assert_eq!(validation.external_id, ExternalId::new("vol-1"));
+        assert_eq!(validation.mount_options, ext4());
+        assert_eq!(validation.parameters.len(), 1);
+        assert!(!validation.secrets.is_empty());
+    }
+    let before = agent.state();
+    let refused = VolumeRequest {
+        context: Some([("not".to_owned(), "its own".to_owned())].into()),
+        secrets: None,
+        ..request
+    };
+    assert_eq!(
+        text(agent.register(refused).await),
+        "controller validate volume: CSI.ControllerValidateVolume: \
+         volume capability validation failed: rpc error: code = InvalidArgument \
+         desc = that is not the context of vol-1"
+    );
+    assert_eq!(agent.state(), before);
+    let validations = sent.validations.lock().unwrap();
+    assert!(
+        !validations[1].secrets.is_empty(),
+        "stored secrets are used"
+    );
+}
+
+/// B11: without a controller nobody is asked.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_without_a_controller_is_not_asked() {
+    let mut settings = Settings::default();
+    settings.controller = None;
+    settings.plugin.controller_service = false;
+    let agent = FakeAgent::start(settings).await.unwrap();
+    let request = agent.provided("vol-1", "db");
+    agent.register(request.clone()).await.unwrap();
+    assert_eq!(agent.calls(), (0, 0, 0));
+    assert_eq!(
+        text(agent.create(FakeAgent::request("new")).await),
+        "plugin has no controller"
+    );
+    assert_eq!(
+        text(agent.delete("db").await),
+        "plugin \"fake\" for volume \"db\" not found"
+    );
+}
+
+/// B01, B09: the same again is no event, and the volume keeps what it has.
+#[tokio::test(start_paused = true)]
+async fn registering_again_changes_nothing() {
+    let agent = agent().await;
+    agent.create(FakeAgent::request("db")).await.unwrap();
+    let before = agent.state();
+    let again = VolumeRequest {
+        mount_options: Some(MountOptions::default()),
+        ..FakeAgent::request("db")
+    };
+    for _ in 0..2 {
+        agent.register(again.clone()).await.unwrap();
+        assert_eq!(agent.state(), before);
+    }
+    let volume = agent.record("db").unwrap();
+    assert_eq!(volume.provided.external_id, Some(ExternalId::new("fake-1")));
+    assert_eq!(volume.provided.context.len(), 1);
+}
+
+/// B02, B05, and the plain texts of an update (`nomad-http-api` 3.3, 3.5).
+#[tokio::test(start_paused = true)]
+async fn a_refused_update_names_every_reason_and_stores_nothing() {
+    let agent = agent().await;
+    let request = agent.provided("vol-1", "db");
+    agent.register(request.clone()).await.unwrap();
+    let before = agent.state();
+    let other = VolumeRequest {
+        name: Some("other".into()),
+        external_id: Some(ExternalId::new("vol-2")),
+        ..request.clone()
+    };
+    let error = agent.register(other.clone()).await.unwrap_err();
+    assert_eq!(
+        error.text(),
+        "unable to update volume: 2 errors occurred:\n\t* volume name cannot be updated\n\t\
+         * volume external ID cannot be updated\n\n"
+    );
+    assert_eq!(
+        text(agent.create(other).await),
+        "1 error occurred:\n\t* 2 errors occurred:\n\t* volume name cannot be updated\n\t\
+         * volume external ID cannot be updated\n\n\n\n"
+    );
+    let larger = VolumeRequest {
+        capacity: sized(10, 0),
+        ..request
+    };
+    assert_eq!(
+        text(agent.register(larger.clone()).await),
+        "unable to update volume: expand is not implemented by this controller plugin"
+    );
+    agent
+        .backend
+        .change(|settings| settings.controller.as_mut().unwrap().expand_volume = true);
+    agent.observe(true).await;
+    assert_eq!(
+        text(agent.register(larger).await),
+        "unable to update volume: unable to expand volume: this agent does not expand volumes"
+    );
+    assert_eq!(
+        agent.record("db"),
+        before.record(&FakeAgent::key("db")).map(|r| (**r).clone())
+    );
+}
+
+/// W20, B26.
+#[tokio::test(start_paused = true)]
+async fn secrets_that_are_left_out_are_kept() {
+    let agent = agent().await;
+    let secrets = |pairs: &[(&str, &str)]| Some(pairs.iter().copied().collect::<Secrets>());
+    let request = agent.provided("vol-1", "db");
+    for (given, expected) in [
+        (secrets(&[("a", "1")]), vec![("a", "1")]),
+        (None, vec![("a", "1")]),
+        (secrets(&[("b", "2")]), vec![("b", "2")]),
+        (secrets(&[]), vec![]),
+    ] {
+        let request = VolumeRequest {
+            secrets: given,
+            ..request.clone()
+        };
+        agent.register(request).await.unwrap();
+        let record = agent.record("db").unwrap();
+        let stored = agent.sealer.open(record.key(), &record.secrets).unwrap();
+        assert_eq!(stored.expose().collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Secrets that do not open are no obstacle to new ones.
+#[tokio::test(start_paused = true)]
+async fn lost_secrets_are_replaced_by_registering_again() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        secrets: Some(Secrets::from_iter([("a", "1")])),
+        ..agent.provided("vol-1", "db")
+    };
+    agent.register(request.clone()).await.unwrap();
+    let record = agent.record("db").unwrap();
+    let foreign = agent.sealer.seal(
+        &NamespacedId::new(Namespace::default(), "x".into()),
+        &Secrets::from_iter([("a", "1")]),
+    );
+    let damaged = EventKind::VolumeUpdated {
+        definition: Box::new(record.definition.clone()),
+        provided: Box::new(record.provided.clone()),
+        secrets: foreign,
+    };
+    let event = Event::new(0, damaged);
+    agent.cell.commit(Expected::Any, event).await.unwrap();
+    let silent = VolumeRequest {
+        secrets: None,
+        ..request.clone()
+    };
+    assert_eq!(
+        text(agent.register(silent).await),
+        "volume db: the sealed secrets do not open with this agent's key"
+    );
+    assert!(text(agent.delete("db").await).contains("do not open"));
+    agent.register(request).await.unwrap();
+    agent.delete("db").await.unwrap();
+}
+
+/// W08, B10: what changes while the plugin is asked is found, and merged with.
+#[tokio::test(start_paused = true)]
+async fn a_change_in_between_is_kept() {
+    let agent = agent().await;
+    let request = agent.provided("vol-1", "db");
+    agent.register(request.clone()).await.unwrap();
+    agent
+        .backend
+        .script(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
+    let arrived = agent.backend.calls().len() as u64 + 1;
+    let update = VolumeRequest {
+        mount_options: Some(ext4()),
+        ..request
+    };
+    let in_between = async {
+        agent.backend.arrived(arrived).await;
+        let record = agent.record("db").unwrap();
+        let changed = EventKind::VolumeUpdated {
+            definition: Box::new(record.definition.clone()),
+            provided: Box::new(Provided {
+                capacity: Bytes::new(7).unwrap(),
+                ..record.provided
+            }),
+            secrets: record.secrets,
+        };
+        let event = Event::new(0, changed);
+        agent.cell.commit(Expected::Any, event).await.unwrap();
+        agent.backend.release();
+    };
+    let (outcome, ()) = tokio::join!(agent.register(update), in_between);
+    let volume = outcome.unwrap().volumes[0].volume();
+    assert_eq!(volume.capacity, Bytes::new(7).unwrap());
+    assert_eq!(volume.mount_options, Some(ext4()));
+}
+
+/// B94.
+#[tokio::test(start_paused = true)]
+async fn one_bad_volume_keeps_all_of_its_request_out() {
+    let agent = agent().await;
+    let good = agent.provided("vol-1", "good");
+    let bad = VolumeRequest {
+        capabilities: vec![],
+        ..agent.provided("vol-2", "bad")
+    };
+    let both = vec![good.clone().into(), bad.into()];
+    assert_eq!(
+        text(agent.volumes.register(both).await),
+        "volume \"bad\": validation: must include at least one capability block"
+    );
+    assert_eq!(agent.record("good"), None);
+    let twice = vec![good.clone().into(), good.clone().into()];
+    assert_eq!(
+        text(agent.volumes.register(twice).await),
+        "validation: it stands in the request twice"
+    );
+    let two = vec![good.into(), agent.provided("vol-3", "fine").into()];
+    let outcome = agent.volumes.register(two).await.unwrap();
+    assert_eq!(outcome.volumes.len(), 2);
+}
+
+/// W13: allowed, and said; not while the other one is being deleted.
+#[tokio::test(start_paused = true)]
+async fn a_shared_external_id_is_registered_with_a_warning() {
+    let agent = agent().await;
+    agent
+        .register(agent.provided("vol-1", "one"))
+        .await
+        .unwrap();
+    let outcome = agent
+        .register(agent.provided("vol-1", "two"))
+        .await
+        .unwrap();
+    assert_eq!(
+        outcome.warnings,
+        [
+            "volume two: the provider's volume vol-1 is also registered as one; claims do not see each \
+          other, and neither can be deleted while the other is registered"
+        ]
+    );
+    assert_eq!(
+        text(agent.delete("one").await),
+        "volume one is not deleted: the provider's volume vol-1 is also registered as two"
+    );
+    assert_eq!(agent.calls().1, 0);
+    agent.deregister("two", false).await.unwrap();
+    agent
+        .backend
+        .script(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+    agent.delete("one").await.unwrap_err();
+    assert_eq!(
+        text(agent.register(agent.provided("vol-1", "three")).await),
+        "volume three cannot be registered: the provider's volume vol-1 is being deleted as one"
+    );
+    agent.delete("one").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn mount_options_of_a_block_device_are_worth_a_word() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        capabilities: vec![capability(
+            AccessMode::SingleNodeWriter,
+            AttachmentMode::BlockDevice,
+        )],
+        mount_options: Some(ext4()),
+        ..agent.provided("vol-1", "db")
+    };
+    let outcome = agent.register(request).await.unwrap();
+    assert_eq!(
+        outcome.warnings,
+        ["volume db: mount options have no effect on a volume that is only used as a block device"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_made_durable_is_an_error_and_works_later() {
+    let agent = agent().await;
+    let request = agent.provided("vol-1", "db");
+    agent
+        .journal
+        .fail_next([AppendFault::Refused(JournalErrorKind::DiskFull)]);
+    let error = agent.register(request.clone()).await.unwrap_err();
+    assert_eq!(error.class().0.as_str(), "journal/disk-full");
+    assert_eq!(
+        error.text(),
+        "cannot append to the agent's journal memory: as the test asked"
+    );
+    agent.register(request).await.unwrap();
+}
+
+/// W04, W30: who waits too long gets an error, and nothing was begun.
+#[tokio::test(start_paused = true)]
+async fn waiting_has_an_end() {
+    let limits = VolumeLimits {
+        turn: Duration::from_secs(10),
+        ..VolumeLimits::default()
+    };
+    let agent = agent().await.restart(limits).await.unwrap();
+    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    let second = async {
+        agent.backend.arrived(1).await;
+        let start = tokio::time::Instant::now();
+        let error = agent.deregister("db", false).await.unwrap_err();
+        assert_eq!(start.elapsed(), limits.turn);
+        agent.backend.release();
+        error
+    };
+    let (first, second) = tokio::join!(agent.create(FakeAgent::request("db")), second);
+    first.unwrap();
+    assert_eq!(second.class().0.as_str(), "server/busy");
+    assert_eq!(
+        second.text(),
+        "nothing was begun: other work on volume db took longer than 10 s"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_stop_nothing_begins_and_what_runs_is_cut_off() {
+    let agent = agent().await;
+    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    let running = agent.create(FakeAgent::request("db"));
+    let stop = async {
+        agent.backend.arrived(1).await;
+        agent.volumes.stop(Duration::from_secs(5)).await;
+    };
+    let (running, ()) = tokio::join!(running, stop);
+    assert_eq!(running.unwrap_err().text(), "the agent is stopping");
+    assert_eq!(agent.phase("db"), Some(Phase::Creating));
+    let refused = agent.create(FakeAgent::request("other")).await;
+    assert_eq!(refused.unwrap_err().class().0.as_str(), "server/stopping");
+}
