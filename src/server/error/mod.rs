@@ -9,6 +9,3 @@ mod server_error;
 pub use plugin::{Aftermath, Operation, PluginFailure};
 pub use request::RequestError;
 pub use server_error::{CannotExpand, CopySource, ServerError, UpdateRequest};
-
-#[cfg(test)]
-mod tests;

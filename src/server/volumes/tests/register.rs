@@ -245,8 +245,10 @@ async fn the_plugin_validates_new_and_changed_registrations() {
 /// B11: without a controller nobody is asked.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_controller_is_not_asked() {
-    let mut settings = Settings::default();
-    settings.controller = None;
+    let mut settings = Settings {
+        controller: None,
+        ..Settings::default()
+    };
     settings.plugin.controller_service = false;
     let agent = FakeAgent::start(settings).await.unwrap();
     let request = agent.provided("vol-1", "db");
