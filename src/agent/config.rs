@@ -47,8 +47,20 @@ pub struct AgentConfig {
     pub plugin_program: PathBuf,
     /// How long the start waits for the plugin before the first request is answered.
     pub plugin_patience: Duration,
-    /// How long another agent on the same directory is waited for, if it does not answer.
-    pub lock_patience: Duration,
+    /// What to do when another agent has the directory.
+    pub on_held: OnHeld,
+}
+
+/// What to do when another agent has the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnHeld {
+    /// Name it and end.
+    Refuse,
+    /// Use it, if it serves; wait for it, if it does not.
+    Share {
+        /// How long to wait before it is named.
+        patience: Duration,
+    },
 }
 
 impl AgentConfig {
@@ -89,7 +101,7 @@ impl AgentConfig {
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
             plugin_patience: Self::SERVE_PATIENCE,
-            lock_patience: Duration::ZERO,
+            on_held: OnHeld::Refuse,
         })
     }
 
@@ -104,7 +116,9 @@ impl AgentConfig {
             runtime_dir,
             plugin_program: own_program()?,
             plugin_patience: Self::COMMAND_PATIENCE,
-            lock_patience: Duration::from_secs(10),
+            on_held: OnHeld::Share {
+                patience: Self::COMMAND_PATIENCE,
+            },
         })
     }
 }

@@ -1,5 +1,19 @@
 //! Assembles and runs the embedded orchestrator: server, node and the plugin's process in one.
+//!
+//! [`run`] is `nomad-csi agent`; [`Embedded`] is the same agent for one command. Both work on a
+//! directory that they hold alone, and both leave no process, socket or lock behind, however they end.
 
+mod assemble;
+mod blocking;
+mod claim;
 mod config;
+mod directory;
+mod embedded;
+mod listen;
+mod observer;
+mod plugin;
+mod run;
 
-pub use config::{AgentConfig, AgentOptions, DataDirectory, embedded_directory};
+pub use config::{AgentConfig, AgentOptions, DataDirectory, OnHeld, embedded_directory};
+pub use embedded::Embedded;
+pub use run::run;

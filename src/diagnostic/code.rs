@@ -261,10 +261,16 @@ codes! {
         "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
     AgentNotLoopback = "agent/not-loopback": "Whoever reaches the agent's HTTP address may create and delete volumes: it asks nobody who they are.",
         "Listen on a loopback address, or allow it with --allow-unauthenticated on a network that you trust.";
+    AgentPortInUse = "agent/port-in-use": "Another process listens on the address already.",
+        "Stop that process, or choose another address with --http ADDR:PORT.";
+    AgentCannotListen = "agent/cannot-listen": "The operating system does not let the agent listen there.",
+        "Choose another address with --http ADDR:PORT, or another directory.";
     AgentDirectory = "agent/directory": "The agent cannot use a directory that it needs.",
         "Name a directory on a local disk that this user can write with --data-dir or --embedded=DIR.";
     AgentNoStateHome = "agent/no-state-home": "Neither XDG_STATE_HOME nor HOME says where the user's state is kept.",
         "Name a directory with --embedded=DIR.";
+    AgentPluginNotHealthy = "agent/plugin-not-healthy": "The embedded plugin was started and did not become healthy.",
+        "Read what it said last; with -vv the log has everything it writes.";
     LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",
         "Correct NOMAD_CSI_LOG, or unset it.";
 

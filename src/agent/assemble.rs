@@ -1,0 +1,170 @@
+//! Builds the adapters and wires the ports: the only place where concrete types meet.
+//!
+//! What is built here does nothing yet but hold what it needs: the sockets are open and not served,
+//! the plugin is not started. `run` starts and stops it in order. If a step fails, what was opened
+//! before is closed again.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::blocking;
+use super::config::AgentConfig;
+use super::directory::Workplace;
+use super::listen::Listeners;
+use super::observer::StateObserver;
+use super::plugin::hostpath_task;
+use crate::csi::GrpcConnector;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::driver::RawExec;
+use crate::model::{Node, NodeId, NodeStatus};
+use crate::node::{Registry, Supervisor, Surroundings};
+use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
+use crate::server::{CellOptions, CommitError, Expected, StateCell};
+use crate::state::{Event, EventKind};
+use crate::store::{EmbeddedJournal, KeySealer};
+
+/// Where this node is, in Nomad's terms.
+const DATACENTER: &str = "dc1";
+
+/// An agent that is ready to be started.
+pub(super) struct Assembled {
+    pub(super) cell: StateCell,
+    pub(super) listeners: Listeners,
+    pub(super) router: axum::Router,
+    pub(super) supervisor: Supervisor,
+}
+
+/// Builds it all. The caller holds the lock on the directory. Requests that only wait end when
+/// `stopping` is cancelled.
+///
+/// # Errors
+/// In words; nothing is left open then.
+pub(super) async fn assemble(
+    config: &AgentConfig,
+    place: &Workplace,
+    _stopping: CancellationToken,
+) -> Result<Assembled, Diagnostics> {
+    let listeners = Listeners::open(config.http, &place.agent_socket()).await?;
+    let journal = EmbeddedJournal::open(place.journal())
+        .await
+        .map_err(|error| told(&error))?;
+    let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
+    let cell = cell.map_err(|error| told(&error))?;
+    match wire(config, place, &cell).await {
+        Ok((router, supervisor)) => Ok(Assembled {
+            cell,
+            listeners,
+            router,
+            supervisor,
+        }),
+        Err(problems) => {
+            cell.stop().await;
+            Err(problems)
+        }
+    }
+}
+
+async fn wire(
+    config: &AgentConfig,
+    place: &Workplace,
+    cell: &StateCell,
+) -> Result<(axum::Router, Supervisor), Diagnostics> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
+    let _sealer = open_sealer(place, cell).await?;
+    let node = introduce(cell, &*clock, &*ids).await?;
+    let registry = Arc::new(Registry::new(node.clone()));
+    let task = hostpath_task(config, place, cell, node, &*ids);
+    let supervisor = Supervisor::new(
+        task,
+        Surroundings {
+            driver: Arc::new(RawExec),
+            connector: Arc::new(GrpcConnector::new()),
+            registry: registry.clone(),
+            observer: Arc::new(StateObserver {
+                cell: cell.clone(),
+                clock: clock.clone(),
+            }),
+            clock: clock.clone(),
+            ids: ids.clone(),
+        },
+    );
+    Ok((axum::Router::new(), supervisor))
+}
+
+/// The key must open what is sealed already: with another key nothing may go on.
+async fn open_sealer(place: &Workplace, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+    let path = place.key_file();
+    let sealed = cell.read(|state| {
+        let mut records = state.records();
+        let sealed = records.find(|record| !record.secrets.is_empty());
+        sealed.map(|record| (record.key().clone(), record.secrets.clone()))
+    });
+    let opened = blocking::run(move || {
+        let sample = sealed.as_ref().map(|(volume, secrets)| (volume, secrets));
+        KeySealer::open(&path, sample)
+    });
+    opened
+        .await?
+        .map_err(|error| with_cause(Diagnostic::error(error.code(), error.to_string()), &error))
+}
+
+/// Says that the agent has started and which node it is: the one it was before, under the name that
+/// the machine has now.
+async fn introduce(
+    cell: &StateCell,
+    clock: &dyn Clock,
+    ids: &dyn IdSource,
+) -> Result<NodeId, Diagnostics> {
+    let known = cell.read(|state| state.nodes().next().cloned());
+    let node = Node {
+        id: known
+            .as_ref()
+            .map_or_else(|| NodeId::new(ids.uuid()), |node| node.id.clone()),
+        name: rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+        datacenter: DATACENTER.to_owned(),
+        status: NodeStatus::Ready,
+    };
+    let mut news = vec![EventKind::AgentStarted { origin: ids.uuid() }];
+    if known.as_ref() != Some(&node) {
+        news.push(EventKind::NodeRegistered { node: node.clone() });
+    }
+    for kind in news {
+        let committed = cell
+            .commit(Expected::Any, Event::new(clock.now(), kind))
+            .await;
+        committed.map_err(|error| not_committed(&error))?;
+    }
+    Ok(node.id)
+}
+
+fn not_committed(error: &CommitError) -> Diagnostics {
+    match error {
+        CommitError::Journal(error) => told(error),
+        CommitError::Conflict { .. } | CommitError::Misfit(_) | CommitError::Stopping => {
+            Diagnostic::error(
+                Code::Internal,
+                format!("the agent's start was not recorded: {error}"),
+            )
+            .into()
+        }
+    }
+}
+
+fn told(error: &JournalError) -> Diagnostics {
+    with_cause(
+        Diagnostic::error(error.kind.code(), error.to_string()),
+        error,
+    )
+}
+
+fn with_cause(problem: Diagnostic, error: &dyn std::error::Error) -> Diagnostics {
+    match error.source() {
+        Some(source) => problem.note(source.to_string()).into(),
+        None => problem.into(),
+    }
+}
