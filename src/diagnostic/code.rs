@@ -147,6 +147,8 @@ codes! {
         "Name readable PEM files; a client certificate needs its unencrypted key, and the key its certificate.";
     ApiConnectionRefused = "api/connection-refused": "The host answers, but nothing listens at that port.",
         "Start Nomad or correct the address (`NOMAD_ADDR`, `--address`); `--embedded` works without a server.";
+    ApiUnreachable = "api/unreachable": "No connection to the server's address can be made.",
+        "Check the address, and the network and firewalls on the way.";
     ApiUnknownHost = "api/unknown-host": "The host in the server's address has no address of its own.",
         "Correct the address (`NOMAD_ADDR`, `--address`), or the name service of this machine.";
     ApiSocket = "api/socket": "The socket in the server's address cannot be opened.",

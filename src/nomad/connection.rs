@@ -131,7 +131,7 @@ fn explain_connecting(error: &reqwest::Error, context: Context<'_>) -> Option<Ex
         let sentence = format!("{name} did not accept a connection in time");
         return Some(Explained::not_sent(Code::ApiTimeout, sentence));
     }
-    let io = find::<std::io::Error>(error);
+    let io = deepest_io(error);
     if context.address.socket.is_some() {
         let why = io.map_or_else(|| error.to_string(), ToString::to_string);
         let sentence = format!("{name} cannot be opened: {why}");
@@ -150,7 +150,7 @@ fn explain_connecting(error: &reqwest::Error, context: Context<'_>) -> Option<Ex
         Some(_) | None => {
             let why = io.map_or_else(|| root(error), ToString::to_string);
             let sentence = format!("{name} cannot be reached: {why}");
-            Explained::not_sent(Code::ApiTimeout, sentence)
+            Explained::not_sent(Code::ApiUnreachable, sentence)
         }
     })
 }
@@ -291,12 +291,12 @@ fn explain_broken(error: &reqwest::Error, context: Context<'_>) -> Explained {
     }
     let sentence = format!("{name} ended the connection before its answer was complete");
     let explained = Explained::perhaps_sent(Code::ApiConnectionLost, sentence);
-    if context.address.is_https() && !context.has_identity {
-        return explained.help(
-            "If the server wants client certificates, name one with --client-cert and --client-key.",
-        );
-    }
-    explained
+    let help = if context.address.is_https() && !context.has_identity {
+        "If it stays so: does the server want a client certificate (--client-cert, --client-key)?"
+    } else {
+        "If it stays so: is the address that of Nomad's HTTP port, 4646 unless configured otherwise?"
+    };
+    explained.help(help)
 }
 
 /// The deepest words of an error; those above only say that something failed.
@@ -306,6 +306,18 @@ fn root(error: &reqwest::Error) -> String {
         deepest = source;
     }
     deepest.to_string()
+}
+
+/// The system's own error: others of its type may be wrapped around it.
+fn deepest_io<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a std::io::Error> {
+    let mut found = find::<std::io::Error>(error)?;
+    while let Some(inside) = found
+        .get_ref()
+        .and_then(|inside| find::<std::io::Error>(inside))
+    {
+        found = inside;
+    }
+    Some(found)
 }
 
 /// The first error of that type among the causes. `io::Error` hides its own content from `source`.

@@ -5,6 +5,7 @@
 //! attempts is bounded; pauses grow, with chance in them, so that many clients do not come back at
 //! once. Waiting is tokio's, so that tests can pause it.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
@@ -36,8 +37,10 @@ impl Failed {
         }
     }
 
-    fn may_repeat(&self, access: Access) -> bool {
-        let harmless = access == Access::Read || !self.verdict.may_have_happened();
+    /// Whether to send it again after so many attempts.
+    fn may_repeat(&self, access: Access, attempts: u32) -> bool {
+        let uncertain = self.verdict.may_have_happened();
+        let harmless = !uncertain || (access == Access::Read && attempts < LOST);
         self.verdict.is_repeated() && harmless
     }
 }
@@ -50,17 +53,27 @@ const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_max_times(6)
     .with_jitter();
 
+/// A read whose connection was lost is attempted so often: an address that is no server's loses
+/// every one, and should not take long to say so.
+const LOST: u32 = 3;
+
 /// Attempts something until it succeeds, fails for good, or has been tried often enough.
 pub(super) async fn attempt<T, F>(
     access: Access,
-    once: impl FnMut() -> F + Send,
+    mut once: impl FnMut() -> F + Send,
 ) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, Failed>> + Send,
 {
-    once.retry(PAUSES)
+    let attempts = AtomicU32::new(0);
+    let counted = || {
+        attempts.fetch_add(1, Relaxed);
+        once()
+    };
+    counted
+        .retry(PAUSES)
         .sleep(tokio::time::sleep)
-        .when(|failed: &Failed| failed.may_repeat(access))
+        .when(|failed: &Failed| failed.may_repeat(access, attempts.load(Relaxed)))
         .notify(|failed: &Failed, pause| {
             tracing::debug!(code = %failed.error.code, ?pause, "will be sent again");
         })
@@ -70,8 +83,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
     use super::*;
     use crate::diagnostic::Code;
 
@@ -102,7 +113,7 @@ mod tests {
         for (access, verdict, expected) in [
             (Access::Read, Verdict::Permanent, 1),
             (Access::Write, Verdict::Permanent, 1),
-            (Access::Read, Verdict::RetryUnknownOutcome, 7),
+            (Access::Read, Verdict::RetryUnknownOutcome, 3),
             (Access::Write, Verdict::RetryUnknownOutcome, 1),
             (Access::Read, Verdict::Retry, 7),
             (Access::Write, Verdict::Retry, 7),

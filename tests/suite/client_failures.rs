@@ -153,7 +153,7 @@ async fn a_read_survives_broken_connections() {
         .await
         .expect_err("never");
     assert_eq!(error.code, Code::ApiConnectionLost);
-    assert_eq!(server.seen().len(), 7);
+    assert_eq!(server.seen().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,6 +220,17 @@ async fn an_unknown_host_is_explained() {
         error
             .message
             .contains("the host `nomad.invalid` is not known"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_reached_is_explained() {
+    let error = list_at("http://255.255.255.255:4646").await;
+    assert_eq!(error.code, Code::ApiUnreachable);
+    assert!(
+        error.message.contains("cannot be reached: "),
         "{}",
         error.message
     );

@@ -225,7 +225,7 @@ fn we_encode_as_nomad_does() {
             let sent = exchange.json();
             let document = wire::decode_value(&sent).expect("it is understood");
             let ours = wire::volume_to_wire(&wire::volume_from_wire(&document));
-            same(&exchange.name, &ours, comparable(sent));
+            same(&exchange.name, &ours, &comparable(sent));
             volumes += 1;
         } else if exchange.method == "GET" && path.starts_with("/v1/plugin/csi/") {
             let sent = exchange.json();
@@ -233,7 +233,7 @@ fn we_encode_as_nomad_does() {
             let mut ours = wire::plugin_to_wire(&wire::plugin_from_wire(&document));
             (ours.create_index, ours.modify_index) = (document.create_index, document.modify_index);
             (ours.create_time, ours.modify_time) = (document.create_time, document.modify_time);
-            same(&exchange.name, &ours, comparable(sent));
+            same(&exchange.name, &ours, &comparable(sent));
             plugins += 1;
         } else if path == "/v1/volumes" && exchange.method == "GET" {
             let mut sent = exchange.json();
@@ -242,7 +242,7 @@ fn we_encode_as_nomad_does() {
                 *stub = comparable(stub.take());
             }
             let ours: Vec<_> = documents.into_iter().map(without_null_topologies).collect();
-            same(&exchange.name, &ours, sent);
+            same(&exchange.name, &ours, &sent);
             stubs += ours.len();
         }
     }
@@ -257,10 +257,10 @@ fn without_null_topologies(mut stub: wire::VolumeStub) -> wire::VolumeStub {
     stub
 }
 
-fn same(name: &str, ours: &impl serde::Serialize, theirs: Value) {
+fn same(name: &str, ours: &impl serde::Serialize, theirs: &Value) {
     let ours = serde_json::to_value(ours).expect("documents have only text keys");
     let text = |value: &Value| serde_json::to_string_pretty(value).expect("JSON is text");
-    assert_eq!(text(&ours), text(&theirs), "{name}");
+    assert_eq!(text(&ours), text(theirs), "{name}");
 }
 
 /// A document without what is left out on purpose: `null` topologies, which are a fault of Nomad's

@@ -274,6 +274,23 @@ async fn http_and_https_are_not_confused_silently() {
     );
     speaks_http.await.expect("it served");
 
+    // `https` to a server that hangs up on what it does not understand.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    let hangs_up = tokio::spawn(async move {
+        loop {
+            drop(listener.accept().await);
+        }
+    });
+    let error = list(&https(address), place.trusting())
+        .await
+        .expect_err("it hangs up");
+    assert_eq!(error.code, Code::ApiConnectionLost, "{error:?}");
+    assert_eq!(error.help, ["If it does not speak TLS, write `http://`."]);
+    hangs_up.abort();
+
     // `http` to Go's TLS server.
     let go = Server::always(text(
         400,
