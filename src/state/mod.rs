@@ -3,25 +3,29 @@
 //! [`State`] changes by [`apply`] of an [`Event`] and by nothing else, so that the same events give
 //! the same state: on the running agent, after a restart, in a crash test and in a simulation. There
 //! is no clock here, no chance and no I/O; times and IDs stand in the events. `server::cell` is the
-//! only one that commits events, `store` keeps them, `query` makes of the state what people read.
+//! only one that commits events, `store` keeps them, `query`, `list`
+//! and `view` make of the state what people read.
 
 mod apply;
 mod event;
 mod invariant;
+mod list;
+mod provider_name;
 mod query;
 mod record;
 mod replay;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
 mod tables;
+mod view;
 
 pub use apply::{Misfit, apply, check};
 pub use event::{Event, EventKind};
 pub use invariant::{SharedVolume, shared_volumes, violations};
-pub use query::{
-    InvalidToken, PluginStatus, PluginView, VolumeFilter, VolumePage, VolumeToken, VolumeView,
-    plugin, plugin_status, plugins, provider_name, sealed_secrets, sharing, volume, volumes,
-};
+pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
+pub use provider_name::provider_name;
+pub use query::{plugin, plugin_status, plugins, sealed_secrets, sharing, volume};
 pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
 pub use replay::{ReplayError, StateSnapshot, replay};
 pub use tables::State;
+pub use view::{PluginStatus, PluginView, VolumeView};

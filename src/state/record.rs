@@ -145,7 +145,7 @@ pub struct VolumeRecord {
     pub phase: Phase,
     /// Index of the event that began it: of the create intent, or of the registration. It never
     /// changes while the record exists, so it is also the *generation* that
-    /// [`provider_name`](super::query::provider_name) is made of (W13).
+    /// [`provider_name`](super::provider_name::provider_name) is made of (W13).
     pub create_index: u64,
     /// Index of the last event that changed it.
     pub modify_index: u64,

@@ -12,20 +12,19 @@
 //! A snapshot is written in many small transactions, and counts from the last of them on; appends go
 //! between them. Calls block, so they run on blocking threads, one at a time.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, StorageBackend,
-    StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
+    Builder, Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
+    StorageBackend as _, StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
 };
 use tokio::sync::Mutex;
 
 use super::codec::{CodecError, decode_event, decode_snapshot, encode_event, encode_snapshot};
+use super::storage::{FileStorage, Storage};
 use crate::ports::{Journal, JournalError, JournalErrorKind, Replay};
 use crate::state::{Event, State, StateSnapshot};
 
@@ -47,90 +46,6 @@ const CACHE_BYTES: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 8;
 const EVENTS_AT_ONCE: usize = 4096;
 
-/// Where the database's bytes are. They are opened again after every failure, and made under another
-/// name: a database that was not made to its end cannot be told from one that was damaged.
-pub trait Storage: Send + Sync + 'static {
-    /// What the database writes to.
-    type Backend: StorageBackend;
-
-    /// What people call it.
-    fn path(&self) -> &Path;
-
-    /// Opens what was published; `None` if nothing ever was.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    fn open(&self) -> io::Result<Option<Self::Backend>>;
-
-    /// Begins an empty one, in the place of another one that was begun and not published.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    fn create(&self) -> io::Result<Self::Backend>;
-
-    /// Gives the one that was begun, which is closed by now, its name. Durable when it returns.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    fn publish(&self) -> io::Result<()>;
-}
-
-/// A file that only its owner reads.
-#[derive(Clone, Debug)]
-pub struct FileStorage {
-    path: PathBuf,
-}
-
-impl FileStorage {
-    fn unpublished(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".new");
-        name.into()
-    }
-
-    /// Without this, losing power could lose a new file's name, and so all that is in it.
-    fn sync_directory(&self) -> io::Result<()> {
-        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-    }
-}
-
-impl Storage for FileStorage {
-    type Backend = FileBackend;
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn open(&self) -> io::Result<Option<FileBackend>> {
-        match File::options().read(true).write(true).open(&self.path) {
-            Ok(file) => {
-                self.sync_directory()?;
-                backend(file).map(Some)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn create(&self) -> io::Result<FileBackend> {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        backend(options.open(self.unpublished())?)
-    }
-
-    fn publish(&self) -> io::Result<()> {
-        std::fs::rename(self.unpublished(), &self.path)?;
-        self.sync_directory()
-    }
-}
-
-fn backend(file: File) -> io::Result<FileBackend> {
-    FileBackend::new(file).map_err(io::Error::other)
-}
-
 /// The journal in an embedded database. A clone is the same journal.
 pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
 
@@ -146,8 +61,7 @@ impl EmbeddedJournal {
     /// # Errors
     /// If it cannot be opened, is no journal, or was written by a later version.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let path = path.into();
-        Self::over(FileStorage { path }).await
+        Self::over(FileStorage::new(path)).await
     }
 }
 

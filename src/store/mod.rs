@@ -3,10 +3,14 @@
 
 mod codec;
 mod embedded;
+mod key_file;
 mod lock;
 mod seal;
+mod storage;
 
 pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
-pub use embedded::{EmbeddedJournal, FileStorage, Storage};
+pub use embedded::EmbeddedJournal;
+pub use key_file::KeyError;
 pub use lock::{DataLock, Holder, LockError};
-pub use seal::{KeyError, KeySealer};
+pub use seal::KeySealer;
+pub use storage::{FileStorage, Storage};

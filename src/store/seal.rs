@@ -1,89 +1,24 @@
 //! Seals secrets with the key in the data directory.
 //!
 //! State, journal and snapshots hold secrets only as XChaCha20-Poly1305 made them, each for its own
-//! volume: what is sealed for one volume does not open for another. The key is one file that only
-//! its owner reads. It is made on the first start, whole or not at all, and never again: where sealed
-//! secrets are and the key is not, or is another one, the agent does not start, because a fresh key
-//! would turn "restore the file" into "enter all secrets again".
+//! volume: what is sealed for one volume does not open for another. Where sealed secrets are and the
+//! key is not, or is another one, the agent does not start, because a fresh key would turn "restore
+//! the file" into "enter all secrets again".
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
-use crate::diagnostic::Code;
+use super::key_file::{KeyError, make_key, random, read_key, unavailable};
 use crate::model::{NamespacedId, SealedSecrets, Secrets};
 use crate::ports::{SealError, Sealer};
 
 /// First byte of what is sealed: how.
 const VERSION: u8 = 1;
 const NONCE: usize = 24;
-const KEY: usize = 32;
-/// What the key file says before the key's digits.
-const LABEL: &str = "nomad-csi-key-1:";
-
-/// There is no key to start with.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// There are sealed secrets and no key.
-    #[error("the key file {} is missing, and the secrets of volume {volume} were sealed with it", path.display())]
-    Missing {
-        /// The key file.
-        path: PathBuf,
-        /// One that has sealed secrets.
-        volume: NamespacedId,
-    },
-    /// It is a key, and not the one that the secrets were sealed with.
-    #[error("the key file {} is not the one that the secrets of volume {volume} were sealed with", path.display())]
-    Wrong {
-        /// The key file.
-        path: PathBuf,
-        /// One that has sealed secrets.
-        volume: NamespacedId,
-    },
-    /// Others than its owner may read or write it.
-    #[error("the key file {} may be read by others than its owner (mode {mode:04o}); run `chmod 600 {}`", path.display(), path.display())]
-    Exposed {
-        /// The key file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// It holds something else.
-    #[error("the key file {} does not hold a key of this program", path.display())]
-    Malformed {
-        /// The key file.
-        path: PathBuf,
-    },
-    /// It cannot be read or made.
-    #[error("cannot {operation} the key file {}", path.display())]
-    Unavailable {
-        /// What was tried: `read`, `make`.
-        operation: &'static str,
-        /// The key file.
-        path: PathBuf,
-        /// The operating system's reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl KeyError {
-    /// The code that stands for it.
-    pub fn code(&self) -> Code {
-        match self {
-            Self::Missing { .. } => Code::KeyMissing,
-            Self::Wrong { .. } => Code::KeyWrong,
-            Self::Exposed { .. } => Code::KeyExposed,
-            Self::Malformed { .. } => Code::KeyMalformed,
-            Self::Unavailable { .. } => Code::KeyUnavailable,
-        }
-    }
-}
 
 /// Seals with a key from a file.
 pub struct KeySealer {
@@ -221,107 +156,6 @@ fn unpack(mut packed: &[u8]) -> Option<Secrets> {
         secrets.insert(key, next()?);
     }
     Some(secrets)
-}
-
-type Key = Zeroizing<[u8; KEY]>;
-
-fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
-    let failed = unavailable("read", path);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let metadata = file.metadata().map_err(&failed)?;
-    let mode = mode(&metadata);
-    if mode & 0o077 != 0 {
-        let path = path.to_owned();
-        return Err(KeyError::Exposed { path, mode });
-    }
-    let mut text = Zeroizing::new(String::with_capacity(256));
-    let read = file.take(256).read_to_string(&mut text);
-    let malformed = || KeyError::Malformed {
-        path: path.to_owned(),
-    };
-    match read {
-        Ok(_) => parse_key(&text).map(Some).ok_or_else(malformed),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(malformed()),
-        Err(error) => Err(failed(error)),
-    }
-}
-
-#[cfg(unix)]
-fn mode(metadata: &std::fs::Metadata) -> u32 {
-    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777
-}
-
-#[cfg(not(unix))]
-fn mode(_: &std::fs::Metadata) -> u32 {
-    0o600
-}
-
-fn parse_key(text: &str) -> Option<Key> {
-    let digits = text.strip_prefix(LABEL)?.strip_suffix('\n')?.as_bytes();
-    let mut key = Zeroizing::new([0; KEY]);
-    if digits.len() != 2 * KEY {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(key)
-}
-
-/// Makes a key under another name, and gives it its own when it is durable: a crash leaves no key or
-/// a whole one. If someone else was faster, his is the key.
-fn make_key(path: &Path) -> Result<Key, KeyError> {
-    let failed = unavailable("make", path);
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut key = Zeroizing::new([0; KEY]);
-    random(&mut *key).map_err(&failed)?;
-    let named = write_key(directory, &key).map_err(&failed)?;
-    match named.persist_noclobber(path) {
-        Ok(_) => {}
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            return read_key(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()));
-        }
-        Err(error) => return Err(failed(error.error)),
-    }
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(&failed)?;
-    Ok(key)
-}
-
-fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile> {
-    let mut text = Zeroizing::new(String::with_capacity(256));
-    text.push_str(LABEL);
-    for byte in key.iter() {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 0xf)].into());
-    }
-    text.push('\n');
-    // Mode 0600 from the beginning.
-    let mut file = tempfile::Builder::new()
-        .prefix(".key-")
-        .tempfile_in(directory)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    Ok(file)
-}
-
-const DIGITS: [u8; 16] = *b"0123456789abcdef";
-
-fn random(bytes: &mut [u8]) -> io::Result<()> {
-    getrandom::fill(bytes).map_err(io::Error::other)
-}
-
-fn unavailable(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> KeyError {
-    let path = path.to_owned();
-    move |source| KeyError::Unavailable {
-        operation,
-        path: path.clone(),
-        source,
-    }
 }
 
 #[cfg(test)]

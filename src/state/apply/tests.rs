@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{ExternalId, NodeId, PluginId};
 use crate::state::invariant::violations;
-use crate::state::query::{plugin_status, provider_name, sharing};
+use crate::state::provider_name::provider_name;
+use crate::state::query::{plugin_status, sharing};
 use crate::state::replay::{StateSnapshot, replay};
 use crate::state::samples::{
     History, create_intended, created, definition, instance, key, provided, registered, started,

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use redb::StorageBackend;
+
 use super::*;
 use crate::state::replay;
 use crate::state::samples::{History, key, registered, started};

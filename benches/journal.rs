@@ -1,0 +1,92 @@
+//! Durable changes per second: through the cell, and what the database alone can do.
+//!
+//! The figure to look at is the ratio of `cell` to `bare`: how much of the disk's speed is left when
+//! every change is checked, sealed in its envelope, applied and answered. The disk is that of the
+//! target directory, so absolute figures say as much about the machine.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark that fails is to say so loudly"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use futures_util::future::join_all;
+use nomad_csi::server::{CellOptions, Expected, StateCell};
+use nomad_csi::state::Event;
+use nomad_csi::state::samples::{key, registered, started};
+use nomad_csi::store::EmbeddedJournal;
+use redb::{Database, TableDefinition};
+use tokio::runtime::Runtime;
+
+const PRODUCERS: [u64; 2] = [1, 64];
+/// About as long as the row of one registration.
+const ROW: [u8; 1100] = [7; 1100];
+
+fn main() {
+    divan::main();
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// One transaction with as many rows as there are producers: the best that grouping can do.
+#[divan::bench(args = PRODUCERS, sample_count = 1000)]
+fn bare(bencher: Bencher<'_, '_>, producers: u64) {
+    const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
+    let directory = directory();
+    let database = Database::create(directory.path().join("bare.redb")).unwrap();
+    let mut next = 0;
+    bencher.counter(ItemsCount::new(producers)).bench_local(|| {
+        let mut transaction = database.begin_write().unwrap();
+        transaction.set_two_phase_commit(true);
+        transaction.set_quick_repair(true);
+        let mut rows = transaction.open_table(ROWS).unwrap();
+        for _ in 0..producers {
+            rows.insert(next, &ROW[..]).unwrap();
+            next += 1;
+        }
+        drop(rows);
+        transaction.commit().unwrap();
+    });
+}
+
+/// Each producer registers a volume and waits for the answer.
+#[divan::bench(args = PRODUCERS, sample_count = 1000)]
+fn cell(bencher: Bencher<'_, '_>, producers: u64) {
+    let directory = directory();
+    let runtime = Runtime::new().unwrap();
+    let cell = runtime.block_on(open(directory.path()));
+    let next = Arc::new(AtomicU64::new(0));
+    bencher.counter(ItemsCount::new(producers)).bench_local(|| {
+        let work = (0..producers).map(|_| {
+            let (cell, next) = (cell.clone(), next.clone());
+            runtime.spawn(async move { register(&cell, &next).await })
+        });
+        let all: Vec<_> = work.collect();
+        runtime.block_on(join_all(all));
+    });
+    runtime.block_on(cell.stop());
+}
+
+async fn open(directory: &std::path::Path) -> StateCell {
+    let journal = EmbeddedJournal::open(directory.join("journal.redb"));
+    let journal = Arc::new(journal.await.unwrap());
+    let cell = StateCell::open(journal, CellOptions::default());
+    let cell = cell.await.unwrap();
+    let event = Event::new(1, started());
+    cell.commit(Expected::Any, event).await.unwrap();
+    cell
+}
+
+async fn register(cell: &StateCell, next: &AtomicU64) {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    let key = key("default", &format!("volume-{number}"));
+    let event = Event::new(1, registered(&key, &format!("ext-{number}")));
+    let expected = Expected::VolumeAbsent(key);
+    cell.commit(expected, event).await.unwrap();
+}

@@ -1,0 +1,189 @@
+//! A volume and a plugin as readers see them.
+//!
+//! Views are derived on every read, so that health and counts cannot drift from what they are
+//! derived from.
+
+use std::sync::Arc;
+
+use super::record::{PluginRecord, VolumeRecord};
+use crate::model::{
+    HealthCount, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
+};
+
+/// A plugin's health and identity, derived from its instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginStatus {
+    /// GetPluginInfo's name; empty if the plugin is not known.
+    pub provider: String,
+    /// GetPluginInfo's version; empty if the plugin is not known.
+    pub provider_version: String,
+    /// Whether any instance says that it cannot be used without a controller (W18).
+    pub controller_required: bool,
+    /// Instances that serve the controller service.
+    pub controllers: HealthCount,
+    /// Instances that serve the node service.
+    pub nodes: HealthCount,
+}
+
+impl PluginStatus {
+    /// Whether an allocation that wants one of its volumes could be placed (`nomad-http-api` 4.1).
+    pub fn is_schedulable(&self) -> bool {
+        self.nodes.healthy > 0 && (!self.controller_required || self.controllers.healthy > 0)
+    }
+}
+
+impl From<&PluginRecord> for PluginStatus {
+    fn from(record: &PluginRecord) -> Self {
+        let instances = || record.instances.values();
+        let said_last = |instance: &&PluginInstance| (instance.health.healthy, instance.updated_at);
+        let spokesman = instances().max_by_key(said_last);
+        Self {
+            provider: spokesman.map(|i| i.provider.clone()).unwrap_or_default(),
+            provider_version: spokesman
+                .map(|i| i.provider_version.clone())
+                .unwrap_or_default(),
+            controller_required: instances().any(|instance| instance.requires_controller),
+            controllers: count(instances().filter(|instance| instance.controller.is_some())),
+            nodes: count(instances().filter(|instance| instance.node.is_some())),
+        }
+    }
+}
+
+fn count<'a>(instances: impl Iterator<Item = &'a PluginInstance>) -> HealthCount {
+    instances.fold(HealthCount::default(), |count, instance| HealthCount {
+        healthy: count.healthy + u64::from(instance.health.healthy),
+        expected: count.expected + 1,
+    })
+}
+
+/// A volume as readers see it: its record and its plugin's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeView {
+    /// What is kept of it.
+    pub record: Arc<VolumeRecord>,
+    /// How its plugin is.
+    pub plugin: Arc<PluginStatus>,
+}
+
+impl VolumeView {
+    /// All that a reader of this volume sees.
+    pub fn volume(&self) -> Volume {
+        let VolumeRecord {
+            definition,
+            provided,
+            ..
+        } = &*self.record;
+        let (provider, provider_version) = self.provider();
+        Volume {
+            namespace: definition.key.namespace.clone(),
+            id: definition.key.id.clone(),
+            name: definition.name.clone(),
+            external_id: provided.external_id.clone(),
+            plugin_id: definition.plugin_id.clone(),
+            provider: provider.to_owned(),
+            provider_version: provider_version.to_owned(),
+            capabilities: definition.capabilities.clone(),
+            requested_capacity: definition.capacity,
+            capacity: provided.capacity,
+            topology_request: definition.topology_request.clone(),
+            topologies: provided.topologies.clone(),
+            clone_id: definition.clone_id.clone(),
+            snapshot_id: definition.snapshot_id.clone(),
+            mount_options: definition.mount_options.clone(),
+            parameters: definition.parameters.clone(),
+            context: provided.context.clone(),
+            access_mode: None,
+            attachment_mode: None,
+            read_allocs: Default::default(),
+            write_allocs: Default::default(),
+            allocs: vec![],
+            schedulable: self.plugin.is_schedulable(),
+            controller_required: self.plugin.controller_required,
+            controllers: self.plugin.controllers,
+            nodes: self.plugin.nodes,
+            create_index: self.record.create_index,
+            modify_index: self.record.modify_index,
+            create_time: self.record.create_time,
+            modify_time: self.record.modify_time,
+        }
+    }
+
+    /// What a list shows of it.
+    pub fn summary(&self) -> VolumeSummary {
+        let VolumeRecord {
+            definition,
+            provided,
+            ..
+        } = &*self.record;
+        VolumeSummary {
+            namespace: definition.key.namespace.clone(),
+            id: definition.key.id.clone(),
+            name: definition.name.clone(),
+            external_id: provided.external_id.clone(),
+            plugin_id: definition.plugin_id.clone(),
+            provider: self.provider().0.to_owned(),
+            schedulable: self.plugin.is_schedulable(),
+            access_mode: None,
+            attachment_mode: None,
+            readers: 0,
+            writers: 0,
+            create_index: self.record.create_index,
+            modify_index: self.record.modify_index,
+        }
+    }
+
+    /// The provider as the plugin says now, or as it said when the volume was last written (B58).
+    fn provider(&self) -> (&str, &str) {
+        if self.plugin.provider.is_empty() {
+            let provided = &self.record.provided;
+            (&provided.provider, &provided.provider_version)
+        } else {
+            (&self.plugin.provider, &self.plugin.provider_version)
+        }
+    }
+}
+
+/// A plugin as readers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginView {
+    /// What it is; its allocations are not known here.
+    pub plugin: Plugin,
+    /// Index of its creation.
+    pub create_index: u64,
+    /// Index of its last change.
+    pub modify_index: u64,
+    /// When it was first seen, nanoseconds since the epoch.
+    pub create_time: i64,
+    /// When it last changed, nanoseconds since the epoch.
+    pub modify_time: i64,
+}
+
+impl PluginView {
+    /// The plugin of that ID, of which that is kept.
+    pub(super) fn new(id: &PluginId, record: &PluginRecord) -> Self {
+        let status = PluginStatus::from(record);
+        let serving = |has: fn(&PluginInstance) -> bool| {
+            let instances = record.instances.iter().filter(|(_, i)| has(i));
+            instances.map(|(n, i)| (n.clone(), i.clone())).collect()
+        };
+        Self {
+            plugin: Plugin {
+                summary: PluginSummary {
+                    id: id.clone(),
+                    provider: status.provider,
+                    controller_required: status.controller_required,
+                    controllers: status.controllers,
+                    nodes: status.nodes,
+                },
+                version: status.provider_version,
+                controllers: serving(|instance| instance.controller.is_some()),
+                nodes: serving(|instance| instance.node.is_some()),
+                allocs: vec![],
+            },
+            create_index: record.create_index,
+            modify_index: record.modify_index,
+            create_time: record.create_time,
+            modify_time: record.modify_time,
+        }
+    }
+}
