@@ -48,6 +48,24 @@ codes! {
     ApplyNotAsWritten = "apply/not-as-written": "The server accepted a change, and the volume is not as it was asked for.",
         "Look at the volume; the server may be too old for the field, or somebody changed it meanwhile.";
 
+    // --- removal and the command line
+    VolumeSharedData = "volume/shared-data": "Two registered volumes are one and the same for the storage provider, so deleting one would destroy the other's data.",
+        "Deregister one of the two; delete the last.";
+    CliApprovalNeeded = "cli/approval-needed": "Somebody has to agree to the change, and nobody could be asked or nobody did.",
+        "Run the command on a terminal, or with `--yes`.";
+    CliInvalidValue = "cli/invalid-value": "A value on the command line or in the environment cannot be used.",
+        "Change it as the message says.";
+    CliAmbiguousId = "cli/ambiguous-id": "Several things match what was typed.",
+        "Type the whole ID, and the namespace if the same ID is in several.";
+    CliFileExists = "cli/file-exists": "The file that was to be written exists already.",
+        "Name another file, or move that one away; nothing is overwritten.";
+    CliFile = "cli/file": "A file could not be written.",
+        "Check the path, its permissions, and the room on the disk.";
+    CliOutputFailed = "cli/output-failed": "Not everything could be written to standard output, so what reads it got only a part.",
+        "Check what standard output was redirected to: the disk may be full.";
+    CliNamespaceConflict = "cli/namespace-conflict": "The command line names one namespace and a specification another.",
+        "Leave out `--namespace`, or make the two agree.";
+
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not well-formed HCL, YAML or JSON.",
         "Correct the text at the position shown; everything before it was understood.";

@@ -166,6 +166,14 @@ impl From<Diagnostic> for Diagnostics {
     }
 }
 
+impl FromIterator<Diagnostic> for Diagnostics {
+    fn from_iter<I: IntoIterator<Item = Diagnostic>>(list: I) -> Self {
+        Self {
+            list: list.into_iter().collect(),
+        }
+    }
+}
+
 impl IntoIterator for Diagnostics {
     type Item = Diagnostic;
     type IntoIter = std::vec::IntoIter<Diagnostic>;

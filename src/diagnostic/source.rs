@@ -123,10 +123,13 @@ impl SourceMap {
 
     /// What may be shown of the text under a span; empty if the span does not lie in its text.
     pub fn shown_snippet(&self, span: Span) -> String {
-        let hidden = &self.source(span.source).hidden;
+        let (start, end) = (span.start as usize, span.end as usize);
+        let hidden = self.source(span.source).hidden.iter();
+        let hidden: Vec<_> = hidden
+            .filter(|range| range.start < end && start < range.end)
+            .collect();
         let snippet = self.snippet(span).char_indices().map(|(at, c)| {
-            let at = span.start as usize + at;
-            if hidden.iter().any(|range| range.contains(&at)) {
+            if hidden.iter().any(|range| range.contains(&(start + at))) {
                 dot(c)
             } else {
                 c

@@ -18,7 +18,7 @@ use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::model::{
     ControllerInfo, NamespacedId, Plugin, PluginId, TopologyRequest, Volume, VolumeRequest,
 };
-use crate::spec::VolumeSpec;
+use crate::spec::{Purpose, VolumeSpec};
 
 /// What was found on the server.
 #[derive(Clone, Debug, Default)]
@@ -42,35 +42,34 @@ pub enum PluginState {
     Unknown,
 }
 
-/// Whether a volume that exists and is as wanted is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resend {
-    /// No.
-    Never,
-    /// Yes: somebody said `create` or `register`, perhaps to give it new secrets.
-    Always,
-}
-
 /// Makes the plan.
+///
+/// A volume that exists and is as wanted is left alone, unless somebody said `create` or `register`
+/// ([`Purpose::Create`], [`Purpose::Register`]): then it is sent again, perhaps to give it new
+/// secrets.
 pub fn build(
     wanted: Vec<VolumeSpec>,
     observed: &Observed,
     rules: MergeRules,
-    resend: Resend,
+    purpose: Purpose,
 ) -> Plan {
     let volumes = wanted
         .into_iter()
-        .map(|spec| planned(spec, observed, rules, resend))
+        .map(|spec| planned(spec, observed, rules, purpose))
         .collect();
     Plan { volumes }
 }
 
-fn planned(spec: VolumeSpec, observed: &Observed, rules: MergeRules, resend: Resend) -> Planned {
+fn planned(spec: VolumeSpec, observed: &Observed, rules: MergeRules, purpose: Purpose) -> Planned {
     let existing = observed.volumes.get(&spec.key());
     let pin = Pin::of(existing);
     let (request, action, warnings) = match existing {
-        None => (spec.request.clone(), new_volume(&spec, observed), vec![]),
-        Some(existing) => update(&spec, existing, observed, rules, resend),
+        None => (
+            spec.request.clone(),
+            new_volume(&spec, observed, purpose),
+            vec![],
+        ),
+        Some(existing) => update(&spec, existing, observed, rules, purpose),
     };
     Planned {
         spec,
@@ -81,8 +80,8 @@ fn planned(spec: VolumeSpec, observed: &Observed, rules: MergeRules, resend: Res
     }
 }
 
-fn new_volume(spec: &VolumeSpec, observed: &Observed) -> Action {
-    let is_create = spec.request.external_id.is_none();
+fn new_volume(spec: &VolumeSpec, observed: &Observed, purpose: Purpose) -> Action {
+    let is_create = purpose.creates(spec);
     let needs = if is_create {
         Needs::Create
     } else {
@@ -100,7 +99,7 @@ fn update(
     existing: &Volume,
     observed: &Observed,
     rules: MergeRules,
-    resend: Resend,
+    purpose: Purpose,
 ) -> (VolumeRequest, Action, Vec<Diagnostic>) {
     let request = comparable(&spec.request, existing, rules);
     let merged = match merge(existing, &request, rules) {
@@ -113,7 +112,7 @@ fn update(
     let changes = diff(existing, &merged.volume);
     let needed = matches!(merged.expansion, Expansion::Needed { .. });
     let ignored = ignored_topology_request(spec, existing, rules);
-    if changes.is_empty() && !needed && resend == Resend::Never {
+    if changes.is_empty() && !needed && purpose == Purpose::ByExternalId {
         return (request, Action::Unchanged, ignored.into_iter().collect());
     }
     let needs = if needed {

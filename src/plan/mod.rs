@@ -8,12 +8,14 @@ mod build;
 mod diff;
 mod merge;
 mod pin;
+mod removal;
 
 pub use action::{Action, Counts, Plan, Planned, Update};
-pub use build::{Observed, PluginState, Resend, build, remaining};
+pub use build::{Observed, PluginState, build, remaining};
 pub use diff::{Change, Shown, diff};
 pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
     TopologyRule, merge,
 };
 pub use pin::Pin;
+pub use removal::{Removal, removal_problems};

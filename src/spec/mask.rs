@@ -34,7 +34,7 @@ pub(super) fn is_sensitive(key: &str) -> bool {
 
 /// Calls `hide` for every value that must not be shown.
 pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
-    for entry in &object.entries {
+    for entry in object.entries.iter().chain(&object.refused) {
         if is_sensitive(&entry.key.text) {
             entry.value.for_each_scalar(hide);
         } else {

@@ -58,6 +58,9 @@ pub(super) enum ScalarKind {
 #[derive(Clone, Default)]
 pub(super) struct Object<'a> {
     pub(super) entries: Vec<Entry<'a>>,
+    /// Entries that were refused because their key stands above already: they mean nothing, but what
+    /// they hold may be a secret all the same.
+    pub(super) refused: Vec<Entry<'a>>,
 }
 
 /// A key with its labels and its value: `key "label" { … }`, `key = value`.
@@ -138,7 +141,8 @@ impl<'a> Node<'a> {
             Value::Broken | Value::Scalar(_) => see(self.span),
             Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
             Value::Object(object) => {
-                let values = object.entries.iter().map(|entry| &entry.value);
+                let entries = object.entries.iter().chain(&object.refused);
+                let values = entries.map(|entry| &entry.value);
                 values.for_each(|value| value.for_each_scalar(see));
             }
         }

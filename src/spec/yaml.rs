@@ -16,7 +16,7 @@ use serde_yaml::granit_parser::{
 };
 
 use super::problem::Problem;
-use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads all documents of a file.
@@ -277,6 +277,11 @@ impl<'a> Loader<'a, '_> {
                 merged.push((key.span, value));
             } else if let Some(first) = keys.get(&key.text) {
                 self.twice(&key, *first);
+                object.refused.push(Entry {
+                    key,
+                    labels: vec![],
+                    value,
+                });
             } else {
                 keys.insert(key.text.clone(), key.span);
                 object.push(key, vec![], value);

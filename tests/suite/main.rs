@@ -15,5 +15,7 @@ mod client_tls;
 #[cfg(feature = "agent")]
 mod crash;
 mod spec_examples;
+mod transcripts;
+
 #[path = "../support/mod.rs"]
 mod support;

@@ -65,9 +65,9 @@ fn spec(request: VolumeRequest) -> VolumeSpec {
         request,
         namespace_given: false,
         read_only: None,
-        capability_spans: vec![],
         span: SourceMap::span(id, 0..9),
         fields: fields.into(),
+        capability_spans: vec![],
     }
 }
 
@@ -171,8 +171,13 @@ fn observed(volume: Option<Volume>, plugin: PluginState) -> Observed {
     }
 }
 
-fn one(request: VolumeRequest, observed: &Observed, rules: MergeRules, resend: Resend) -> Planned {
-    build(vec![spec(request)], observed, rules, resend)
+fn one(
+    request: VolumeRequest,
+    observed: &Observed,
+    rules: MergeRules,
+    purpose: Purpose,
+) -> Planned {
+    build(vec![spec(request)], observed, rules, purpose)
         .volumes
         .remove(0)
 }
@@ -182,7 +187,7 @@ fn against(request: VolumeRequest, volume: Volume, rules: MergeRules) -> Planned
         request,
         &observed(Some(volume), plugin(|_| {})),
         rules,
-        Resend::Never,
+        Purpose::ByExternalId,
     )
 }
 
@@ -225,13 +230,13 @@ fn a_request_to_nomad_has_the_stored_order() {
 #[test]
 fn absence_asks_for_creation_and_an_external_id_for_registration() {
     let nothing = observed(None, plugin(|_| {}));
-    let create = one(wanted(), &nothing, MergeRules::NOMAD, Resend::Never);
+    let create = one(wanted(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert_eq!((create.action, create.pin), (Action::Create, Pin::Absent));
     let request = VolumeRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };
-    let register = one(request, &nothing, MergeRules::NOMAD, Resend::Never);
+    let register = one(request, &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert_eq!(register.action, Action::Register);
 }
 
@@ -380,7 +385,7 @@ fn growing_beyond_the_size_asks_the_plugin_to_expand() {
         }
     });
     let observed = observed(Some(existing()), rigid);
-    let planned = one(request, &observed, MergeRules::NOMAD, Resend::Never);
+    let planned = one(request, &observed, MergeRules::NOMAD, Purpose::ByExternalId);
     assert_eq!(codes(&planned), ["plugin/unsupported"]);
 }
 
@@ -433,9 +438,9 @@ fn secrets_alone_change_nothing_unless_they_are_sent_on_purpose() {
     };
     for rules in BOTH {
         let there = observed(Some(existing()), plugin(|_| {}));
-        let planned = one(request.clone(), &there, rules, Resend::Never);
+        let planned = one(request.clone(), &there, rules, Purpose::ByExternalId);
         assert_eq!(planned.action, Action::Unchanged);
-        let planned = one(request.clone(), &there, rules, Resend::Always);
+        let planned = one(request.clone(), &there, rules, Purpose::Register);
         assert!(changes(&planned).is_empty());
     }
 }
@@ -528,7 +533,7 @@ fn a_plugin_that_cannot_do_it_blocks() {
             request,
             &observed(None, state),
             MergeRules::NOMAD,
-            Resend::Never,
+            Purpose::ByExternalId,
         );
         match expected {
             Some(code) => assert_eq!(codes(&planned), [code], "{name}"),
@@ -547,7 +552,7 @@ fn a_misspelt_plugin_is_told_the_nearest() {
     request.plugin_id = PluginId::new("hostpaht");
     let mut there = observed(None, plugin(|_| {}));
     there.plugins = [(request.plugin_id.clone(), PluginState::Missing)].into();
-    let planned = one(request, &there, MergeRules::NOMAD, Resend::Never);
+    let planned = one(request, &there, MergeRules::NOMAD, Purpose::ByExternalId);
     let Action::Blocked(reasons) = &planned.action else {
         panic!("{planned:?}")
     };
@@ -568,7 +573,7 @@ fn counts_add_up() {
         vec![spec(wanted()), spec(blocked), spec(other)],
         &there,
         MergeRules::NOMAD,
-        Resend::Never,
+        Purpose::ByExternalId,
     );
     let counts = plan.counts();
     assert_eq!(

@@ -8,10 +8,10 @@ use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, Namespace,
     NamespacedId, PluginId, VolumeId, VolumeRequest,
 };
-use crate::plan::{Resend, build};
+use crate::plan::build;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::reconcile::observe::observe;
-use crate::spec::VolumeSpec;
+use crate::spec::{Purpose, VolumeSpec};
 
 fn wanted(id: &str, max: u64) -> VolumeSpec {
     let mut sources = SourceMap::default();
@@ -41,9 +41,9 @@ fn wanted(id: &str, max: u64) -> VolumeSpec {
         },
         namespace_given: false,
         read_only: None,
-        capability_spans: vec![],
         span: SourceMap::span(source, 0..0),
         fields: [].into(),
+        capability_spans: vec![],
     }
 }
 
@@ -89,7 +89,7 @@ async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
         wanted,
         &observation.observed,
         MergeRules::NOMAD,
-        Resend::Never,
+        Purpose::ByExternalId,
     )
 }
 

@@ -1,0 +1,414 @@
+//! The command line as clap sees it. Doc comments here are the help, the manual and the reference.
+//!
+//! Nothing is decided here: `settings` joins flags and environment, `dispatch` picks the function.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+use super::env;
+use super::ui::Output;
+
+/// Nomad's CSI volumes as specifications: check, plan and apply them, on a cluster or on an
+/// embedded agent with a real CSI plugin.
+///
+/// A volume is declared in a file (HCL, YAML or JSON; every CSI volume file of Nomad is one).
+/// `validate` checks it without a server, `plan` says what would change, `apply` does it.
+///
+/// Results go to standard output, everything else to standard error. Exit codes: 0 done or nothing
+/// to do, 1 error, 2 changes are pending (`plan`), 3 blocked, 4 approval is needed, 130 interrupted.
+#[derive(Parser, Debug)]
+#[command(
+    name = "nomad-csi",
+    version,
+    max_term_width = 100,
+    after_long_help = env::help_section(),
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    propagate_version = false
+)]
+pub(super) struct Cli {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Global {
+    /// Address of the server: http://, https:// or unix://
+    #[arg(long, global = true, value_name = "URL", help_heading = SERVER)]
+    pub address: Option<String>,
+    /// Region that requests are meant for
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    pub region: Option<String>,
+    /// Namespace; `*` is all, where a command reads
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    pub namespace: Option<String>,
+    /// ACL token; other users of this machine can see it in the list of processes, so rather set
+    /// NOMAD_TOKEN
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = SERVER)]
+    pub token: Option<Hidden>,
+    /// PEM file with the authorities to trust
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    pub ca_cert: Option<PathBuf>,
+    /// Directory of PEM files with the authorities to trust
+    #[arg(long, global = true, value_name = "DIR", help_heading = SERVER, value_hint = ValueHint::DirPath)]
+    pub ca_path: Option<PathBuf>,
+    /// PEM file with the client certificate
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    pub client_cert: Option<PathBuf>,
+    /// PEM file with the client certificate's key
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    pub client_key: Option<PathBuf>,
+    /// Name that the server's certificate must carry, if it is not the host's
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    pub tls_server_name: Option<String>,
+    /// Accept any server certificate: never in production
+    #[arg(long, global = true, help_heading = SERVER)]
+    pub tls_skip_verify: bool,
+    /// No colours
+    #[arg(long, global = true, help_heading = TALK, conflicts_with = "force_color")]
+    pub no_color: bool,
+    /// Colours also where the output is no terminal
+    #[arg(long, global = true, help_heading = TALK)]
+    pub force_color: bool,
+    /// Log to standard error what is done; twice: every call
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = TALK)]
+    pub verbose: u8,
+    /// How it is logged
+    #[arg(long, global = true, value_name = "FORMAT", help_heading = TALK)]
+    pub log_format: Option<LogFormat>,
+}
+
+const SERVER: &str = "Server";
+const TALK: &str = "Messages";
+
+/// A value that `Debug` does not show.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Hidden(pub String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[REDACTED]")
+    }
+}
+
+impl std::str::FromStr for Hidden {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Check volume specifications; asks no server
+    ///
+    /// Reports every problem of every file at once, with its place and what to do. Warnings are
+    /// for what Nomad takes and ignores; they do not change the exit code.
+    Validate(Validate),
+    /// Show what `apply` would do
+    ///
+    /// Exits with 0 if there is nothing to do, with 2 if something would change, with 3 if a
+    /// server would refuse a change, with 1 on an error.
+    Plan(PlanArguments),
+    /// Create, register and update volumes until they are as specified
+    ///
+    /// Shows the plan first and asks on a terminal. Right before a volume is changed it is read
+    /// again; if it has changed since the plan, it is left alone (exit code 3).
+    Apply(Apply),
+    /// Work with volumes
+    #[command(subcommand)]
+    Volume(VolumeCommand),
+    /// Work with plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Explain an error code
+    Explain(Explain),
+    /// Print the script that makes a shell complete this command line
+    ///
+    /// bash: source <(nomad-csi completion bash)
+    #[command(verbatim_doc_comment)]
+    Completion(Completion),
+    /// Print the manual
+    Man(Man),
+}
+
+/// Where specifications come from.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Files {
+    /// File, glob, directory (read recursively), or `-` for standard input; may be repeated
+    #[arg(short, long = "file", value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub files: Vec<String>,
+    /// Syntax of standard input, and of files whose names do not say it [default: json if the text
+    /// starts with `{`, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
+}
+
+/// The three ways to write a specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SpecSyntax {
+    /// Nomad's own.
+    Hcl,
+    /// The same keys.
+    Yaml,
+    /// The same keys.
+    Json,
+}
+
+/// `validate`.
+#[derive(Args, Debug)]
+pub(super) struct Validate {
+    /// What to check.
+    #[command(flatten)]
+    pub files: Files,
+    /// Form of the report
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: ReportForm,
+}
+
+/// A report for people or machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReportForm {
+    /// For people.
+    Text,
+    /// One document.
+    Json,
+}
+
+/// `plan`.
+#[derive(Args, Debug)]
+pub(super) struct PlanArguments {
+    /// What is wanted.
+    #[command(flatten)]
+    pub files: Files,
+    /// Form of the plan
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: ReportForm,
+    /// How many requests at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// How much at once.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Parallelism {
+    /// How many volumes are worked on at once
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub parallelism: u16,
+}
+
+/// `apply`.
+#[derive(Args, Debug)]
+pub(super) struct Apply {
+    /// What is wanted.
+    #[command(flatten)]
+    pub files: Files,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Form of the volumes printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// How many changes at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// Form of what is printed.
+#[derive(Args, Clone, Debug)]
+pub(super) struct OutputArguments {
+    /// Form of the result: table, wide, json, yaml, name, or jsonpath=EXPRESSION (RFC 9535)
+    ///
+    /// `json` is the server's own JSON, of one object where one was asked for and of a list
+    /// otherwise. `jsonpath` selects from it and prints one match a line, texts without quotes.
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = Output::parse)]
+    pub output: Output,
+}
+
+/// `volume …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum VolumeCommand {
+    /// Create volumes in the storage provider and register them
+    ///
+    /// A volume that exists already is updated instead.
+    Create(Submit),
+    /// Register volumes that exist in the storage provider
+    ///
+    /// A volume that is registered already is updated instead.
+    Register(Submit),
+    /// Remove the registration of volumes; their data stays in the storage provider
+    ///
+    /// Refuses volumes that are in use (exit code 3). Asks on a terminal.
+    Deregister(Deregister),
+    /// Delete volumes and their data in the storage provider
+    ///
+    /// Refuses volumes that are in use, and volumes whose data another registered volume shares
+    /// (exit code 3). Asks on a terminal. A volume that does not exist is an error, unless
+    /// `--if-exists` is given.
+    Delete(Delete),
+    /// List volumes, or show one
+    ///
+    /// ID may be the start of an ID; an exact match wins.
+    Status(VolumeStatus),
+    /// Write an example specification
+    Init(Init),
+}
+
+/// `volume create` and `volume register`.
+#[derive(Args, Debug)]
+pub(super) struct Submit {
+    /// What is wanted.
+    #[command(flatten)]
+    pub files: Files,
+    /// Form of the volumes printed.
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// How many at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// `volume deregister`.
+#[derive(Args, Debug)]
+pub(super) struct Deregister {
+    /// The volumes' IDs, exactly
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Also drop claims of allocations that have ended or that the server no longer knows
+    ///
+    /// A claim of an allocation that may still run is never dropped.
+    #[arg(long)]
+    pub force: bool,
+    /// A volume that is not registered is no error
+    #[arg(long)]
+    pub if_exists: bool,
+}
+
+/// `volume delete`.
+#[derive(Args, Debug)]
+pub(super) struct Delete {
+    /// The volumes' IDs, exactly
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Secret for the storage provider, laid over the stored ones; may be repeated
+    ///
+    /// Other users of this machine can see it in the list of processes. The value cannot hold a
+    /// comma: it travels in a header that is split there.
+    #[arg(long = "secret", value_name = "KEY=VALUE")]
+    pub secrets: Vec<Hidden>,
+    /// A volume that does not exist is no error
+    #[arg(long)]
+    pub if_exists: bool,
+}
+
+/// `volume status`.
+#[derive(Args, Debug)]
+pub(super) struct VolumeStatus {
+    /// A volume's ID, or the start of it
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Only volumes of this plugin
+    #[arg(long, value_name = "ID")]
+    pub plugin: Option<String>,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `volume init`.
+#[derive(Args, Debug)]
+pub(super) struct Init {
+    /// The file to write, or `-` for standard output [default: volume.hcl, .yaml or .json]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Syntax of the example [default: by the file's ending, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
+}
+
+/// `plugin …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum PluginCommand {
+    /// List plugins, or show one
+    ///
+    /// ID may be the start of an ID; an exact match wins.
+    Status(PluginStatus),
+}
+
+/// `plugin status`.
+#[derive(Args, Debug)]
+pub(super) struct PluginStatus {
+    /// A plugin's ID, or the start of it
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `explain`.
+#[derive(Args, Debug)]
+pub(super) struct Explain {
+    /// The code, such as `spec/unknown-field`; without it all codes are listed
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
+}
+
+/// `completion`.
+#[derive(Args, Debug)]
+pub(super) struct Completion {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Shells that can be taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// `source <(nomad-csi completion bash)`
+    Bash,
+    /// `source <(nomad-csi completion zsh)`
+    Zsh,
+    /// `nomad-csi completion fish | source`
+    Fish,
+    /// `nomad-csi completion powershell | Out-String | Invoke-Expression`
+    Powershell,
+    /// `eval (nomad-csi completion elvish | slurp)`
+    Elvish,
+}
+
+/// `man`.
+#[derive(Args, Debug)]
+pub(super) struct Man {
+    /// The command whose page to print, such as `volume create` [default: nomad-csi itself]
+    #[arg(value_name = "COMMAND", conflicts_with = "directory")]
+    pub command: Vec<String>,
+    /// Write all pages into this directory instead
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+}

@@ -1,0 +1,223 @@
+//! `completion`: how a shell learns to complete this command line, and the completing itself.
+//!
+//! The script that a shell sources calls this program back (`COMPLETE=bash nomad-csi -- words…`), so
+//! that values come from where they are: IDs of volumes and plugins from the server that the
+//! environment names. A server that does not answer within a fraction of a second completes nothing.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::Shells;
+
+use crate::cli::args::{Cli, Completion, Global, Shell};
+use crate::cli::context::Context;
+use crate::cli::env::Variable;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::settings::{namespace, target};
+use crate::cli::ui::Output;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::Namespace;
+use crate::ports::{VolumeApi, VolumeQuery};
+
+/// How long a completion may take.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// Prints the script.
+///
+/// # Errors
+/// Never, as all shells are known.
+pub(crate) fn run(context: &Context, arguments: &Completion) -> Result<Exit, CliError> {
+    context.printer.data(&registration(arguments.shell)?);
+    Ok(Exit::Done)
+}
+
+/// The script that a shell sources.
+///
+/// # Errors
+/// If the engine cannot write it.
+pub fn registration(shell: Shell) -> Result<String, CliError> {
+    let name = match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+        Shell::Powershell => "powershell",
+        Shell::Elvish => "elvish",
+    };
+    let mut script = vec![];
+    let shells = Shells::builtins();
+    let shell = shells
+        .completer(name)
+        .ok_or_else(|| broken("the engine does not know the shell"))?;
+    shell
+        .write_registration(
+            Variable::Complete.name(),
+            "nomad-csi",
+            "nomad-csi",
+            "nomad-csi",
+            &mut script,
+        )
+        .map_err(|error| broken(&error.to_string()))?;
+    Ok(String::from_utf8_lossy(&script).trim_start().to_owned())
+}
+
+fn broken(why: &str) -> CliError {
+    Diagnostic::error(Code::Internal, "the completion script cannot be made")
+        .note(why)
+        .into()
+}
+
+/// Completes the words that the shell's script handed over: what stands behind `--`.
+///
+/// # Errors
+/// If the shell is not known.
+pub(crate) fn complete(context: &Context, shell: &str) -> Result<Exit, CliError> {
+    let shells = Shells::builtins();
+    let Some(shell) = shells.completer(shell) else {
+        let names = shells.names().collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "{} is `{shell}`, which is no shell",
+            Variable::Complete.name()
+        );
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help(format!(
+                "set it to one of {names}, or better let `nomad-csi completion` do that"
+            ))
+            .into());
+    };
+    let words: Vec<OsString> = context
+        .arguments
+        .iter()
+        .skip_while(|word| *word != "--")
+        .skip(1)
+        .cloned()
+        .collect();
+    let mut answer = vec![];
+    let mut command = command(context);
+    shell
+        .write_complete(&mut command, words, Some(&context.directory), &mut answer)
+        .map_err(|error| broken(&error.to_string()))?;
+    context.printer.data(&String::from_utf8_lossy(&answer));
+    Ok(Exit::Done)
+}
+
+/// The command line with values that the server knows.
+fn command(context: &Context) -> clap::Command {
+    let known = Known::ask(context);
+    let ids = known.volumes;
+    let plugins = known.plugins;
+    let volume = |command: clap::Command, name: &'static str, argument: &'static str| {
+        let ids = ids.clone();
+        command.mut_subcommand(name, move |verb| {
+            verb.mut_arg(argument, move |argument| argument.add(starting_with(ids)))
+        })
+    };
+    Cli::command()
+        .mut_arg("namespace", |argument| {
+            argument.add(starting_with(known.namespaces))
+        })
+        .mut_subcommand("volume", |command| {
+            let command = volume(command, "status", "id");
+            let command = volume(command, "delete", "ids");
+            volume(command, "deregister", "ids").mut_subcommand("status", |verb| {
+                let verb = verb.mut_arg("output", forms);
+                verb.mut_arg("plugin", |argument| {
+                    argument.add(starting_with(plugins.clone()))
+                })
+            })
+        })
+        .mut_subcommand("plugin", |command| {
+            command.mut_subcommand("status", |verb| {
+                let verb = verb.mut_arg("output", forms);
+                verb.mut_arg("id", |argument| {
+                    argument.add(starting_with(plugins.clone()))
+                })
+            })
+        })
+        .mut_subcommand("explain", |command| {
+            let codes = Code::ALL.iter().map(ToString::to_string).collect();
+            command.mut_arg("code", |argument| argument.add(starting_with(codes)))
+        })
+}
+
+fn forms(argument: clap::Arg) -> clap::Arg {
+    argument.add(starting_with(Output::WORDS.map(str::to_owned).to_vec()))
+}
+
+fn starting_with(values: Vec<String>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
+        let current = current.to_string_lossy();
+        let matching = values
+            .iter()
+            .filter(|value| value.starts_with(current.as_ref()));
+        matching.map(CompletionCandidate::new).collect::<Vec<_>>()
+    })
+}
+
+/// What the server knows.
+#[derive(Default)]
+struct Known {
+    volumes: Vec<String>,
+    plugins: Vec<String>,
+    namespaces: Vec<String>,
+}
+
+impl Known {
+    /// Asks for it, for as long as somebody at a keyboard does not notice. No agent is started for
+    /// a completion.
+    fn ask(context: &Context) -> Self {
+        let Ok(settings) = target(&Global::default(), &context.environment) else {
+            return Self::default();
+        };
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+        else {
+            return Self::default();
+        };
+        let known = runtime.block_on(async {
+            let asking = async {
+                let session = context.servers.open(&settings).await.ok()?;
+                let scope = namespace(&Global::default(), &context.environment)
+                    .ok()
+                    .flatten();
+                Some(Self::of(&*session.api, scope.unwrap_or_default()).await)
+            };
+            tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
+        });
+        runtime.shutdown_background();
+        known.unwrap_or_default()
+    }
+
+    async fn of(api: &dyn VolumeApi, scope: Namespace) -> Self {
+        let everywhere = VolumeQuery {
+            namespace: Namespace::new(Namespace::ALL),
+            prefix: None,
+            plugin: None,
+        };
+        let (volumes, plugins) =
+            tokio::join!(api.list_volumes(&everywhere), api.list_plugins(None));
+        let volumes = volumes.unwrap_or_default();
+        let in_scope = volumes
+            .iter()
+            .filter(|one| scope.as_str() == Namespace::ALL || one.value.namespace == scope);
+        let mut namespaces: Vec<_> = volumes
+            .iter()
+            .map(|one| one.value.namespace.to_string())
+            .collect();
+        namespaces.push(Namespace::ALL.to_owned());
+        namespaces.sort();
+        namespaces.dedup();
+        Self {
+            volumes: in_scope.map(|one| one.value.id.to_string()).collect(),
+            plugins: plugins
+                .unwrap_or_default()
+                .iter()
+                .map(|one| one.value.id.to_string())
+                .collect(),
+            namespaces,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `explain`: what a code means.
+
+use crate::cli::args::Explain;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ui::table;
+use crate::diagnostic::{Code, Diagnostic, nearest};
+
+/// Prints one code, or all.
+///
+/// # Errors
+/// If there is no such code.
+pub(crate) fn run(context: &Context, arguments: &Explain) -> Result<Exit, CliError> {
+    let text = match &arguments.code {
+        None => list(),
+        Some(word) => one(Code::parse(word).ok_or_else(|| unknown(word))?),
+    };
+    context.printer.data(&text);
+    Ok(Exit::Done)
+}
+
+fn list() -> String {
+    let rows = Code::ALL
+        .iter()
+        .map(|code| [code.to_string(), code.cause().to_owned()]);
+    table(["Code", "Cause"], rows)
+}
+
+fn one(code: Code) -> String {
+    format!(
+        "{code}\n\nCause:  {}\nRemedy: {}\n",
+        code.cause(),
+        code.remedy()
+    )
+}
+
+fn unknown(word: &str) -> Diagnostic {
+    let message = format!("there is no code `{word}`");
+    let problem = Diagnostic::error(Code::CliInvalidValue, message);
+    match nearest(word, Code::ALL.iter().map(|code| code.as_str())) {
+        Some(similar) => problem.help(format!("is `{similar}` meant?")),
+        None => problem.help("`nomad-csi explain` lists all codes"),
+    }
+}

@@ -1,0 +1,11 @@
+//! One file per verb: from arguments to an exit code, over the ports.
+
+pub(crate) mod completion;
+pub(crate) mod explain;
+pub(crate) mod man;
+pub(crate) mod plan;
+pub(crate) mod plugin;
+pub(crate) mod reference;
+pub(crate) mod submit;
+pub(crate) mod validate;
+pub(crate) mod volume;

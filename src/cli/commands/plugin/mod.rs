@@ -1,0 +1,3 @@
+//! `plugin …`.
+
+pub(crate) mod status;

@@ -1,0 +1,296 @@
+//! `volume create`, `volume register` and `apply`: three words for one way.
+//!
+//! What is there is read, a plan is made, and the plan is carried out. If a part of the plan is
+//! blocked, nothing is changed. `apply` shows the plan and asks; `create` and `register` were asked
+//! for by name, so they do not, and they send a volume again that is already as wanted, because that
+//! is how its secrets are renewed.
+
+use serde_json::Value;
+
+use crate::cli::args::Files;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::specs::{Wanted, load};
+use crate::cli::ui::{Output, Progress, plan_text, volume_detail, volume_list};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::model::{NamespacedId, Volume, VolumeSummary};
+use crate::plan::{Action, MergeRules, Plan, build};
+use crate::ports::{Reading, VolumeApi};
+use crate::reconcile::{Ending, Execution, Observation, Outcome, execute, observe};
+use crate::spec::Purpose;
+
+/// Which word was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// `volume create`.
+    Create,
+    /// `volume register`.
+    Register,
+    /// `apply`; `yes` if nobody is to be asked.
+    Apply {
+        /// `--yes`.
+        yes: bool,
+    },
+}
+
+impl Verb {
+    /// Which rules hold for the specifications.
+    pub(crate) fn purpose(self) -> Purpose {
+        match self {
+            Self::Create => Purpose::Create,
+            Self::Register => Purpose::Register,
+            Self::Apply { .. } => Purpose::ByExternalId,
+        }
+    }
+}
+
+/// A plan with everything that it was made from.
+pub(crate) struct Prepared {
+    /// What would be done.
+    pub plan: Plan,
+    /// What was read.
+    pub observation: Observation,
+    /// How the server merges.
+    pub rules: MergeRules,
+}
+
+/// Reads what is there and makes the plan.
+///
+/// # Errors
+/// If the server cannot be read, or somebody interrupts.
+pub(crate) async fn prepare(
+    context: &Context,
+    api: &dyn VolumeApi,
+    wanted: &Wanted,
+    purpose: Purpose,
+    parallelism: u16,
+) -> Result<Prepared, CliError> {
+    let reading = async {
+        let rules = api.merge_rules().await?;
+        let observation = observe(api, &wanted.volumes, usize::from(parallelism)).await?;
+        Ok::<_, CliError>((rules, observation))
+    };
+    let (rules, observation) = context.interrupts.unless(reading).await??;
+    let plan = build(
+        wanted.volumes.clone(),
+        &observation.observed,
+        rules,
+        purpose,
+    );
+    Ok(Prepared {
+        plan,
+        observation,
+        rules,
+    })
+}
+
+/// Why the plan cannot be carried out, and what will surprise, in one list.
+pub(crate) fn remarks(plan: &Plan) -> Diagnostics {
+    let mut remarks = vec![];
+    for planned in &plan.volumes {
+        remarks.extend(planned.warnings.iter().cloned());
+        if let Action::Blocked(reasons) = &planned.action {
+            remarks.extend(reasons.iter().cloned());
+        }
+    }
+    remarks.into_iter().collect()
+}
+
+/// What a person asked for.
+pub(crate) struct Order<'a> {
+    /// What is wanted.
+    pub files: &'a Files,
+    /// Which word was said.
+    pub verb: Verb,
+    /// Form of the volumes printed.
+    pub output: &'a Output,
+    /// How many volumes at once.
+    pub parallelism: u16,
+}
+
+/// Carries out what the files want.
+///
+/// # Errors
+/// If a specification is wrong, nobody agrees, or the server cannot be read.
+pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
+    let wanted = load(context, order.files, order.verb.purpose())?;
+    context
+        .with_server(async |api| submit(context, api, &wanted, order).await)
+        .await
+}
+
+async fn submit(
+    context: &Context,
+    api: &dyn VolumeApi,
+    wanted: &Wanted,
+    order: &Order<'_>,
+) -> Result<Exit, CliError> {
+    let Order {
+        verb, parallelism, ..
+    } = *order;
+    let prepared = prepare(context, api, wanted, verb.purpose(), parallelism).await?;
+    if matches!(verb, Verb::Apply { .. }) {
+        context.printer.talk(&plan_text(&prepared.plan, api.name()));
+    }
+    context.report(&remarks(&prepared.plan), &wanted.sources);
+    let counts = prepared.plan.counts();
+    if counts.blocked > 0 {
+        context
+            .printer
+            .talk("nothing was changed, because not everything can be");
+        return Ok(Exit::Blocked);
+    }
+    if counts.changes() > 0 {
+        approve(context, api, verb, counts.changes()).await?;
+    }
+    let outcomes = carry_out(context, api, &prepared, parallelism).await;
+    let exit = tell(context, wanted, &prepared.plan, &outcomes);
+    print(context, &prepared, &outcomes, order.output);
+    Ok(exit)
+}
+
+async fn approve(
+    context: &Context,
+    api: &dyn VolumeApi,
+    verb: Verb,
+    changes: usize,
+) -> Result<(), CliError> {
+    let Verb::Apply { yes: false } = verb else {
+        return Ok(());
+    };
+    let volumes = if changes == 1 {
+        "1 volume".to_owned()
+    } else {
+        format!("{changes} volumes")
+    };
+    if !context.stdin.is_terminal {
+        let message = format!("nothing was changed: to change {volumes} somebody has to agree");
+        return Err(CliError::approval_needed(
+            Diagnostic::error(Code::CliApprovalNeeded, message)
+                .note("standard input is no terminal, so nobody could be asked")
+                .help(format!("run: {}", context.command_with_yes())),
+        ));
+    }
+    let question = format!("Change {volumes} at {}? [y/N] ", api.name());
+    if matches!(context.answer(&question).await?.as_str(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    let message = "nothing was changed: nobody agreed to the plan";
+    Err(CliError::approval_needed(Diagnostic::error(
+        Code::CliApprovalNeeded,
+        message,
+    )))
+}
+
+async fn carry_out(
+    context: &Context,
+    api: &dyn VolumeApi,
+    prepared: &Prepared,
+    parallelism: u16,
+) -> Vec<Outcome> {
+    let progress = Progress::new(&context.printer, &prepared.plan);
+    let execution = Execution {
+        api,
+        rules: prepared.rules,
+        parallelism: usize::from(parallelism),
+        stop: context.interrupts.stop(),
+        watch: &progress,
+    };
+    execute(&execution, &prepared.plan).await
+}
+
+/// Says what went wrong, and how the run ends.
+fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -> Exit {
+    let mut exit = Exit::Done;
+    let mut remarks = vec![];
+    let mut not_begun = vec![];
+    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
+        remarks.extend(outcome.warnings.iter().cloned());
+        match &outcome.ending {
+            Ending::Unchanged | Ending::Done(_) => {}
+            Ending::Blocked => exit = exit.max(Exit::Blocked),
+            Ending::Stale(why) => {
+                remarks.push(why.clone());
+                exit = exit.max(Exit::Blocked);
+            }
+            Ending::Failed(why) => {
+                remarks.push(why.clone());
+                exit = exit.max(Exit::Error);
+            }
+            Ending::NotBegun => {
+                not_begun.push(planned.spec.key().to_string());
+                exit = exit.max(Exit::Interrupted);
+            }
+        }
+    }
+    context.report(&remarks.into_iter().collect(), &wanted.sources);
+    if !not_begun.is_empty() {
+        context
+            .printer
+            .talk(&format!("interrupted; not begun: {}", not_begun.join(", ")));
+    }
+    exit
+}
+
+fn print(context: &Context, prepared: &Prepared, outcomes: &[Outcome], output: &Output) {
+    let found = found(prepared, outcomes);
+    let documents = found
+        .iter()
+        .map(|reading| reading.document.clone())
+        .collect();
+    if let Some(text) = output.machine(&Value::Array(documents)) {
+        context.printer.data(&text);
+        return;
+    }
+    let text = match found.as_slice() {
+        [] => return,
+        [one] => volume_detail(&one.value, &context.now(), output.is_wide()),
+        several => {
+            let summaries: Vec<_> = several.iter().map(|one| summary(&one.value)).collect();
+            volume_list(&summaries, output.is_wide())
+        }
+    };
+    context.printer.data(&text);
+}
+
+/// The volumes as they are now, in the order of their specifications.
+fn found(prepared: &Prepared, outcomes: &[Outcome]) -> Vec<Reading<Volume>> {
+    let before = |key: &NamespacedId| {
+        Some(Reading {
+            value: prepared.observation.observed.volumes.get(key)?.clone(),
+            document: prepared.observation.documents.get(key)?.clone(),
+        })
+    };
+    let volumes = prepared.plan.volumes.iter().zip(outcomes);
+    volumes
+        .filter_map(|(planned, outcome)| match &outcome.ending {
+            Ending::Done(Some(reading)) => Some((**reading).clone()),
+            Ending::Unchanged => before(&planned.spec.key()),
+            Ending::Done(None)
+            | Ending::Blocked
+            | Ending::Stale(_)
+            | Ending::Failed(_)
+            | Ending::NotBegun => None,
+        })
+        .collect()
+}
+
+fn summary(volume: &Volume) -> VolumeSummary {
+    let count = |claims: usize| u64::try_from(claims).unwrap_or(u64::MAX);
+    VolumeSummary {
+        namespace: volume.namespace.clone(),
+        id: volume.id.clone(),
+        name: volume.name.clone(),
+        external_id: volume.external_id.clone(),
+        plugin_id: volume.plugin_id.clone(),
+        provider: volume.provider.clone(),
+        schedulable: volume.schedulable,
+        access_mode: volume.access_mode,
+        attachment_mode: volume.attachment_mode,
+        readers: count(volume.read_allocs.len()),
+        writers: count(volume.write_allocs.len()),
+        create_index: volume.create_index,
+        modify_index: volume.modify_index,
+    }
+}

@@ -1,0 +1,37 @@
+//! `volume init`: an example that is complete and works.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::args::Init;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::files::write_new;
+use crate::spec::{Syntax, template};
+
+/// Writes it, and never over anything.
+///
+/// # Errors
+/// If the file exists or cannot be written.
+pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Exit, CliError> {
+    let named = arguments.file.as_deref();
+    let by_name = named.and_then(Syntax::from_path);
+    let syntax = arguments
+        .syntax
+        .map(Syntax::from)
+        .or(by_name)
+        .unwrap_or(Syntax::Hcl);
+    let text = template(syntax);
+    if named == Some(Path::new("-")) {
+        context.printer.data(text);
+        return Ok(Exit::Done);
+    }
+    let file = named.map_or_else(|| PathBuf::from(format!("volume.{syntax}")), Path::to_owned);
+    write_new(&context.path(&file), text.as_bytes())?;
+    context.printer.talk(&format!(
+        "wrote {}; now edit it, and check it with `nomad-csi validate -f {}`",
+        file.display(),
+        file.display()
+    ));
+    Ok(Exit::Done)
+}

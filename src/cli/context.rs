@@ -1,0 +1,217 @@
+//! What every command works with.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::tz::TimeZone;
+
+use super::args::Global;
+use super::env::Environment;
+use super::error::CliError;
+use super::exit::Exit;
+use super::interrupts::Interrupts;
+use super::servers::Servers;
+use super::settings::target;
+use super::ui::{Now, Printer, render};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+use crate::ports::{Clock, VolumeApi};
+
+/// What every command works with.
+pub(super) struct Context {
+    /// The command line as it was typed.
+    pub arguments: Vec<OsString>,
+    /// Flags of every command.
+    pub global: Global,
+    /// The environment.
+    pub environment: Environment,
+    /// What relative paths are relative to.
+    pub directory: PathBuf,
+    /// Where everything is printed.
+    pub printer: Arc<Printer>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where people live.
+    pub time_zone: fn() -> TimeZone,
+    /// Servers that can be reached.
+    pub servers: Arc<dyn Servers>,
+    /// Ctrl-C.
+    pub interrupts: Interrupts,
+    /// Standard input.
+    pub stdin: Stdin,
+}
+
+/// Standard input, shared with the thread that waits for an answer.
+#[derive(Clone)]
+pub(super) struct Stdin {
+    reader: Arc<Mutex<BufReader<Box<dyn Read + Send>>>>,
+    /// Whether somebody sits there who can be asked.
+    pub is_terminal: bool,
+}
+
+impl Stdin {
+    /// Wraps what a run was given.
+    pub(super) fn new(reader: Box<dyn Read + Send>, is_terminal: bool) -> Self {
+        Self {
+            reader: Arc::new(Mutex::new(BufReader::new(reader))),
+            is_terminal,
+        }
+    }
+
+    /// Lends the reader.
+    pub(super) fn with_reader<T>(&self, read: impl FnOnce(&mut dyn Read) -> T) -> T {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&mut *reader)
+    }
+
+    fn line(&self) -> std::io::Result<String> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Context {
+    /// A path as the person means it.
+    pub(super) fn path(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    /// Says what is wrong, and how much.
+    pub(super) fn report(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        for diagnostic in diagnostics {
+            self.printer
+                .talk(&render(diagnostic, sources, self.printer.columns()));
+            self.printer.talk("");
+        }
+        if let Some(count) = count(diagnostics) {
+            self.printer.talk(&count);
+        }
+    }
+
+    /// Says one thing that is about no file.
+    pub(super) fn say(&self, diagnostic: &Diagnostic) {
+        let sources = SourceMap::default();
+        self.printer
+            .talk(&render(diagnostic, &sources, self.printer.columns()));
+    }
+
+    /// The present, as tables show it.
+    pub(super) fn now(&self) -> Now {
+        Now {
+            nanoseconds: self.clock.now(),
+            zone: (self.time_zone)(),
+        }
+    }
+
+    /// Opens the server that is meant, works with it, and ends what was started for that.
+    ///
+    /// # Errors
+    /// If it cannot be opened or ended in order, and those of the work.
+    pub(super) async fn with_server(
+        &self,
+        work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
+    ) -> Result<Exit, CliError> {
+        let target = target(&self.global, &self.environment)?;
+        let session = self.interrupts.unless(self.servers.open(&target)).await??;
+        let done = work(&*session.api).await;
+        let closed = session.close().await;
+        let exit = done?;
+        closed?;
+        Ok(exit)
+    }
+
+    /// Asks for a line; an empty one at the end of input.
+    ///
+    /// # Errors
+    /// If somebody interrupts, or standard input cannot be read.
+    pub(super) async fn answer(&self, question: &str) -> Result<String, CliError> {
+        self.printer.ask(question);
+        let stdin = self.stdin.clone();
+        let reading = tokio::task::spawn_blocking(move || stdin.line());
+        let answer = self.interrupts.unless(reading).await;
+        if answer.is_err() {
+            self.printer.talk("");
+        }
+        match answer? {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(error)) => Err(unreadable_answer(&error.to_string())),
+            Err(error) => Err(unreadable_answer(&error.to_string())),
+        }
+    }
+
+    /// The command line with `--yes`, to be typed again. Values that nobody should read in a log are
+    /// replaced by their names.
+    pub(super) fn command_with_yes(&self) -> String {
+        let mut words = vec![];
+        let mut hidden = None;
+        for argument in &self.arguments {
+            let text = argument.to_string_lossy();
+            if let Some(name) = hidden.take() {
+                words.push(format!("<{name}>"));
+                continue;
+            }
+            match text.split_once('=') {
+                Some(("--token", _)) => words.push("--token=<token>".to_owned()),
+                Some(("--secret", _)) => words.push("--secret=<secret>".to_owned()),
+                _ => words.push(quoted(&text)),
+            }
+            hidden = match text.as_ref() {
+                "--token" => Some("token"),
+                "--secret" => Some("secret"),
+                _ => None,
+            };
+        }
+        if let Some(program) = words.first_mut() {
+            "nomad-csi".clone_into(program);
+        }
+        let end = words
+            .iter()
+            .position(|word| word == "--")
+            .unwrap_or(words.len());
+        words.insert(end, "--yes".to_owned());
+        words.join(" ")
+    }
+}
+
+fn unreadable_answer(why: &str) -> CliError {
+    Diagnostic::error(
+        Code::CliApprovalNeeded,
+        "the answer could not be read from standard input",
+    )
+    .note(why)
+    .help("add `--yes` to be asked nothing")
+    .into()
+}
+
+/// As a POSIX shell takes it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// `2 errors, 1 warning`; nothing if there is just one of all.
+fn count(diagnostics: &Diagnostics) -> Option<String> {
+    let of = |severity| {
+        diagnostics
+            .iter()
+            .filter(|one| one.severity == severity)
+            .count()
+    };
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let words = |count: usize, word: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {word}")),
+        count => Some(format!("{count} {word}s")),
+    };
+    let parts: Vec<_> = [words(errors, "error"), words(warnings, "warning")]
+        .into_iter()
+        .flatten()
+        .collect();
+    (errors + warnings > 1).then(|| parts.join(", "))
+}

@@ -1,0 +1,64 @@
+//! Why a command ended without doing its work.
+
+use super::exit::Exit;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::ports::ApiError;
+
+/// A command ended without doing its work.
+#[derive(Debug)]
+pub struct CliError {
+    /// With which exit code.
+    pub exit: Exit,
+    /// What is said of it; empty if everything has been said.
+    pub diagnostics: Diagnostics,
+}
+
+impl CliError {
+    /// Nothing more to say.
+    pub fn said(exit: Exit) -> Self {
+        Self {
+            exit,
+            diagnostics: Diagnostics::default(),
+        }
+    }
+
+    /// Blocked, for these reasons.
+    pub fn blocked(reasons: impl IntoIterator<Item = Diagnostic>) -> Self {
+        Self {
+            exit: Exit::Blocked,
+            diagnostics: reasons.into_iter().collect(),
+        }
+    }
+
+    /// Somebody has to agree.
+    pub fn approval_needed(diagnostic: Diagnostic) -> Self {
+        Self {
+            exit: Exit::ApprovalNeeded,
+            diagnostics: diagnostic.into(),
+        }
+    }
+}
+
+impl From<Diagnostic> for CliError {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self {
+            exit: Exit::Error,
+            diagnostics: diagnostic.into(),
+        }
+    }
+}
+
+impl From<Diagnostics> for CliError {
+    fn from(diagnostics: Diagnostics) -> Self {
+        Self {
+            exit: Exit::Error,
+            diagnostics,
+        }
+    }
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
+        error.diagnostic().into()
+    }
+}

@@ -1,0 +1,233 @@
+//! One run: from the outside world to an exit code.
+
+use std::future::Future;
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::args::{Cli, Command, Global, PluginCommand, Submit, VolumeCommand};
+use super::commands::submit::{self, Verb};
+use super::commands::{completion, explain, man, plan, plugin, validate, volume};
+use super::context::{Context, Stdin};
+use super::env::Variable;
+use super::error::CliError;
+use super::exit::Exit;
+use super::settings::{colour, columns, log};
+use super::ui::{Printer, Stream};
+use super::world::{Process, Sink, World};
+use crate::diagnostic::{Code, Diagnostic, SourceMap};
+use crate::telemetry::{self, LogLevel};
+
+/// Runs one command and says how it ended.
+pub fn run(world: World) -> Exit {
+    let width = columns(&world.environment, world.columns);
+    let parsed = parse(&world, width);
+    let global = parsed
+        .as_ref()
+        .map(|cli| cli.global.clone())
+        .unwrap_or_default();
+    let process = world.process;
+    let context = context(world, global, width);
+    let exit = match parsed {
+        Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
+            context.report(&error.diagnostics, &SourceMap::default());
+            error.exit
+        }),
+        Err(Unparsed::Completion(shell)) => {
+            completion::complete(&context, &shell).unwrap_or_else(|error| error.exit)
+        }
+        Err(Unparsed::Clap(error)) => usage(&context, &error),
+    };
+    match context.printer.take_failure() {
+        None => exit,
+        Some(error) => {
+            let message = "not everything could be written to standard output";
+            context.say(&Diagnostic::error(Code::CliOutputFailed, message).note(error.to_string()));
+            exit.max(Exit::Error)
+        }
+    }
+}
+
+enum Unparsed {
+    /// A shell asks for completions.
+    Completion(String),
+    /// Help, the version, or a mistake.
+    Clap(clap::Error),
+}
+
+fn parse(world: &World, width: usize) -> Result<Cli, Unparsed> {
+    if let Ok(Some(shell)) = world.environment.text(Variable::Complete) {
+        return Err(Unparsed::Completion(shell.to_owned()));
+    }
+    Cli::command()
+        .term_width(width.min(100))
+        .try_get_matches_from(&world.arguments)
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
+        .map_err(Unparsed::Clap)
+}
+
+fn context(world: World, global: Global, width: usize) -> Context {
+    let environment = world.environment;
+    let stream = |sink: Sink| Stream {
+        colour: colour(&global, &environment, sink.is_terminal),
+        is_terminal: sink.is_terminal,
+        writer: sink.writer,
+    };
+    let moves = !matches!(environment.text(Variable::Terminal), Ok(Some("dumb")));
+    let printer = Printer::new(stream(world.stdout), stream(world.stderr), width, moves);
+    Context {
+        arguments: world.arguments,
+        global,
+        environment,
+        directory: world.directory,
+        printer: Arc::new(printer),
+        clock: world.clock,
+        time_zone: world.time_zone,
+        servers: world.servers,
+        interrupts: world.interrupts,
+        stdin: Stdin::new(world.stdin.reader, world.stdin.is_terminal),
+    }
+}
+
+/// clap's own words; its exit code 2 would mean "changes are pending".
+fn usage(context: &Context, error: &clap::Error) -> Exit {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        context.printer.talk(text.trim_end());
+        return Exit::Error;
+    }
+    context.printer.data(&text);
+    Exit::Done
+}
+
+fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Exit, CliError> {
+    match command {
+        Command::Validate(arguments) => validate::run(context, arguments),
+        Command::Explain(arguments) => explain::run(context, arguments),
+        Command::Completion(arguments) => completion::run(context, arguments),
+        Command::Man(arguments) => man::run(context, arguments),
+        Command::Plan(arguments) => wait(context, process, plan::run(context, arguments)),
+        Command::Apply(arguments) => {
+            let order = submit::Order {
+                files: &arguments.files,
+                verb: Verb::Apply { yes: arguments.yes },
+                output: &arguments.output.output,
+                parallelism: arguments.parallelism.parallelism,
+            };
+            wait(context, process, submit::run(context, &order))
+        }
+        Command::Volume(command) => on_volume(context, command, process),
+        Command::Plugin(PluginCommand::Status(arguments)) => {
+            wait(context, process, plugin::status::run(context, arguments))
+        }
+    }
+}
+
+fn on_volume(
+    context: &Context,
+    command: &VolumeCommand,
+    process: Process,
+) -> Result<Exit, CliError> {
+    match command {
+        VolumeCommand::Create(arguments) => wait(
+            context,
+            process,
+            submit::run(context, &order(arguments, Verb::Create)),
+        ),
+        VolumeCommand::Register(arguments) => wait(
+            context,
+            process,
+            submit::run(context, &order(arguments, Verb::Register)),
+        ),
+        VolumeCommand::Deregister(arguments) => wait(
+            context,
+            process,
+            volume::remove::deregister(context, arguments),
+        ),
+        VolumeCommand::Delete(arguments) => {
+            wait(context, process, volume::remove::delete(context, arguments))
+        }
+        VolumeCommand::Status(arguments) => {
+            wait(context, process, volume::status::run(context, arguments))
+        }
+        VolumeCommand::Init(arguments) => volume::init::run(context, arguments),
+    }
+}
+
+fn order(arguments: &Submit, verb: Verb) -> submit::Order<'_> {
+    submit::Order {
+        files: &arguments.files,
+        verb,
+        output: &arguments.output.output,
+        parallelism: arguments.parallelism.parallelism,
+    }
+}
+
+/// Waits for a command that talks to a server. A second interrupt leaves it where it is.
+fn wait(
+    context: &Context,
+    process: Process,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    if process == Process::Own {
+        start_log(context, LogLevel::Warn)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Diagnostic::error(Code::Internal, "no threads can be started").note(error.to_string())
+        })?;
+    let ended = runtime.block_on(async {
+        let signals = async {
+            match process {
+                Process::Own => context.interrupts.listen().await,
+                Process::Shared => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = command => ended,
+            never = signals => match never {},
+            () = context.interrupts.leave() => {
+                context.printer.talk(
+                    "left at once: calls that were running may still take effect; look with `nomad-csi volume status`",
+                );
+                Err(CliError::said(Exit::Interrupted))
+            }
+        }
+    });
+    // A thread may still wait for an answer on standard input.
+    runtime.shutdown_background();
+    ended
+}
+
+fn start_log(context: &Context, level: LogLevel) -> Result<(), CliError> {
+    let settings = log(&context.global, &context.environment, level)?;
+    telemetry::start(&settings, LogWriter(Arc::clone(&context.printer)))?;
+    Ok(())
+}
+
+/// Log lines go where talk goes, so that they do not cut into progress.
+#[derive(Clone)]
+struct LogWriter(Arc<Printer>);
+
+impl<'writer> MakeWriter<'writer> for LogWriter {
+    type Writer = Self;
+
+    fn make_writer(&'writer self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.ask(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! A diagnostic as text with the source line underlined, or as JSON.
+//!
+//! The look is rustc's, drawn by annotate-snippets. Only the lines around the labels are handed to
+//! it, so that ten thousand problems in a large file cost what their lines cost. Secrets in source
+//! lines are hidden by the source map before anything is drawn.
+
+use annotate_snippets::{
+    AnnotationKind, Element, Group, Level, Patch, Renderer, Snippet, renderer::DecorStyle,
+};
+use serde_json::{Value, json};
+
+use super::printer::harmless;
+use crate::diagnostic::{Diagnostic, Severity, SourceMap, Span};
+
+/// The diagnostic with its places, in colour, without a line end.
+pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
+    let level = match diagnostic.severity {
+        Severity::Warning => Level::WARNING,
+        Severity::Error => Level::ERROR,
+    };
+    let mut primary = level
+        .primary_title(harmless(&diagnostic.message))
+        .id(diagnostic.code.as_str())
+        .elements(snippets(diagnostic, sources));
+    primary = primary.elements(messages(diagnostic));
+    let mut groups = vec![primary];
+    groups.extend(replacement(diagnostic, sources));
+    Renderer::styled()
+        .decor_style(DecorStyle::Ascii)
+        .term_width(columns)
+        .render(&groups)
+}
+
+/// One snippet per source that has labels, the one at fault first.
+fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
+    let mut seen = vec![];
+    for label in &diagnostic.labels {
+        if !seen.contains(&label.span.source) {
+            seen.push(label.span.source);
+        }
+    }
+    let fault = diagnostic.labels.first().map(|label| label.span);
+    seen.into_iter()
+        .filter_map(|source| {
+            let labels = diagnostic
+                .labels
+                .iter()
+                .filter(|label| label.span.source == source);
+            let all = labels.clone().map(|label| label.span).reduce(Span::to)?;
+            let window = Window::around(all, sources);
+            let annotations = labels.map(|label| {
+                let kind = if Some(label.span) == fault {
+                    AnnotationKind::Primary
+                } else {
+                    AnnotationKind::Context
+                };
+                let annotation = kind.span(window.inside(label.span));
+                if label.text.is_empty() {
+                    annotation
+                } else {
+                    annotation.label(harmless(&label.text))
+                }
+            });
+            let snippet = Snippet::source(window.text.clone())
+                .path(harmless(sources.name(source)))
+                .line_start(window.first_line)
+                .annotations(annotations.collect::<Vec<_>>());
+            Some(snippet.into())
+        })
+        .collect()
+}
+
+fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
+    let notes = diagnostic
+        .notes
+        .iter()
+        .map(|text| Level::NOTE.message(harmless(text)));
+    let help = diagnostic
+        .help
+        .iter()
+        .map(|text| Level::HELP.message(harmless(text)));
+    notes.chain(help).map(Element::from)
+}
+
+fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option<Group<'a>> {
+    let replacement = diagnostic.replacement.as_ref()?;
+    let window = Window::around(replacement.span, sources);
+    let patch = Patch::new(window.inside(replacement.span), replacement.text.clone());
+    let snippet = Snippet::source(window.text.clone())
+        .line_start(window.first_line)
+        .patch(patch);
+    Some(
+        Level::HELP
+            .secondary_title(harmless(&replacement.title))
+            .element(snippet),
+    )
+}
+
+/// The whole lines that hold a span, and where they start.
+struct Window {
+    text: String,
+    start: usize,
+    first_line: usize,
+}
+
+impl Window {
+    fn around(span: Span, sources: &SourceMap) -> Self {
+        let text = sources.text(span.source);
+        let range = span.range();
+        let start = text
+            .get(..range.start)
+            .and_then(|before| before.rfind('\n'))
+            .map_or(0, |at| at + 1);
+        let end = text
+            .get(range.end..)
+            .and_then(|after| after.find('\n'))
+            .map_or(text.len(), |at| range.end + at);
+        let last = end.max(start);
+        Self {
+            text: sources.shown_snippet(SourceMap::span(span.source, start..last)),
+            start,
+            first_line: sources.location(span).line,
+        }
+    }
+
+    fn inside(&self, span: Span) -> std::ops::Range<usize> {
+        let range = span.range();
+        let at = |offset: usize| offset.saturating_sub(self.start).min(self.text.len());
+        at(range.start)..at(range.end)
+    }
+}
+
+/// The diagnostic as machines read it. Lines and columns count from 1, columns in characters.
+pub(crate) fn to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
+    let severity = match diagnostic.severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let place = |span: Span| {
+        let start = sources.location(span);
+        let end = sources.location(Span {
+            start: span.end,
+            ..span
+        });
+        json!({
+            "file": sources.name(span.source),
+            "line": start.line,
+            "column": start.column,
+            "end_line": end.line,
+            "end_column": end.column,
+        })
+    };
+    let labels: Vec<Value> = diagnostic
+        .labels
+        .iter()
+        .map(|label| with(place(label.span), "text", label.text.clone()))
+        .collect();
+    let replacement = diagnostic.replacement.as_ref().map(|replacement| {
+        let with_text = with(place(replacement.span), "text", replacement.text.clone());
+        with(with_text, "title", replacement.title.clone())
+    });
+    json!({
+        "code": diagnostic.code.as_str(),
+        "severity": severity,
+        "message": diagnostic.message,
+        "labels": labels,
+        "notes": diagnostic.notes,
+        "help": diagnostic.help,
+        "replacement": replacement,
+    })
+}
+
+fn with(mut object: Value, key: &str, value: String) -> Value {
+    object[key] = Value::String(value);
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+
+    fn plain(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
+        anstream::adapter::strip_str(&render(diagnostic, sources, 100)).to_string()
+    }
+
+    #[test]
+    fn the_source_line_is_underlined_and_the_change_is_shown() {
+        let mut sources = SourceMap::default();
+        let text = "id = \"db\"\ncapability {\n  access_mode = \"single-node-writter\" # 日本\n}\n";
+        let id = sources.add("volume.hcl", text);
+        let at = |needle: &str| {
+            let start = text.find(needle).expect("needle is in the text");
+            SourceMap::span(id, start..start + needle.len())
+        };
+        let diagnostic = Diagnostic::error(
+            Code::SpecWrongType,
+            "unknown access mode `single-node-writter`",
+        )
+        .label(at("\"single-node-writter\""), "not an access mode")
+        .label(at("capability"), "in this capability")
+        .note("Nomad knows five")
+        .help("see `nomad-csi explain spec/wrong-type`")
+        .replace(
+            at("\"single-node-writter\""),
+            "\"single-node-writer\"",
+            "a similar one exists",
+        );
+        let expected = "\
+error[spec/wrong-type]: unknown access mode `single-node-writter`
+ --> volume.hcl:3:17
+  |
+2 | capability {
+  | ---------- in this capability
+3 |   access_mode = \"single-node-writter\" # 日本
+  |                 ^^^^^^^^^^^^^^^^^^^^^ not an access mode
+  |
+  = note: Nomad knows five
+  = help: see `nomad-csi explain spec/wrong-type`
+help: a similar one exists
+  |
+3 -   access_mode = \"single-node-writter\" # 日本
+3 +   access_mode = \"single-node-writer\" # 日本
+  |";
+        assert_eq!(plain(&diagnostic, &sources), expected);
+        let json = to_json(&diagnostic, &sources);
+        assert_eq!(
+            (
+                &json["code"],
+                &json["labels"][0]["line"],
+                &json["labels"][0]["end_column"]
+            ),
+            (&json!("spec/wrong-type"), &json!(3), &json!(38)),
+        );
+    }
+
+    #[test]
+    fn a_diagnostic_without_a_place_is_a_sentence_with_its_notes() {
+        let diagnostic = Diagnostic::warning(Code::Internal, "nothing is left")
+            .note("the server said:\nfirst\n\u{1b}[2Jsecond");
+        let expected = "\
+warning[internal]: nothing is left
+ |
+ = note: the server said:
+         first
+         ␛[2Jsecond";
+        assert_eq!(plain(&diagnostic, &SourceMap::default()), expected);
+    }
+
+    #[test]
+    fn places_at_the_very_end_and_in_an_empty_text_are_drawn() {
+        for text in ["", "a = 1", "a = 1\n", "\u{feff}a"] {
+            let mut sources = SourceMap::default();
+            let id = sources.add("x.hcl", text);
+            let span = SourceMap::span(id, text.len()..text.len());
+            let diagnostic = Diagnostic::error(Code::SpecSyntax, "ends here").label(span, "here");
+            assert!(plain(&diagnostic, &sources).contains("x.hcl:"), "{text:?}");
+        }
+    }
+}

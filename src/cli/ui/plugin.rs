@@ -1,0 +1,208 @@
+//! Plugins as Nomad's CLI shows them (`nomad-http-api` 6.10), with capabilities that are true.
+//!
+//! Nomad prints the first capability that one arbitrary instance has, and every later one of its
+//! list whether it has it or not. Here each is looked at, in every instance; where instances differ,
+//! that is said. IDs are never cut.
+
+use std::collections::BTreeMap;
+
+use super::allocs::{Now, allocations, short};
+use super::table::{heading, key_values, table};
+use super::time::ago;
+use crate::model::{
+    ControllerCapabilities, HealthCount, NodeCapabilities, NodeId, Plugin, PluginInstance,
+    PluginSummary,
+};
+
+/// A list of plugins.
+pub(crate) fn plugin_list(plugins: &[PluginSummary], wide: bool) -> String {
+    let count = |count: HealthCount| format!("{}/{}", count.healthy, count.expected);
+    let headings = [
+        "ID",
+        "Provider",
+        "Controllers Healthy/Expected",
+        "Nodes Healthy/Expected",
+    ];
+    let rows = plugins.iter().map(|plugin| {
+        [
+            plugin.id.to_string(),
+            plugin.provider.clone(),
+            count(plugin.controllers),
+            count(plugin.nodes),
+        ]
+    });
+    if !wide {
+        return table(headings, rows);
+    }
+    let [id, provider, controllers, nodes] = headings;
+    let rows = rows
+        .zip(plugins)
+        .map(|([id, provider, controllers, nodes], plugin)| {
+            [
+                id,
+                provider,
+                controllers,
+                nodes,
+                plugin.controller_required.to_string(),
+            ]
+        });
+    table(
+        [id, provider, controllers, nodes, "Controller Required"],
+        rows,
+    )
+}
+
+/// One plugin with everything that belongs to it.
+pub(crate) fn plugin_detail(plugin: &Plugin, now: &Now, wide: bool) -> String {
+    let summary = &plugin.summary;
+    let mut sections = vec![key_values([
+        ("ID", summary.id.to_string()),
+        ("Provider", summary.provider.clone()),
+        ("Version", plugin.version.clone()),
+        (
+            "Controllers Healthy",
+            summary.controllers.healthy.to_string(),
+        ),
+        (
+            "Controllers Expected",
+            summary.controllers.expected.to_string(),
+        ),
+        ("Nodes Healthy", summary.nodes.healthy.to_string()),
+        ("Nodes Expected", summary.nodes.expected.to_string()),
+    ])];
+    sections.extend(unhealthy(plugin, now));
+    if wide {
+        sections.extend(capabilities(
+            "Controller Capabilities",
+            &plugin.controllers,
+            |instance| {
+                instance
+                    .controller
+                    .as_ref()
+                    .map(|info| controller_words(&info.capabilities))
+            },
+        ));
+        sections.extend(capabilities(
+            "Node Capabilities",
+            &plugin.nodes,
+            |instance| {
+                let constrained = instance.requires_topologies;
+                instance
+                    .node
+                    .as_ref()
+                    .map(|info| node_words(&info.capabilities, constrained))
+            },
+        ));
+        sections.extend(topologies(plugin));
+    }
+    sections.push(allocations(&plugin.allocs, now, wide));
+    sections.join("\n")
+}
+
+/// Who is not well, since when, and in its own words.
+fn unhealthy(plugin: &Plugin, now: &Now) -> Option<String> {
+    let of =
+        |role: &'static str, instances: &BTreeMap<NodeId, PluginInstance>| -> Vec<[String; 4]> {
+            instances
+                .iter()
+                .filter(|(_, instance)| !instance.health.healthy)
+                .map(|(node, instance)| {
+                    [
+                        short(node.as_str()),
+                        role.to_owned(),
+                        ago(instance.updated_at, now.nanoseconds),
+                        instance.health.description.clone(),
+                    ]
+                })
+                .collect()
+        };
+    let mut rows = of("controller", &plugin.controllers);
+    rows.extend(of("node", &plugin.nodes));
+    let headings = ["Node ID", "Role", "Since", "Description"];
+    (!rows.is_empty()).then(|| heading("Unhealthy Instances") + &table(headings, rows))
+}
+
+/// What the instances can do, one word a line; with how many of them where they differ.
+fn capabilities(
+    title: &str,
+    instances: &BTreeMap<NodeId, PluginInstance>,
+    words: impl Fn(&PluginInstance) -> Option<Vec<&'static str>>,
+) -> Option<String> {
+    let able: Vec<_> = instances.values().filter_map(words).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for word in able.iter().flatten() {
+        *counts.entry(word).or_default() += 1;
+    }
+    if able.is_empty() {
+        return None;
+    }
+    let line = |(word, count): (&str, usize)| {
+        if count == able.len() {
+            format!("  {word}\n")
+        } else {
+            format!("  {word} (on {count} of {})\n", able.len())
+        }
+    };
+    let lines: String = counts.into_iter().map(line).collect();
+    let none = if lines.is_empty() { "  <none>\n" } else { "" };
+    Some(heading(title) + &lines + none)
+}
+
+/// Nomad's words.
+fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> {
+    only(&[
+        (capabilities.create_delete_volume, "CREATE_DELETE_VOLUME"),
+        (
+            capabilities.publish_unpublish_volume,
+            "CONTROLLER_ATTACH_DETACH",
+        ),
+        (capabilities.list_volumes, "LIST_VOLUMES"),
+        (capabilities.get_capacity, "GET_CAPACITY"),
+        (
+            capabilities.create_delete_snapshot,
+            "CREATE_DELETE_SNAPSHOT",
+        ),
+        (capabilities.list_snapshots, "LIST_SNAPSHOTS"),
+        (capabilities.clone_volume, "CLONE_VOLUME"),
+        (capabilities.publish_readonly, "ATTACH_READONLY"),
+        (capabilities.expand_volume, "EXPAND_VOLUME"),
+        (
+            capabilities.list_volumes_published_nodes,
+            "LIST_VOLUMES_PUBLISHED_NODES",
+        ),
+        (capabilities.volume_condition, "VOLUME_CONDITION"),
+        (capabilities.get_volume, "GET_VOLUME"),
+    ])
+}
+
+/// Nomad's words.
+fn node_words(capabilities: &NodeCapabilities, constrained: bool) -> Vec<&'static str> {
+    only(&[
+        (constrained, "VOLUME_ACCESSIBILITY_CONSTRAINTS"),
+        (capabilities.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME"),
+        (capabilities.get_volume_stats, "GET_VOLUME_STATS"),
+        (capabilities.expand_volume, "EXPAND_VOLUME"),
+        (capabilities.volume_condition, "VOLUME_CONDITION"),
+    ])
+}
+
+fn only(words: &[(bool, &'static str)]) -> Vec<&'static str> {
+    words
+        .iter()
+        .filter(|(has, _)| *has)
+        .map(|(_, word)| *word)
+        .collect()
+}
+
+fn topologies(plugin: &Plugin) -> Option<String> {
+    let rows: Vec<_> = plugin
+        .nodes
+        .iter()
+        .filter_map(|(node, instance)| {
+            let topology = instance.node.as_ref()?.accessible_topology.as_ref()?;
+            Some([short(node.as_str()), topology.to_string()])
+        })
+        .collect();
+    let headings = ["Node ID", "Accessible Topology"];
+    (!rows.is_empty()).then(|| heading("Accessible Topologies") + &table(headings, rows))
+}

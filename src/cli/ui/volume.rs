@@ -1,0 +1,206 @@
+//! Volumes as Nomad's CLI shows them (`nomad-http-api` 6.7): the same columns and fields.
+//!
+//! Where Nomad's output is wrong by construction, ours is right: places are counted without the
+//! nulls that Nomad puts before them (W07). And what it leaves out is said: claims of allocations
+//! that the server no longer knows, which are what blocks a volume while "No allocations placed"
+//! stands below it (`users` 2).
+
+use std::collections::BTreeMap;
+
+use super::allocs::{Now, allocations};
+use super::table::{heading, key_values, table};
+use crate::model::{AllocId, Bytes, MountOptions, Volume, VolumeSummary};
+
+/// A list of volumes.
+pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
+    let short = |volume: &VolumeSummary| {
+        [
+            volume.id.to_string(),
+            volume.name.clone(),
+            volume.namespace.to_string(),
+            volume.plugin_id.to_string(),
+            volume.schedulable.to_string(),
+            mode(volume.access_mode),
+        ]
+    };
+    if !wide {
+        let headings = [
+            "ID",
+            "Name",
+            "Namespace",
+            "Plugin ID",
+            "Schedulable",
+            "Access Mode",
+        ];
+        return table(headings, volumes.iter().map(short));
+    }
+    let headings = [
+        "ID",
+        "Name",
+        "Namespace",
+        "Plugin ID",
+        "Schedulable",
+        "Access Mode",
+        "Attachment Mode",
+        "Readers",
+        "Writers",
+        "External ID",
+        "Provider",
+    ];
+    let rows = volumes.iter().map(|volume| {
+        let [id, name, namespace, plugin, schedulable, access] = short(volume);
+        [
+            id,
+            name,
+            namespace,
+            plugin,
+            schedulable,
+            access,
+            mode(volume.attachment_mode),
+            volume.readers.to_string(),
+            volume.writers.to_string(),
+            volume
+                .external_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            volume.provider.clone(),
+        ]
+    });
+    table(headings, rows)
+}
+
+/// One volume with everything that belongs to it.
+pub(crate) fn volume_detail(volume: &Volume, now: &Now, wide: bool) -> String {
+    let mut sections = vec![key_values(fields(volume, wide))];
+    if !volume.topologies.is_empty() {
+        sections.push(topologies(volume));
+    }
+    if !volume.capabilities.is_empty() {
+        sections.push(capabilities(volume));
+    }
+    let unknown = claims_without_allocation(volume);
+    if !unknown.is_empty() {
+        sections.push(unknown_claims(&unknown));
+    }
+    sections.push(allocations(&volume.allocs, now, wide));
+    sections.join("\n")
+}
+
+fn fields(volume: &Volume, wide: bool) -> Vec<(&'static str, String)> {
+    let text = |text: Option<String>| text.unwrap_or_default();
+    let mut fields = vec![
+        ("ID", volume.id.to_string()),
+        ("Name", volume.name.clone()),
+        ("Namespace", volume.namespace.to_string()),
+        (
+            "External ID",
+            text(volume.external_id.as_ref().map(ToString::to_string)),
+        ),
+        ("Plugin ID", volume.plugin_id.to_string()),
+        ("Provider", volume.provider.clone()),
+        ("Version", volume.provider_version.clone()),
+        ("Capacity", volume.capacity.binary()),
+        ("Schedulable", volume.schedulable.to_string()),
+        (
+            "Controllers Healthy",
+            volume.controllers.healthy.to_string(),
+        ),
+        (
+            "Controllers Expected",
+            volume.controllers.expected.to_string(),
+        ),
+        ("Nodes Healthy", volume.nodes.healthy.to_string()),
+        ("Nodes Expected", volume.nodes.expected.to_string()),
+        ("Access Mode", mode(volume.access_mode)),
+        ("Attachment Mode", mode(volume.attachment_mode)),
+        (
+            "Mount Options",
+            text(volume.mount_options.as_ref().map(mount_options)),
+        ),
+    ];
+    if wide {
+        fields.extend([
+            ("Requested Min", size(volume.requested_capacity.min)),
+            ("Requested Max", size(volume.requested_capacity.max)),
+            ("Snapshot ID", text(volume.snapshot_id.clone())),
+            ("Clone ID", text(volume.clone_id.clone())),
+            ("Parameters", pairs(&volume.parameters)),
+            ("Context", pairs(&volume.context)),
+            ("Create Index", volume.create_index.to_string()),
+            ("Modify Index", volume.modify_index.to_string()),
+        ]);
+    }
+    fields
+}
+
+fn mode(mode: Option<impl ToString>) -> String {
+    mode.map(|mode| mode.to_string()).unwrap_or_default()
+}
+
+/// Both in people's units and exactly; nothing if it was not asked for.
+fn size(bytes: Bytes) -> String {
+    if bytes.is_zero() {
+        return String::new();
+    }
+    format!("{} ({} bytes)", bytes.binary(), bytes.get())
+}
+
+/// Flags are shown as hidden, whatever the server says.
+fn mount_options(options: &MountOptions) -> String {
+    let mut parts = vec![];
+    if !options.fs_type.is_empty() {
+        parts.push(format!("fs_type: {}", options.fs_type));
+    }
+    if !options.mount_flags.is_empty() {
+        parts.push(format!("flags: {}", MountOptions::REDACTED));
+    }
+    parts.join(" ")
+}
+
+/// `k=v, l=w`.
+fn pairs(map: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = map
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(", ")
+}
+
+fn topologies(volume: &Volume) -> String {
+    let rows = volume
+        .topologies
+        .iter()
+        .enumerate()
+        .map(|(position, topology)| [format!("{position:02}"), topology.to_string()]);
+    heading("Topologies") + &table(["Topology", "Segments"], rows)
+}
+
+fn capabilities(volume: &Volume) -> String {
+    let rows = volume.capabilities.iter().map(|capability| {
+        [
+            capability.access_mode.to_string(),
+            capability.attachment_mode.to_string(),
+        ]
+    });
+    heading("Capabilities") + &table(["Access Mode", "Attachment Mode"], rows)
+}
+
+/// Claims whose allocation the server no longer knows, and whether they write.
+fn claims_without_allocation(volume: &Volume) -> Vec<(&AllocId, &'static str)> {
+    let is_known = |id: &AllocId| volume.allocs.iter().any(|alloc| alloc.id == *id);
+    let writers = volume.write_allocs.iter().map(|id| (id, "write"));
+    let readers = volume.read_allocs.iter().map(|id| (id, "read"));
+    writers
+        .chain(readers)
+        .filter(|(id, _)| !is_known(id))
+        .collect()
+}
+
+fn unknown_claims(claims: &[(&AllocId, &'static str)]) -> String {
+    let rows = claims
+        .iter()
+        .map(|(id, kind)| [id.to_string(), (*kind).to_owned()]);
+    heading("Claims of allocations that the server no longer knows")
+        + &table(["Allocation ID", "Claim"], rows)
+}
