@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::cell::{CellOptions, Expected, StateCell};
+use super::services::{About, Services};
 use super::volumes::{VolumeLimits, VolumePorts, Volumes};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, CapacityRange, ControllerInfo, Health,
@@ -35,8 +36,10 @@ pub struct FakeAgent {
     pub directory: Arc<FakeDirectory>,
     /// What it remembers.
     pub cell: StateCell,
-    /// What it does.
+    /// What it does with volumes.
     pub volumes: Volumes,
+    /// All that requests are answered from.
+    pub services: Services,
     limits: VolumeLimits,
 }
 
@@ -94,8 +97,10 @@ impl FakeAgent {
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
         };
+        let services = Services::new(ports, limits, Self::about());
         let agent = Self {
-            volumes: Volumes::new(ports, limits),
+            volumes: services.volumes.clone(),
+            services,
             backend,
             journal,
             clock,
@@ -107,6 +112,18 @@ impl FakeAgent {
         };
         agent.report().await;
         Ok(agent)
+    }
+
+    /// What it says of itself.
+    pub fn about() -> About {
+        About {
+            version: "1.2.3".into(),
+            name: "here".into(),
+            region: About::REGION.into(),
+            datacenter: About::DATACENTER.into(),
+            address: "127.0.0.1:4646".into(),
+            node_id: Self::NODE.into(),
+        }
     }
 
     /// The limits it was started with.

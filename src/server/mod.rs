@@ -5,16 +5,21 @@ mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod forward;
+pub mod http;
 mod lanes;
+mod observer;
+mod services;
 mod volumes;
 
 pub use cell::{CellOptions, CommitError, Expected, StateCell};
 pub use error::{
-    Aftermath, CannotExpand, CopySource, Operation, PluginFailure, RequestError, ServerError,
-    UpdateRequest,
+    Aftermath, CannotExpand, CopySource, NotSupported, Operation, PluginFailure, RequestError,
+    ServerError, UpdateRequest,
 };
 pub use forward::{
     Candidates, Forward, ForwardError, ForwardLimits, NoController, Outcome, candidates,
 };
 pub use lanes::{Lane, LaneFull, Lanes};
+pub use observer::RecordingObserver;
+pub use services::{About, Services};
 pub use volumes::{Submitted, VolumeLimits, VolumePorts, Volumes, WriteOutcome};

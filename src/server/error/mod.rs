@@ -8,4 +8,4 @@ mod server_error;
 
 pub use plugin::{Aftermath, Operation, PluginFailure};
 pub use request::RequestError;
-pub use server_error::{CannotExpand, CopySource, ServerError, UpdateRequest};
+pub use server_error::{CannotExpand, CopySource, NotSupported, ServerError, UpdateRequest};

@@ -36,12 +36,21 @@ pub enum ServerError {
     NoVolumeToRead,
     /// A read of a plugin that is not there.
     NoPluginToRead,
-    /// A read of a node that is not there.
-    NoNodeToRead,
     /// A read of a namespace that is not there.
     NoNamespaceToRead,
-    /// What a later version answers.
-    Unimplemented,
+    /// This server is another region's.
+    NoPathToRegion(String),
+    /// A request to the provider through a plugin that is not known.
+    NoSuchPlugin(PluginId),
+    /// The plugin, or this server, does not do this.
+    NotSupported {
+        /// The plugin.
+        plugin: PluginId,
+        /// What.
+        what: NotSupported,
+    },
+    /// A detach of a volume that is not there.
+    NoSuchVolume(NamespacedId),
     /// A write without volumes.
     MissingDefinition,
     /// What is asked for can never be.
@@ -173,6 +182,20 @@ pub enum CopySource {
     Volume,
 }
 
+/// What Nomad does through a plugin and this agent does not yet; it answers like a Nomad whose
+/// plugin lacks the capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSupported {
+    /// The provider's own list of volumes.
+    ListVolumes,
+    /// The provider's own list of snapshots.
+    ListSnapshots,
+    /// A new snapshot.
+    CreateSnapshot,
+    /// The end of a snapshot.
+    DeleteSnapshot,
+}
+
 /// Which request an update came with: Nomad prefixes a register's refusal, and nests a create's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRequest {
@@ -229,8 +252,11 @@ impl ServerError {
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
             Self::NoVolumeToRead => (Code::VolumeNotFound, MISSING),
             Self::NoPluginToRead => (Code::PluginNotFound, MISSING),
-            Self::NoNodeToRead | Self::NoNamespaceToRead => (Code::ServerUnknownPath, MISSING),
-            Self::Unimplemented => (Code::PluginUnsupported, OTHER),
+            Self::NoNamespaceToRead => (Code::VolumeUnknownNamespace, MISSING),
+            Self::NoPathToRegion(_) => (Code::ApiUnknownRegion, OTHER),
+            Self::NoSuchPlugin(_) => (Code::PluginUnknown, OTHER),
+            Self::NotSupported { .. } => (Code::PluginUnsupported, OTHER),
+            Self::NoSuchVolume(_) => (Code::VolumeNotFound, OTHER),
             Self::Invalid { .. } => (Code::VolumeInvalid, OTHER),
             Self::InBatch { error, .. } => error.class(),
             Self::Several(errors) => errors.first().map_or((Code::Internal, OTHER), Self::class),
@@ -270,9 +296,11 @@ impl ServerError {
             Self::MissingVolumeId => "missing volume ID".into(),
             Self::NoVolumeToRead => "volume not found".into(),
             Self::NoPluginToRead => "plugin not found".into(),
-            Self::NoNodeToRead => "node not found".into(),
             Self::NoNamespaceToRead => "Namespace not found".into(),
-            Self::Unimplemented => "unimplemented for this plugin".into(),
+            Self::NoPathToRegion(_) => "No path to region".into(),
+            Self::NoSuchPlugin(_) => "no such plugin".into(),
+            Self::NotSupported { plugin, what } => what.text(plugin),
+            Self::NoSuchVolume(_) => "no such volume".into(),
             Self::MissingDefinition => "missing volume definition".into(),
             Self::Invalid { problems, .. } => format!("validation: {}", problems.join(", ")),
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
@@ -290,8 +318,7 @@ impl ServerError {
                 )
             }
             Self::UpdateRefused { refusals, on, .. } => {
-                let texts = refusals.iter().map(|refusal| refusal.text.clone());
-                format!("{}{}", on.prefix(), multi_error(texts))
+                format!("{}{}", on.prefix(), refusal_text(refusals))
             }
             Self::CannotExpand { reason, on, .. } => format!("{}{}", on.prefix(), reason.text()),
             Self::VolumeNotFound(volume) => format!("volume not found: {}", volume.id),
@@ -319,7 +346,14 @@ impl ServerError {
         match self {
             Self::Request(error) => error.text(),
             Self::UnknownPath => "there is nothing at this path".into(),
-            Self::Unimplemented => "the plugin does not have what this asks for".into(),
+            Self::NoPathToRegion(region) => format!("this agent is not of region {region}"),
+            Self::NoSuchPlugin(id) => format!("there is no plugin {id}"),
+            Self::NotSupported { plugin, what } => {
+                format!(
+                    "this agent does not {} through plugin {plugin}",
+                    what.as_str()
+                )
+            }
             Self::Invalid { volume, problems } => {
                 format!("volume {volume} is not valid: {}", problems.join("; "))
             }
@@ -352,7 +386,9 @@ impl ServerError {
                     reason.message()
                 )
             }
-            Self::VolumeNotFound(volume) => format!("volume {volume} does not exist"),
+            Self::VolumeNotFound(volume) | Self::NoSuchVolume(volume) => {
+                format!("volume {volume} does not exist")
+            }
             Self::VolumeInUse { volume, holders } => {
                 format!("volume {volume} is claimed by {}", joined(holders))
             }
@@ -398,7 +434,6 @@ impl ServerError {
             | Self::MissingVolumeId
             | Self::NoVolumeToRead
             | Self::NoPluginToRead
-            | Self::NoNodeToRead
             | Self::NoNamespaceToRead
             | Self::MissingDefinition
             | Self::UnknownPlugin(_)
@@ -462,6 +497,29 @@ impl CopySource {
     }
 }
 
+impl NotSupported {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::ListVolumes => "list the provider's volumes",
+            Self::ListSnapshots => "list snapshots",
+            Self::CreateSnapshot => "create snapshots",
+            Self::DeleteSnapshot => "delete snapshots",
+        }
+    }
+
+    fn text(self, plugin: &PluginId) -> String {
+        match self {
+            Self::ListVolumes => "unimplemented for this plugin".into(),
+            Self::ListSnapshots => "plugin does not support listing snapshots".into(),
+            Self::CreateSnapshot => {
+                let text = format!("plugin \"{plugin}\" does not support snapshot");
+                multi_error([text])
+            }
+            Self::DeleteSnapshot => multi_error(["plugin does not support snapshot".to_owned()]),
+        }
+    }
+}
+
 impl UpdateRequest {
     const fn prefix(self) -> &'static str {
         match self {
@@ -487,12 +545,26 @@ impl CannotExpand {
     }
 }
 
+/// Whether it is about the size: those refusals come alone, and Nomad does not list them.
+fn is_about_size(refusals: &[Refusal]) -> bool {
+    let mut fields = refusals.iter().map(|refusal| refusal.field);
+    fields.all(|field| field.starts_with("capacity"))
+}
+
 fn refusal_code(refusals: &[Refusal]) -> Code {
-    let is_capacity = |refusal: &Refusal| refusal.field.starts_with("capacity");
-    if refusals.iter().all(is_capacity) {
+    if is_about_size(refusals) {
         Code::VolumeCapacity
     } else {
         Code::VolumeImmutableField
+    }
+}
+
+fn refusal_text(refusals: &[Refusal]) -> String {
+    let texts = refusals.iter().map(|refusal| refusal.text.clone());
+    if is_about_size(refusals) {
+        texts.collect::<Vec<_>>().join(", ")
+    } else {
+        multi_error(texts)
     }
 }
 

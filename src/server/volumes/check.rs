@@ -55,7 +55,7 @@ fn problems(submitted: &Submitted, purpose: Purpose) -> Vec<String> {
     problems.extend(modes);
     problems.extend(others);
     problems.extend(unaddressable(request, purpose));
-    problems.extend(contradictions(request));
+    problems.extend(contradictions(request, purpose));
     problems
 }
 
@@ -96,10 +96,11 @@ fn unaddressable(request: &VolumeRequest, purpose: Purpose) -> Vec<String> {
     problems
 }
 
-fn contradictions(request: &VolumeRequest) -> Vec<String> {
+fn contradictions(request: &VolumeRequest, purpose: Purpose) -> Vec<String> {
     let mut problems = vec![];
     let range = request.capacity;
-    if range.max > Bytes::ZERO && range.max < range.min {
+    // Of an existing volume, `plan::merge` says it beside what else is wrong with the size.
+    if !purpose.exists && range.max > Bytes::ZERO && range.max < range.min {
         problems.push(format!(
             "max requested capacity ({}) less than or equal to min ({})",
             range.max.decimal(),

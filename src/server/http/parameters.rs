@@ -1,0 +1,201 @@
+//! The query of a request, read as Nomad reads it (`nomad-http-api` 2.3).
+//!
+//! Of a name that stands twice the first counts. Values are checked when they are asked for, so that
+//! an endpoint complains only of what it uses.
+
+use std::time::Duration;
+
+use crate::model::Namespace;
+use crate::server::error::RequestError;
+
+/// Names and values, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    pub(super) fn parse(query: Option<&str>) -> Self {
+        let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Self(pairs.into_owned().collect())
+    }
+
+    /// The first value of that name, empty or not.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of that name, unless it is empty.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn namespace(&self) -> Option<Namespace> {
+        self.text("namespace").map(Namespace::new)
+    }
+
+    pub(super) fn namespace_or_default(&self) -> Namespace {
+        self.namespace().unwrap_or_default()
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        self.get("prefix").unwrap_or_default()
+    }
+
+    /// Present and not `0`.
+    pub(super) fn is_pretty(&self) -> bool {
+        self.get("pretty").is_some_and(|value| value != "0")
+    }
+
+    /// What a read waits for; checks `stale`, which means nothing here, because every read is of the
+    /// one who knows.
+    pub(super) fn wait(&self) -> Result<Wait, RequestError> {
+        match self.get("stale") {
+            None | Some("") => {}
+            Some(value) => {
+                parse_bool(value).ok_or(RequestError::Stale)?;
+            }
+        }
+        let duration = match self.text("wait") {
+            None => Duration::ZERO,
+            Some(text) => parse_duration(text).ok_or(RequestError::Wait)?,
+        };
+        let index = match self.text("index") {
+            None => 0,
+            Some(text) => text.parse().map_err(|_| RequestError::Index)?,
+        };
+        Ok(Wait { index, duration })
+    }
+
+    /// How many a page has at most; 0 is all.
+    pub(super) fn per_page(&self) -> Result<usize, RequestError> {
+        match self.text("per_page") {
+            None => Ok(0),
+            Some(text) => {
+                let number = text.parse::<u32>().map_err(|_| RequestError::PerPage)?;
+                usize::try_from(number).map_err(|_| RequestError::PerPage)
+            }
+        }
+    }
+
+    pub(super) fn force(&self) -> Result<bool, RequestError> {
+        match self.text("force") {
+            None => Ok(false),
+            Some(text) => parse_bool(text).ok_or(RequestError::Force),
+        }
+    }
+}
+
+/// What a blocking read waits for (2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// Until the table's index is beyond this; 0 does not wait.
+    pub(super) index: u64,
+    /// How long; zero is the default.
+    pub(super) duration: Duration,
+}
+
+/// Go's truth values.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Go's durations: `10s`, `1500ms`, `1h2m3.5s`; `0` needs no unit. A negative one is none here.
+fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut total = Duration::ZERO;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..number_end].parse().ok()?;
+        rest = &rest[number_end..];
+        let unit_end = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let seconds = number * unit_seconds(&rest[..unit_end])?;
+        total = total.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
+        rest = &rest[unit_end..];
+    }
+    Some(total)
+}
+
+fn unit_seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" => 1e-9,
+        "us" | "µs" | "μs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_gos() {
+        for (text, expected) in [
+            ("10s", Some(10_000)),
+            ("1500ms", Some(1500)),
+            ("5m", Some(300_000)),
+            ("1h2m3.5s", Some(3_723_500)),
+            ("0", Some(0)),
+            ("0s", Some(0)),
+            (".5s", Some(500)),
+            ("10", None),
+            ("s", None),
+            ("-1s", None),
+            ("1 s", None),
+            ("1d", None),
+            ("+", None),
+            ("1e9h", None),
+        ] {
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_a_name_counts() {
+        let parameters = Parameters::parse(Some("a=1&a=2&b&c=x%2Fy+z&pretty"));
+        assert_eq!(parameters.get("a"), Some("1"));
+        assert_eq!(
+            (parameters.get("b"), parameters.text("b")),
+            (Some(""), None)
+        );
+        assert_eq!(parameters.get("c"), Some("x/y z"));
+        assert!(parameters.is_pretty());
+        assert!(!Parameters::parse(Some("pretty=0")).is_pretty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_in_nomads_words() {
+        for (query, expected) in [
+            ("index=x", RequestError::Index),
+            ("index=-1", RequestError::Index),
+            ("wait=10", RequestError::Wait),
+            ("stale=maybe", RequestError::Stale),
+        ] {
+            let outcome = Parameters::parse(Some(query)).wait();
+            assert_eq!(outcome, Err(expected), "{query}");
+        }
+        let paged = |query| Parameters::parse(Some(query)).per_page();
+        assert_eq!(paged("per_page=x"), Err(RequestError::PerPage));
+        assert_eq!(paged("per_page=-1"), Err(RequestError::PerPage));
+        assert_eq!((paged("per_page=7"), paged("")), (Ok(7), Ok(0)));
+        let forced = |query| Parameters::parse(Some(query)).force();
+        assert_eq!(forced("force=maybe"), Err(RequestError::Force));
+        assert_eq!((forced("force=T"), forced("force=")), (Ok(true), Ok(false)));
+    }
+}

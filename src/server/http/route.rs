@@ -1,0 +1,112 @@
+//! The route table: method and path to what is asked, with Nomad's quirks (`nomad-http-api` 1).
+//!
+//! A path is split *after* percent-decoding, so an ID with a `/` is two segments and cannot be
+//! addressed. Exact paths have no trailing slash. Which method is wrong where differs: a wrong one
+//! on a known path is 405, an unknown second segment is 404 only for the methods that could have one.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use crate::server::error::{RequestError, ServerError};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    ListVolumes,
+    ListExternal,
+    ListSnapshots,
+    CreateSnapshot,
+    DeleteSnapshot,
+    ReadVolume(String),
+    Register,
+    Create,
+    Deregister(String),
+    Delete(String),
+    Detach(String),
+    ListPlugins,
+    ReadPlugin(String),
+    ListNodes,
+    Search,
+    AgentSelf,
+    AgentHealth,
+    Leader,
+    Peers,
+    Regions,
+    ListNamespaces,
+    ReadNamespace(String),
+}
+
+impl Route {
+    /// What the request line asks for; `path` is as it was sent.
+    pub(super) fn parse(method: &Method, path: &str) -> Result<Self, ServerError> {
+        let path = percent_decode_str(path).decode_utf8();
+        let path = path.map_err(|_| RequestError::Path)?;
+        if let Some(rest) = path.strip_prefix("/v1/volume/csi/") {
+            return volume(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
+            return plugin(method, rest);
+        }
+        if let Some(name) = path.strip_prefix("/v1/namespace/") {
+            return only(method, &Method::GET, Self::ReadNamespace(name.to_owned()));
+        }
+        exact(method, &path)
+    }
+}
+
+fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    let get = |route| only(method, &Method::GET, route);
+    match path {
+        "/v1/volumes" if is_put => Ok(Route::Register),
+        "/v1/volumes" => get(Route::ListVolumes),
+        "/v1/volumes/external" => get(Route::ListExternal),
+        "/v1/volumes/snapshot" if is_put => Ok(Route::CreateSnapshot),
+        "/v1/volumes/snapshot" if method == Method::DELETE => Ok(Route::DeleteSnapshot),
+        "/v1/volumes/snapshot" => get(Route::ListSnapshots),
+        "/v1/plugins" => get(Route::ListPlugins),
+        "/v1/nodes" => get(Route::ListNodes),
+        "/v1/search" if is_put => Ok(Route::Search),
+        "/v1/search" => Err(ServerError::InvalidMethod),
+        "/v1/agent/self" => get(Route::AgentSelf),
+        "/v1/agent/health" => get(Route::AgentHealth),
+        "/v1/status/leader" => get(Route::Leader),
+        "/v1/status/peers" => get(Route::Peers),
+        "/v1/regions" => get(Route::Regions),
+        "/v1/namespaces" => get(Route::ListNamespaces),
+        _ => Err(ServerError::UnknownPath),
+    }
+}
+
+fn only(method: &Method, allowed: &Method, route: Route) -> Result<Route, ServerError> {
+    if method == allowed {
+        Ok(route)
+    } else {
+        Err(ServerError::InvalidMethod)
+    }
+}
+
+/// Below `/v1/volume/csi/`. On writes the body says which volume; the path's ID is ignored there.
+fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let segments: Vec<_> = rest.split('/').collect();
+    match (method.as_str(), segments.as_slice()) {
+        ("GET", [""]) => Err(ServerError::MissingVolumeId),
+        ("GET", [id]) => Ok(Route::ReadVolume((*id).to_owned())),
+        ("PUT", [_]) => Ok(Route::Register),
+        ("DELETE", [id]) => Ok(Route::Deregister((*id).to_owned())),
+        ("PUT", [_, "create"]) => Ok(Route::Create),
+        ("DELETE", [id, "delete"]) => Ok(Route::Delete((*id).to_owned())),
+        ("DELETE", [id, "detach"]) => Ok(Route::Detach((*id).to_owned())),
+        ("PUT" | "DELETE", [_, _]) | (_, [_, _, _, ..]) => Err(ServerError::UnknownResource),
+        _ => Err(ServerError::InvalidMethod),
+    }
+}
+
+/// Below `/v1/plugin/csi/`: a second segment is ignored, a third is too many.
+fn plugin(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let segments: Vec<_> = rest.split('/').collect();
+    match segments.as_slice() {
+        [id] | [id, _] => only(method, &Method::GET, Route::ReadPlugin((*id).to_owned())),
+        _ => Err(ServerError::UnknownResource),
+    }
+}

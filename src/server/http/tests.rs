@@ -1,0 +1,794 @@
+//! The API in process: every path, header and text, and the documents as they go out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::{MAX_BODY, router};
+use crate::model::{Secrets, VolumeRequest};
+use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, Settings};
+use crate::ports::{IdSource, Rpc, StatusCode};
+use crate::server::fake::FakeAgent;
+use crate::server::services::Services;
+use crate::server::volumes::{VolumeLimits, VolumePorts};
+use crate::wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn index(&self) -> u64 {
+        self.header(INDEX).parse().unwrap()
+    }
+}
+
+async fn agent() -> FakeAgent {
+    FakeAgent::start(Settings::default()).await.unwrap()
+}
+
+async fn send(services: &Services, request: Request<Body>) -> Answer {
+    let response = router(services.clone()).oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    Answer {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: to_bytes(body, usize::MAX).await.unwrap().to_vec(),
+    }
+}
+
+async fn ask(agent: &FakeAgent, line: &str, body: &str) -> Answer {
+    let (method, uri) = line.split_once(' ').unwrap();
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    send(&agent.services, request).await
+}
+
+async fn get(agent: &FakeAgent, uri: &str) -> Answer {
+    ask(agent, &format!("GET {uri}"), "").await
+}
+
+fn volume_body(id: &str) -> Value {
+    json!({"ID": id, "Name": format!("{id}-name"), "PluginID": "fake", "RequestedCapabilities": [
+        {"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}]})
+}
+
+async fn create(agent: &FakeAgent, id: &str) -> Answer {
+    let body = json!({"Volumes": [volume_body(id)]}).to_string();
+    let answer = ask(agent, &format!("PUT /v1/volume/csi/{id}/create"), &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer
+}
+
+/// `nomad-http-api` 1: routes, wrong methods, slashes, and the text of each.
+#[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "a table")]
+async fn every_path_answers_as_nomads() {
+    let agent = agent().await;
+    create(&agent, "db").await;
+    for (line, status, text) in [
+        ("GET /v1/volumes/", 404, ""),
+        ("GET /v1/volumes/snapshots", 404, ""),
+        ("GET /v1/nope", 404, ""),
+        ("GET /", 404, ""),
+        ("GET /v1/volumes", 200, "[]"),
+        ("GET /v1/volumes?type=host", 200, "[]"),
+        ("GET /v1/volumes?type=foo", 404, "resource not found"),
+        ("GET /v1/volumes?type=", 404, "resource not found"),
+        ("DELETE /v1/volumes", 405, "Invalid method"),
+        ("PUT /v1/volumes", 400, "Request body is empty"),
+        ("POST /v1/volumes", 400, "Request body is empty"),
+        ("PUT /v1/volume/csi/db", 400, "Request body is empty"),
+        ("PUT /v1/volume/csi/db/create", 400, "Request body is empty"),
+        ("GET /v1/volume/csi/", 500, "missing volume ID"),
+        ("GET /v1/volume/csi/nope", 404, "volume not found"),
+        ("GET /v1/volume/csi/db?namespace=*", 404, "volume not found"),
+        ("GET /v1/volume/csi/db?namespace=x", 404, "volume not found"),
+        ("GET /v1/volume/csi/db/", 405, "Invalid method"),
+        ("GET /v1/volume/csi/db/create", 405, "Invalid method"),
+        ("GET /v1/volume/csi/a%2Fb", 405, "Invalid method"),
+        ("POST /v1/volume/csi/db", 405, "Invalid method"),
+        ("POST /v1/volume/csi/db/create", 405, "Invalid method"),
+        ("PATCH /v1/volume/csi/db", 405, "Invalid method"),
+        ("PUT /v1/volume/csi/db/nope", 404, "resource not found"),
+        ("DELETE /v1/volume/csi/db/nope", 404, "resource not found"),
+        ("PUT /v1/volume/csi/a%2Fb/create", 404, "resource not found"),
+        ("GET /v1/volume/csi/a/b/c", 404, "resource not found"),
+        ("DELETE /v1/volume/csi/nope", 500, "volume not found: nope"),
+        (
+            "DELETE /v1/volume/csi/db?force=maybe",
+            400,
+            "invalid force value",
+        ),
+        (
+            "DELETE /v1/volume/csi/nope/delete",
+            500,
+            "volume not found: nope",
+        ),
+        (
+            "DELETE /v1/volume/csi/db/detach",
+            400,
+            "detach requires node ID",
+        ),
+        (
+            "DELETE /v1/volume/csi/nope/detach?node=n",
+            500,
+            "no such volume",
+        ),
+        ("DELETE /v1/volume/csi/db/detach?node=n", 200, ""),
+        (
+            "GET /v1/volume/csi/%FF",
+            400,
+            "the path is not percent-encoded UTF-8",
+        ),
+        (
+            "GET /v1/volume/csi/db?region=mars",
+            500,
+            "No path to region",
+        ),
+        (
+            "GET /v1/status/leader?region=mars",
+            500,
+            "No path to region",
+        ),
+        ("GET /v1/volume/csi/db?index=x", 400, "Invalid index"),
+        (
+            "GET /v1/volume/csi/db?index=1&wait=x",
+            400,
+            "Invalid wait time",
+        ),
+        (
+            "GET /v1/volume/csi/db?stale=maybe",
+            400,
+            "Expect `true` or `false` for `stale` query string parameter",
+        ),
+        (
+            "GET /v1/volumes?type=csi&per_page=x",
+            400,
+            "Expect a number for `per_page` query string parameter",
+        ),
+        (
+            "GET /v1/volumes?type=csi&next_token=plain",
+            400,
+            "failed to create result paginator: the next_token is not one of this list",
+        ),
+        (
+            "GET /v1/volumes?type=csi&filter=Name",
+            400,
+            "failed to create result paginator: failed to read filter expression: this agent has no \
+             filter expressions",
+        ),
+        ("GET /v1/volumes/external", 500, "no such plugin"),
+        (
+            "GET /v1/volumes/external?plugin_id=x",
+            500,
+            "no such plugin",
+        ),
+        (
+            "GET /v1/volumes/external?plugin_id=fake",
+            500,
+            "unimplemented for this plugin",
+        ),
+        ("POST /v1/volumes/external", 405, "Invalid method"),
+        (
+            "GET /v1/volumes/snapshot?plugin_id=fake",
+            500,
+            "plugin does not support listing snapshots",
+        ),
+        (
+            "DELETE /v1/volumes/snapshot?plugin_id=fake",
+            500,
+            "1 error occurred:\n\t* plugin does not support snapshot\n\n",
+        ),
+        ("PATCH /v1/volumes/snapshot", 405, "Invalid method"),
+        ("GET /v1/plugins", 200, "[]"),
+        ("GET /v1/plugins?type=foo", 200, ""),
+        ("POST /v1/plugins?type=csi", 405, "Invalid method"),
+        ("GET /v1/plugin/csi/nope", 404, "plugin not found"),
+        ("GET /v1/plugin/csi/nope/ignored", 404, "plugin not found"),
+        ("GET /v1/plugin/csi/a/b/c", 404, "resource not found"),
+        ("PUT /v1/plugin/csi/fake", 405, "Invalid method"),
+        ("GET /v1/search", 405, "Invalid method"),
+        ("GET /v1/status/leader", 200, "\"127.0.0.1:4646\""),
+        ("GET /v1/status/peers", 200, "[\"127.0.0.1:4646\"]"),
+        ("GET /v1/regions", 200, "[\"global\"]"),
+        ("GET /v1/namespace/nope", 404, "Namespace not found"),
+        ("PUT /v1/regions", 405, "Invalid method"),
+    ] {
+        let answer = ask(&agent, line, "").await;
+        assert_eq!((answer.status, answer.text()), (status, text), "{line}");
+        assert_eq!(answer.header(KNOWN_LEADER), "true", "{line}");
+        assert_eq!(answer.header(LAST_CONTACT), "0", "{line}");
+        assert_eq!(answer.header("X-Nomad-CSI-Agent"), "1.2.3", "{line}");
+        assert_eq!(answer.header("Vary"), "Accept-Encoding", "{line}");
+        assert!(answer.index() >= 1, "{line}");
+        let content_type = answer.header("Content-Type");
+        let expected = match (status, text) {
+            (_, "") => "",
+            (200, _) => "application/json",
+            _ => "text/plain; charset=utf-8",
+        };
+        assert_eq!(content_type, expected, "{line}");
+    }
+}
+
+/// A HEAD has no body, so only the status says it.
+#[tokio::test(start_paused = true)]
+async fn lists_cannot_be_asked_for_their_head() {
+    let answer = ask(&agent().await, "HEAD /v1/volumes?type=csi", "").await;
+    assert_eq!((answer.status, answer.text()), (405, ""));
+}
+
+/// IDs with brackets arrive both ways (`nomad-http-api` 2.3), others are decoded once.
+#[tokio::test(start_paused = true)]
+async fn ids_are_found_raw_and_encoded() {
+    let agent = agent().await;
+    for id in ["vol[0]", "x y", "50%25", "日本"] {
+        let body = json!({"Volumes": [volume_body(id)]}).to_string();
+        let answer = ask(&agent, "PUT /v1/volume/csi/ignored/create", &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    for path in [
+        "vol[0]",
+        "vol%5B0%5D",
+        "x%20y",
+        "50%2525",
+        "%E6%97%A5%E6%9C%AC",
+    ] {
+        let answer = get(&agent, &format!("/v1/volume/csi/{path}")).await;
+        assert_eq!(answer.status, 200, "{path}");
+    }
+}
+
+/// `nomad-http-api` 4.1, byte for byte: keys sorted, no secret, flags hidden, empty never `null`
+/// where Nomad has something.
+#[tokio::test(start_paused = true)]
+async fn a_volume_reads_as_nomads() {
+    let agent = agent().await;
+    let body = json!({"Volumes": [{
+        "ID": "db", "Name": "database", "Namespace": "prod", "PluginID": "fake",
+        "RequestedCapabilities": [
+            {"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}],
+        "RequestedCapacityMin": 100, "RequestedCapacityMax": 200,
+        "MountOptions": {"FSType": "ext4", "MountFlags": ["noatime"]},
+        "Secrets": {"token": "canary"}, "Parameters": {"type": "<gp3>"},
+        // What Go clients send besides, and what no user may set.
+        "Allocations": null, "ReadAllocs": null, "ResourceExhausted": "0001-01-01T00:00:00Z",
+        "Schedulable": false, "Topologies": null, "Capacity": 7, "AccessMode": "x",
+        "CreateIndex": 99, "Context": null, "RequestedTopologies": null,
+    }], "SecretID": "", "Region": "", "Namespace": ""});
+    let answer = ask(
+        &agent,
+        "PUT /v1/volume/csi/db/create?namespace=other",
+        &body.to_string(),
+    )
+    .await;
+    let volume = format!(
+        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","Topologies":[],"WriteAllocs":{{}}}}"#,
+        time = FakeClock::START
+    );
+    assert_eq!(
+        answer.text(),
+        format!(
+            r#"{{"Index":6,"KnownLeader":true,"LastContact":0,"NextToken":"","Volumes":[{volume}],"Warnings":""}}"#
+        )
+    );
+    assert_eq!(answer.index(), 6);
+    let answer = get(&agent, "/v1/volume/csi/db?namespace=prod").await;
+    assert_eq!(answer.text(), volume);
+    assert_eq!(answer.index(), 6);
+}
+
+/// 4.2 and 3.1.
+#[tokio::test(start_paused = true)]
+async fn a_list_reads_as_nomads() {
+    let agent = agent().await;
+    assert_eq!(get(&agent, "/v1/volumes?type=csi").await.text(), "[]");
+    create(&agent, "db").await;
+    let answer = get(&agent, "/v1/volumes?type=csi").await;
+    assert_eq!(
+        answer.text(),
+        format!(
+            r#"[{{"AccessMode":"","AttachmentMode":"","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"CurrentReaders":0,"CurrentWriters":0,"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"Name":"db-name","Namespace":"default","NodesExpected":1,"NodesHealthy":1,"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ResourceExhausted":null,"Schedulable":true,"Topologies":[]}}]"#,
+            time = FakeClock::START
+        )
+    );
+    let pretty = get(&agent, "/v1/volumes?type=csi&pretty").await;
+    assert!(
+        pretty
+            .text()
+            .starts_with("[\n    {\n        \"AccessMode\": \"\",")
+    );
+    assert!(pretty.text().ends_with("]\n"));
+    assert_eq!(pretty.json(), answer.json());
+}
+
+/// 4.5, 4.6: what a plugin's detail view of Nomad's command needs is there.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_reads_as_nomads() {
+    let agent = agent().await;
+    let list = get(&agent, "/v1/plugins?type=csi&prefix=fa").await;
+    assert_eq!(
+        list.text(),
+        r#"[{"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":4,"ID":"fake","ModifyIndex":4,"NodesExpected":1,"NodesHealthy":1,"Provider":"fake.csi.nomad-csi.test"}]"#
+    );
+    assert_eq!(list.index(), 4);
+    assert_eq!(
+        get(&agent, "/v1/plugins?type=csi&prefix=x").await.text(),
+        "[]"
+    );
+    let plugin = get(&agent, "/v1/plugin/csi/fake").await.json();
+    let instance = &plugin["Controllers"][FakeAgent::NODE];
+    assert_eq!(
+        instance["ControllerInfo"]["SupportsCreateDelete"],
+        json!(true)
+    );
+    assert_eq!(instance["UpdateTime"], json!("2026-01-01T00:00:00Z"));
+    assert_eq!(
+        plugin["Nodes"][FakeAgent::NODE]["NodeInfo"]["ID"],
+        json!("fake-node")
+    );
+    assert_eq!(plugin["Version"], json!("1.0.0"));
+    assert_eq!(plugin["CreateTime"], json!(FakeClock::START));
+}
+
+/// B97, W47: every combination gives exactly the matching volumes, page by page.
+#[tokio::test(start_paused = true)]
+async fn lists_are_filtered_and_paged() {
+    let agent = agent().await;
+    for (namespace, id) in [
+        ("a", "x1"),
+        ("a", "x2"),
+        ("a", "y1"),
+        ("b", "x1"),
+        ("b", "z"),
+    ] {
+        let mut volume = volume_body(id);
+        volume["Namespace"] = json!(namespace);
+        let body = json!({"Volumes": [volume]}).to_string();
+        ask(&agent, "PUT /v1/volume/csi/x/create", &body).await;
+    }
+    let ids = |answer: &Answer| -> Vec<String> {
+        let list = answer.json();
+        let list = list.as_array().unwrap().iter();
+        list.map(|stub| {
+            let text = |key: &str| stub[key].as_str().unwrap().to_owned();
+            format!("{}/{}", text("Namespace"), text("ID"))
+        })
+        .collect()
+    };
+    for (query, expected) in [
+        ("", vec![]),
+        ("&namespace=a", vec!["a/x1", "a/x2", "a/y1"]),
+        ("&namespace=*", vec!["a/x1", "a/x2", "a/y1", "b/x1", "b/z"]),
+        ("&namespace=*&prefix=x", vec!["a/x1", "a/x2", "b/x1"]),
+        ("&namespace=a&plugin_id=fake&prefix=y", vec!["a/y1"]),
+        ("&namespace=*&plugin_id=other", vec![]),
+        ("&namespace=*&node_id=n", vec![]),
+    ] {
+        let answer = get(&agent, &format!("/v1/volumes?type=csi{query}")).await;
+        assert_eq!(ids(&answer), expected, "{query}");
+    }
+    let mut seen = vec![];
+    let mut token = String::new();
+    loop {
+        let uri = format!("/v1/volumes?type=csi&namespace=*&per_page=2&next_token={token}");
+        let answer = get(&agent, &uri).await;
+        seen.push(ids(&answer).len());
+        token = answer.header(NEXT_TOKEN).to_owned();
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen, [2, 2, 1]);
+    let first = get(&agent, "/v1/volumes?type=csi&namespace=a&per_page=1").await;
+    assert_eq!(first.header(NEXT_TOKEN), "a.x2");
+}
+
+/// 2.3: any or no content type, keys of any case, what follows the first value ignored.
+#[tokio::test(start_paused = true)]
+async fn bodies_are_read_as_go_reads_them() {
+    let agent = agent().await;
+    let body = r#"{"volumes":[{"id":"db","NAME":"n","pluginid":"fake","unknown":1,
+        "requestedcapabilities":[{"accessmode":"single-node-writer","ATTACHMENTMODE":"file-system"}]
+        }]} trailing {"#;
+    let request = Request::builder()
+        .method("PUT")
+        .uri("/v1/volume/csi/db/create")
+        .header("Content-Type", "text/html");
+    let request = request.body(Body::from(body)).unwrap();
+    assert_eq!(send(&agent.services, request).await.status, 200);
+    for (body, status, start) in [
+        ("{", 400, "EOF while parsing"),
+        ("<html>", 400, "expected value"),
+        (
+            r#"{"Volumes":[{"ID":5}]}"#,
+            400,
+            "Volumes[0].ID: invalid type",
+        ),
+        (r#"{"Volumes":[]}"#, 500, "missing volume definition"),
+        ("{}", 500, "missing volume definition"),
+        (
+            r#"{"Volumes":[null]}"#,
+            500,
+            "validation: missing volume id, missing plugin id, must include",
+        ),
+    ] {
+        let answer = ask(&agent, "PUT /v1/volumes", body).await;
+        assert_eq!(answer.status, status, "{body}");
+        assert!(
+            answer.text().starts_with(start),
+            "{body}: {}",
+            answer.text()
+        );
+    }
+}
+
+/// 2.3: the document's namespace wins, then the query's, then the body's.
+#[tokio::test(start_paused = true)]
+async fn the_namespace_is_found_in_nomads_order() {
+    let agent = agent().await;
+    for (query, body, document, expected) in [
+        ("?namespace=q", "b", "d", "d"),
+        ("?namespace=q", "b", "", "q"),
+        ("", "b", "", "b"),
+        ("", "", "", "default"),
+    ] {
+        let mut volume = volume_body("db");
+        volume["Namespace"] = json!(document);
+        let body = json!({"Namespace": body, "Volumes": [volume]}).to_string();
+        let line = format!("PUT /v1/volume/csi/db/create{query}");
+        let answer = ask(&agent, &line, &body).await;
+        assert_eq!(answer.json()["Volumes"][0]["Namespace"], json!(expected));
+    }
+    assert_eq!(
+        ask(
+            &agent,
+            "PUT /v1/volume/csi/db/create?namespace=*",
+            &json!({"Volumes": [volume_body("db")]}).to_string()
+        )
+        .await
+        .text(),
+        "validation: a volume lives in one namespace, not in \"*\""
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_is_refused_in_words() {
+    let agent = agent().await;
+    let announced = Request::builder()
+        .method("PUT")
+        .uri("/v1/volumes")
+        .header("Content-Length", (MAX_BODY + 1).to_string())
+        .body(Body::from("{"))
+        .unwrap();
+    let chunk = vec![b' '; 1 << 20];
+    let chunks = std::iter::repeat_n(chunk, 65).map(Ok::<_, std::io::Error>);
+    let chunked = Request::builder()
+        .method("PUT")
+        .uri("/v1/volumes")
+        .body(Body::from_stream(futures_util::stream::iter(chunks)))
+        .unwrap();
+    for request in [announced, chunked] {
+        let answer = send(&agent.services, request).await;
+        let expected = "the request body is larger than 64 MiB";
+        assert_eq!((answer.status, answer.text()), (413, expected));
+    }
+}
+
+/// B23: no secret goes out, whatever is asked.
+#[tokio::test(start_paused = true)]
+async fn no_secret_ever_goes_out() {
+    let agent = agent().await;
+    let canary = "canary-7f3a";
+    let request = VolumeRequest {
+        secrets: Some(Secrets::from_iter([("token", canary)])),
+        ..FakeAgent::request("db")
+    };
+    agent.volumes.create(vec![request.into()]).await.unwrap();
+    let mut bad = volume_body("db");
+    bad["Secrets"] = json!({"token": canary});
+    bad["Name"] = json!("other");
+    let bad = json!({"Volumes": [bad]}).to_string();
+    for (line, body) in [
+        ("GET /v1/volumes?type=csi", ""),
+        ("GET /v1/volume/csi/db", ""),
+        ("GET /v1/agent/self", ""),
+        ("PUT /v1/volume/csi/db", bad.as_str()),
+        ("PUT /v1/volume/csi/db/create", bad.as_str()),
+    ] {
+        let answer = ask(&agent, line, body).await;
+        assert!(!answer.text().contains(canary), "{line}: {}", answer.text());
+        assert!(!format!("{:?}", answer.headers).contains(canary), "{line}");
+    }
+}
+
+/// 2.4.
+#[tokio::test(start_paused = true)]
+async fn a_delete_carries_secrets_in_a_header() {
+    let settings = Settings {
+        secrets: Secrets::from_iter([("a", "1"), ("b", "x=y")]),
+        ..Settings::default()
+    };
+    let agent = FakeAgent::start(settings).await.unwrap();
+    let request = VolumeRequest {
+        secrets: Some(Secrets::from_iter([("a", "1"), ("b", "x=y")])),
+        ..FakeAgent::request("db")
+    };
+    agent.volumes.create(vec![request.into()]).await.unwrap();
+    let record = agent.state();
+    assert!(record.record(&FakeAgent::key("db")).is_some());
+    let request = Request::builder()
+        .method("DELETE")
+        .uri("/v1/volume/csi/db/delete")
+        .header("X-Nomad-CSI-Secrets", "a=1,b=x=y,dropped");
+    let answer = send(&agent.services, request.body(Body::empty()).unwrap()).await;
+    assert_eq!((answer.status, answer.text()), (200, ""));
+    assert_eq!(answer.index(), agent.cell.index());
+}
+
+/// Decision 7: text by default, the typed error for who asks for it.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_asks_for_it_gets_the_typed_error() {
+    let agent = agent().await;
+    create(&agent, "db").await;
+    agent
+        .backend
+        .script(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+    let request = || {
+        Request::builder()
+            .method("DELETE")
+            .uri("/v1/volume/csi/db/delete")
+            .header(
+                "Accept",
+                format!("application/json, {}", ErrorBody::MEDIA_TYPE),
+            )
+            .body(Body::empty())
+            .unwrap()
+    };
+    let answer = send(&agent.services, request()).await;
+    assert_eq!(answer.status, 500);
+    assert_eq!(answer.header("Content-Type"), ErrorBody::MEDIA_TYPE);
+    let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(body.code, "volume/pending");
+    assert_eq!(
+        body.text,
+        "controller delete volume: CSI.ControllerDeleteVolume: controller plugin returned an \
+         internal error, check the plugin allocation logs for more information: rpc error: \
+         code = Internal desc = scripted Internal"
+    );
+    assert_eq!(
+        body.message,
+        "plugin fake did not delete volume db: scripted Internal (Internal); it may have happened \
+         or not"
+    );
+    assert_eq!(body.help.len(), 1);
+    assert_eq!(send(&agent.services, request()).await.status, 200);
+}
+
+/// 2.7.
+#[tokio::test(start_paused = true)]
+async fn answers_are_compressed_for_who_asks() {
+    let agent = agent().await;
+    create(&agent, "db").await;
+    let request = |encoding: &str| {
+        Request::builder()
+            .uri("/v1/volume/csi/db")
+            .header("Accept-Encoding", encoding)
+            .body(Body::empty())
+            .unwrap()
+    };
+    let plain = send(&agent.services, request("identity")).await;
+    assert_eq!(plain.header("Content-Encoding"), "");
+    let packed = send(&agent.services, request("gzip")).await;
+    assert_eq!(packed.header("Content-Encoding"), "gzip");
+    assert_eq!(packed.header("Vary"), "Accept-Encoding");
+    assert_eq!(&packed.body[..2], [0x1f, 0x8b]);
+    assert_ne!(packed.body, plain.body);
+    assert!(packed.body.len() < plain.body.len());
+}
+
+/// 2.8: held until the table moves, at once if it has moved already, not longer than asked.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_read_is_held_until_something_moves() {
+    let agent = agent().await;
+    let seen = create(&agent, "db").await.index();
+    for path in ["/v1/volumes?type=csi", "/v1/volume/csi/db"] {
+        let join = if path.contains('?') { '&' } else { '?' };
+        let start = Instant::now();
+        let behind = get(&agent, &format!("{path}{join}index={}", seen - 1)).await;
+        assert_eq!((behind.index(), start.elapsed()), (seen, Duration::ZERO));
+
+        let held = get(&agent, &format!("{path}{join}index={seen}&wait=16s")).await;
+        assert_eq!(held.index(), seen);
+        // Half of the sixteenth, as the fake's jitter has it.
+        assert_eq!(start.elapsed(), Duration::from_millis(16_500));
+
+        let start = Instant::now();
+        get(&agent, &format!("{path}{join}index={seen}&wait=10h")).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(300) * 33 / 32);
+    }
+    let start = Instant::now();
+    let uri = format!("/v1/volumes?type=csi&index={seen}&wait=60s");
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        create(&agent, "other").await
+    };
+    let (held, changed) = tokio::join!(get(&agent, &uri), change);
+    assert!(held.index() > seen && held.index() <= changed.index());
+    assert_eq!(start.elapsed(), Duration::from_secs(7));
+    let plugins = get(&agent, "/v1/plugins?type=csi&index=4&wait=2s");
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        agent.observe(false).await;
+    };
+    let (plugins, ()) = tokio::join!(plugins, change);
+    assert_eq!(plugins.json()[0]["ControllersHealthy"], json!(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_waiting_reads() {
+    let agent = agent().await;
+    let index = agent.cell.index();
+    let uri = format!("/v1/volumes?type=csi&index={index}&wait=60s");
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        agent.services.stop(Duration::ZERO).await;
+    };
+    let start = Instant::now();
+    let (answer, ()) = tokio::join!(get(&agent, &uri), stop);
+    assert_eq!((answer.status, answer.text()), (200, "[]"));
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    let refused = ask(&agent, "DELETE /v1/volume/csi/db", "").await;
+    assert_eq!(
+        (refused.status, refused.text()),
+        (500, "the agent is stopping")
+    );
+}
+
+/// A defect is an answer in words, wherever it is.
+#[tokio::test(start_paused = true)]
+async fn a_defect_is_answered() {
+    struct Broken;
+    impl IdSource for Broken {
+        fn uuid(&self) -> String {
+            panic!("as the test wants it")
+        }
+        fn jitter(&self) -> f64 {
+            panic!("as the test wants it")
+        }
+    }
+    let agent = agent().await;
+    let ports = VolumePorts {
+        cell: agent.cell.clone(),
+        directory: Arc::new(FakeDirectory::default()),
+        sealer: Arc::new(FakeSealer::default()),
+        clock: Arc::new(agent.clock.clone()),
+        ids: Arc::new(Broken),
+    };
+    let services = Services::new(ports, VolumeLimits::default(), FakeAgent::about());
+    let request = Request::builder().uri("/v1/volumes?type=csi&index=99");
+    let answer = send(&services, request.body(Body::empty()).unwrap()).await;
+    let text = "the agent failed inside: a request could not be answered";
+    assert_eq!((answer.status, answer.text()), (500, text));
+    assert_eq!(answer.header("X-Nomad-CSI-Agent"), "1.2.3");
+
+    // Without a connection the operation pauses, and asks for jitter.
+    let body = json!({"Volumes": [volume_body("db")]}).to_string();
+    let request = Request::builder()
+        .method("PUT")
+        .uri("/v1/volume/csi/db/create");
+    let answer = send(&services, request.body(Body::from(body)).unwrap()).await;
+    let text = "the agent failed inside: an operation on a volume";
+    assert_eq!((answer.status, answer.text()), (500, text));
+}
+
+/// A client that hangs up loses the answer, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hangs_up_does_not_cut_the_operation_short() {
+    let agent = agent().await;
+    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    {
+        let body = json!({"Volumes": [volume_body("db")]}).to_string();
+        let request = ask(&agent, "PUT /v1/volume/csi/db/create", &body);
+        let arrived = agent.backend.arrived(1);
+        tokio::select! {
+            _ = request => panic!("the plugin hangs"),
+            () = arrived => {}
+        }
+    }
+    agent.backend.release();
+    agent.services.stop(Duration::from_secs(5)).await;
+    let answer = get(&agent, "/v1/volume/csi/db").await;
+    assert_eq!(answer.status, 200);
+}
+
+/// `nomad-http-api` 3.13.
+#[tokio::test(start_paused = true)]
+async fn neighbours_answer_what_clients_need() {
+    let agent = agent().await;
+    create(&agent, "db").await;
+    let nodes = get(&agent, "/v1/nodes?prefix=1111").await.json();
+    assert_eq!(nodes[0]["ID"], json!(FakeAgent::NODE));
+    assert_eq!(nodes[0]["Status"], json!("ready"));
+    assert_eq!(get(&agent, "/v1/nodes?prefix=2").await.text(), "[]");
+    let about = get(&agent, "/v1/agent/self").await.json();
+    assert_eq!(about["config"]["Version"]["Version"], json!("2.0.5"));
+    assert_eq!(about["member"]["Tags"]["build"], json!("2.0.5+nomad-csi"));
+    assert_eq!(about["stats"]["nomad_csi"]["version"], json!("1.2.3"));
+    assert_eq!(
+        get(&agent, "/v1/agent/health").await.text(),
+        r#"{"client":{"message":"ok","ok":true},"server":{"message":"ok","ok":true}}"#
+    );
+    assert_eq!(
+        get(&agent, "/v1/agent/health?type=server").await.text(),
+        r#"{"server":{"message":"ok","ok":true}}"#
+    );
+    let namespaces = get(&agent, "/v1/namespaces").await.json();
+    assert_eq!(namespaces.as_array().unwrap().len(), 1);
+    assert_eq!(
+        get(&agent, "/v1/namespace/default").await.json()["Name"],
+        json!("default")
+    );
+}
+
+/// Shell completion (`nomad-neighbour-apis` 4.5).
+#[tokio::test(start_paused = true)]
+async fn searches_find_by_prefix() {
+    let agent = agent().await;
+    for number in 0..25 {
+        create(&agent, &format!("db{number:02}")).await;
+    }
+    let search = async |context: &str, prefix: &str| {
+        let body = json!({"Prefix": prefix, "Context": context}).to_string();
+        ask(&agent, "POST /v1/search", &body).await
+    };
+    let found = search("volumes", "db").await.json();
+    assert_eq!(found["Matches"]["volumes"].as_array().unwrap().len(), 20);
+    assert_eq!(found["Truncations"]["volumes"], json!(true));
+    let found = search("volumes", "db0").await.json();
+    assert_eq!(found["Matches"]["volumes"].as_array().unwrap().len(), 10);
+    assert_eq!(found["Truncations"]["volumes"], json!(false));
+    let found = search("all", "f").await.json();
+    assert_eq!(found["Matches"]["plugins"], json!(["fake"]));
+    assert_eq!(found["Matches"]["volumes"], json!([]));
+    assert_eq!(
+        search("nodes", "1").await.json()["Matches"]["nodes"],
+        json!([FakeAgent::NODE])
+    );
+    let wrong = search("jobs", "").await;
+    assert_eq!(wrong.status, 500);
+    assert!(wrong.text().starts_with("context must be one of "));
+}
+
+/// A list that is made into documents beside the threads that serve is the same list.
+#[tokio::test(start_paused = true)]
+async fn a_long_list_is_whole() {
+    let agent = agent().await;
+    for number in 0..300 {
+        create(&agent, &format!("v{number:03}")).await;
+    }
+    let list = get(&agent, "/v1/volumes?type=csi").await.json();
+    assert_eq!(list.as_array().unwrap().len(), 300);
+}

@@ -1,0 +1,60 @@
+//! What nodes find of their plugins, recorded.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::cell::{CommitError, Expected, StateCell};
+use crate::model::{NodeId, PluginId, PluginInstance};
+use crate::ports::{Clock, PluginObserver, ReportRefused};
+use crate::state::{Event, EventKind};
+
+/// Records reports in the cell.
+pub struct RecordingObserver {
+    cell: StateCell,
+    clock: Arc<dyn Clock>,
+}
+
+impl RecordingObserver {
+    /// Records there, at that clock's time.
+    pub fn new(cell: StateCell, clock: Arc<dyn Clock>) -> Self {
+        Self { cell, clock }
+    }
+
+    async fn record(&self, kind: EventKind) -> Result<(), ReportRefused> {
+        let event = Event::new(self.clock.now(), kind);
+        let recorded = self.cell.commit(Expected::Any, event).await;
+        recorded.map(drop).map_err(|error| refused(&error))
+    }
+}
+
+fn refused(error: &CommitError) -> ReportRefused {
+    ReportRefused {
+        reason: error.to_string(),
+    }
+}
+
+#[async_trait]
+impl PluginObserver for RecordingObserver {
+    async fn changed(
+        &self,
+        plugin: &PluginId,
+        node: &NodeId,
+        instance: PluginInstance,
+    ) -> Result<(), ReportRefused> {
+        self.record(EventKind::PluginInstanceObserved {
+            plugin: plugin.clone(),
+            node: node.clone(),
+            instance: Box::new(instance),
+        })
+        .await
+    }
+
+    async fn gone(&self, plugin: &PluginId, node: &NodeId) -> Result<(), ReportRefused> {
+        self.record(EventKind::PluginInstanceGone {
+            plugin: plugin.clone(),
+            node: node.clone(),
+        })
+        .await
+    }
+}
