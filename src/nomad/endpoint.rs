@@ -1,32 +1,26 @@
-//! One server: how requests to it look, and how they get there (`nomad-http-api` 2.1 to 2.3).
+//! One server: what every request to it has, and what comes back (`nomad-http-api` 2.1 to 2.3).
 //!
-//! Nothing is read, resolved or opened before the first request. Redirects are not followed: a
-//! repeated write is not ours to allow, and a token is not for whoever a redirect names. Proxies are
-//! those of the settings. HTTP/1.1 only, gzip only, TLS 1.2 and later.
+//! Nothing is read, resolved or opened before the first request; what cannot be sent as it is meant (a
+//! token with a line break, a server name that is none) is refused before that.
 
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::Policy;
 use tokio::sync::OnceCell;
+use url::Url;
 
 use super::address::{Address, BasicAuth};
-use super::connection::{Context, UnknownHost, explain, explain_late};
+use super::connection::{Context, explain, explain_late};
 use super::retrying::{Access, Failed};
-use super::settings::{Hidden, ProxySettings, Settings, TlsSettings};
-use super::tls;
+use super::settings::{Hidden, Settings, TlsSettings};
+use super::transport::Transport;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
 use crate::wire::{ErrorBody, TOKEN};
 
-/// A connection, with its TLS handshake, must come about within this.
-const CONNECT: Duration = Duration::from_secs(10);
 /// The answer to a read must begin within this.
 const READ: Duration = Duration::from_secs(60);
 /// The answer to a write must begin within this: a controller has two minutes, calls of one plugin
@@ -34,9 +28,6 @@ const READ: Duration = Duration::from_secs(60);
 const WRITE: Duration = Duration::from_secs(15 * 60);
 /// An answer that has begun must go on within this.
 const PAUSE: Duration = Duration::from_secs(60);
-/// An idle connection is not used again after this: proxies drop them, and a write on a dropped
-/// connection has an unknown outcome.
-const IDLE: Duration = Duration::from_secs(10);
 /// No answer is larger.
 const LARGEST: usize = 64 << 20;
 /// More of an error is not read.
@@ -83,13 +74,15 @@ pub(super) struct Answer {
 /// One server.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    address: Address,
+    transport: Transport,
+    url: Url,
     region: Option<String>,
     namespace: Option<String>,
-    token: Option<Hidden>,
+    has_token: bool,
+    has_identity: bool,
     auth: Option<BasicAuth>,
-    tls: TlsSettings,
-    proxies: ProxySettings,
+    /// On every request; the token is in it, marked as not to be shown.
+    headers: HeaderMap,
     http: OnceCell<reqwest::Client>,
 }
 
@@ -99,34 +92,40 @@ impl Endpoint {
         let mut address = Address::parse(settings.address.expose())?;
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let http_auth = settings.http_auth.as_ref().map(Hidden::expose);
-        let auth = address
-            .auth
-            .take()
-            .or_else(|| http_auth.and_then(BasicAuth::parse));
-        let token = settings.token.as_ref().map(|token| token.expose().trim());
-        Ok(Self {
+        let http_auth = http_auth.and_then(BasicAuth::parse);
+        let auth = address.auth.take().or(http_auth);
+        let transport = Transport {
             address,
-            region: given(&settings.region),
-            namespace: given(&settings.namespace),
-            token: token.filter(|token| !token.is_empty()).map(Hidden::new),
-            auth,
             tls: TlsSettings {
                 server_name: given(&settings.tls.server_name),
                 ..settings.tls.clone()
             },
             proxies: settings.proxies.clone(),
+        };
+        let token = settings.token.as_ref().map(|token| token.expose().trim());
+        let token = token.filter(|token| !token.is_empty());
+        let identity = settings.tls.client_certificate.as_deref();
+        Ok(Self {
+            url: transport.url()?,
+            region: given(&settings.region),
+            namespace: given(&settings.namespace),
+            has_token: token.is_some(),
+            has_identity: identity.is_some_and(|path| path != Path::new("")),
+            auth,
+            headers: common_headers(token, transport.host_header())?,
+            transport,
             http: OnceCell::new(),
         })
     }
 
     /// What people call it.
     pub(super) fn name(&self) -> &str {
-        &self.address.name
+        &self.transport.address.name
     }
 
     /// Whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
-        self.token.is_some()
+        self.has_token
     }
 
     /// Sends a request once and reads its answer, whatever its status.
@@ -141,13 +140,17 @@ impl Endpoint {
         let context = Context {
             what,
             access,
-            address: &self.address,
-            has_identity: self.tls.client_certificate.is_some(),
+            address: &self.transport.address,
+            has_identity: self.has_identity,
         };
-        let http = self.http().await.map_err(|error| {
-            let message = format!("{what}: {}", error.message);
-            Failed::for_good(ApiError { message, ..error })
-        })?;
+        let http = self
+            .http
+            .get_or_try_init(|| self.transport.open())
+            .await
+            .map_err(|error| {
+                let message = format!("{what}: {}", error.message);
+                Failed::for_good(ApiError { message, ..error })
+            })?;
         let ready = self
             .request(http, request)
             .map_err(|error| explain(&error, context))?;
@@ -169,31 +172,17 @@ impl Endpoint {
         http: &reqwest::Client,
         request: &Request<'_>,
     ) -> Result<reqwest::Request, reqwest::Error> {
-        let mut url = self.address.base.clone();
-        if let Some(name) = self.name_to_send() {
-            // Resolved to the real host's addresses, see `HostResolver`.
-            let _ = url.set_host(Some(name));
-        }
+        let mut url = self.url.clone();
         let path: String = ["v1"]
             .iter()
             .chain(request.path)
             .map(|segment| format!("/{}", utf8_percent_encode(segment, SEGMENT)))
             .collect();
         url.set_path(&path);
-        let names_one = request.query.iter().any(|(key, _)| *key == "namespace");
-        let namespace = self.namespace.as_deref().filter(|_| !names_one);
-        let common = [("namespace", namespace), ("region", self.region.as_deref())];
-        let mut query = request.query.clone();
-        query.extend(
-            common
-                .iter()
-                .filter_map(|(key, value)| value.map(|value| (*key, value))),
-        );
-        query.sort_unstable();
         let mut builder = http
             .request(request.method.clone(), url)
-            .query(&query)
-            .headers(self.headers())
+            .query(&self.query(request))
+            .headers(self.headers.clone())
             .headers(request.headers.clone());
         if let Some(auth) = &self.auth {
             builder = builder.basic_auth(&auth.user, auth.password.as_ref().map(Hidden::expose));
@@ -206,151 +195,41 @@ impl Endpoint {
         builder.build()
     }
 
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        let accept = format!("application/json, {}", ErrorBody::MEDIA_TYPE);
-        if let Ok(accept) = HeaderValue::try_from(accept) {
-            headers.insert(ACCEPT, accept);
-        }
-        if let Some(token) = &self.token
-            && let Ok(mut value) = HeaderValue::from_bytes(token.expose().as_bytes())
-        {
-            value.set_sensitive(true);
-            headers.insert(TOKEN, value);
-        }
-        if self.name_to_send().is_some() {
-            let host = self.address.base.host_str().unwrap_or_default();
-            let host = match self.address.base.port() {
-                Some(port) => format!("{host}:{port}"),
-                None => host.to_owned(),
-            };
-            if let Ok(host) = HeaderValue::try_from(host) {
-                headers.insert(HOST, host);
-            }
-        }
-        headers
-    }
-
-    /// The name that is both asked for and checked in place of the host.
-    fn name_to_send(&self) -> Option<&str> {
-        let name = self.tls.server_name.as_deref()?;
-        let direct = self.proxies.https.is_none();
-        (self.address.is_https() && direct && !tls::is_ip(name)).then_some(name)
-    }
-
-    async fn http(&self) -> Result<&reqwest::Client, ApiError> {
-        let build = || async {
-            let config = self.tls_config().await?;
-            self.build(config)
-        };
-        self.http.get_or_try_init(build).await
-    }
-
-    /// Reads certificates, which blocks.
-    async fn tls_config(&self) -> Result<rustls::ClientConfig, ApiError> {
-        if !self.address.is_https() {
-            return tls::plain();
-        }
-        let settings = self.tls.clone();
-        let by_url = self.name_to_send().is_some();
-        let read = move || {
-            let other = settings.server_name.as_deref().filter(|_| !by_url);
-            let check = other.map_or(tls::NameCheck::Host, tls::NameCheck::Other);
-            tls::secure(&settings, check)
-        };
-        let read = tokio::task::spawn_blocking(read).await;
-        read.map_err(|error| internal(&error.to_string()))?
-    }
-
-    fn build(&self, config: rustls::ClientConfig) -> Result<reqwest::Client, ApiError> {
-        let resolver = HostResolver {
-            instead: self.name_to_send().and_then(|_| self.host()),
-        };
-        let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(config)
-            .user_agent(concat!("nomad-csi/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .retry(reqwest::retry::never())
-            .http1_only()
-            .gzip(true)
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .dns_resolver(Arc::new(resolver))
-            .no_proxy();
-        for proxy in self.proxies()? {
-            builder = builder.proxy(proxy);
-        }
-        if let Some(socket) = &self.address.socket {
-            builder = through_socket(builder, socket)?;
-        }
-        builder
-            .build()
-            .map_err(|error| internal(&error.to_string()))
-    }
-
-    fn host(&self) -> Option<String> {
-        let host = self.address.base.host_str()?;
-        Some(host.trim_matches(['[', ']']).to_owned())
-    }
-
-    fn proxies(&self) -> Result<Vec<reqwest::Proxy>, ApiError> {
-        let others = self.proxies.none_for.as_deref().unwrap_or_default();
-        let direct = format!("localhost,127.0.0.0/8,::1,{others}");
-        let none_for = reqwest::NoProxy::from_string(&direct);
-        let http = self
-            .proxies
-            .http
-            .as_ref()
-            .map(|url| reqwest::Proxy::http(url.expose()));
-        let https = self
-            .proxies
-            .https
-            .as_ref()
-            .map(|url| reqwest::Proxy::https(url.expose()));
-        let invalid = |_| ApiError {
-            code: Code::ApiAddress,
-            status: None,
-            message: "the proxy's address is not one".to_owned(),
-            help: vec!["Write `http://HOST:PORT` in HTTP_PROXY or HTTPS_PROXY.".to_owned()],
-            server_text: None,
-        };
-        http.into_iter()
-            .chain(https)
-            .map(|proxy| Ok(proxy.map_err(invalid)?.no_proxy(none_for.clone())))
-            .collect()
+    /// The request's own parameters, then the settings', sorted as Go's client sorts them.
+    fn query<'a>(&'a self, request: &Request<'a>) -> Vec<(&'static str, &'a str)> {
+        let mut query = request.query.clone();
+        let names_one = query.iter().any(|(key, _)| *key == "namespace");
+        let namespace = self.namespace.as_deref().filter(|_| !names_one);
+        query.extend(namespace.map(|namespace| ("namespace", namespace)));
+        query.extend(self.region.as_deref().map(|region| ("region", region)));
+        query.sort_unstable();
+        query
     }
 }
 
-#[cfg(unix)]
-fn through_socket(
-    builder: reqwest::ClientBuilder,
-    socket: &Path,
-) -> Result<reqwest::ClientBuilder, ApiError> {
-    Ok(builder.unix_socket(socket))
-}
-
-#[cfg(not(unix))]
-fn through_socket(
-    _builder: reqwest::ClientBuilder,
-    socket: &Path,
-) -> Result<reqwest::ClientBuilder, ApiError> {
-    Err(ApiError {
-        code: Code::ApiAddress,
+fn common_headers(token: Option<&str>, host: Option<String>) -> Result<HeaderMap, ApiError> {
+    let mut headers = HeaderMap::new();
+    let accept = format!("application/json, {}", ErrorBody::MEDIA_TYPE);
+    let unsendable = |what: &str| ApiError {
+        code: Code::ApiUnsendable,
         status: None,
-        message: format!("unix://{} cannot be used on this system", socket.display()),
+        message: format!("{what} has a character that no HTTP header can carry"),
         help: vec![],
         server_text: None,
-    })
-}
-
-fn internal(why: &str) -> ApiError {
-    ApiError {
-        code: Code::Internal,
-        status: None,
-        message: format!("the HTTP client could not be made: {why}"),
-        help: vec![],
-        server_text: None,
+    };
+    let accept = HeaderValue::try_from(accept).map_err(|_| unsendable("the media type"))?;
+    headers.insert(ACCEPT, accept);
+    if let Some(token) = token {
+        let value = HeaderValue::from_bytes(token.as_bytes());
+        let mut value = value.map_err(|_| unsendable("the token"))?;
+        value.set_sensitive(true);
+        headers.insert(TOKEN, value);
     }
+    if let Some(host) = host {
+        let value = HeaderValue::try_from(host).map_err(|_| unsendable("the host"))?;
+        headers.insert(HOST, value);
+    }
+    Ok(headers)
 }
 
 async fn receive(mut response: reqwest::Response, context: Context<'_>) -> Result<Answer, Failed> {
@@ -400,25 +279,4 @@ fn too_large(status: StatusCode, context: Context<'_>) -> Failed {
         help: vec![],
         server_text: None,
     })
-}
-
-/// Resolves hosts; with `instead`, that host in place of the one asked for, whose name is then only
-/// for the certificate.
-struct HostResolver {
-    instead: Option<String>,
-}
-
-impl Resolve for HostResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let host = self
-            .instead
-            .clone()
-            .unwrap_or_else(|| name.as_str().to_owned());
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((host.as_str(), 0)).await;
-            let found: Result<Vec<SocketAddr>, _> = found.map(Iterator::collect);
-            let found = found.map_err(|source| UnknownHost { host, source })?;
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
 }

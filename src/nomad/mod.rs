@@ -11,8 +11,10 @@ mod endpoint;
 mod error;
 mod reply;
 mod retrying;
+mod session;
 mod settings;
 mod tls;
+mod transport;
 mod version;
 
 pub use client::NomadClient;

@@ -45,25 +45,22 @@ pub(super) fn json(answer: &Answer, asked: Asked<'_>) -> Result<Value, ApiError>
         return Err(not_nomad(answer, "nothing", asked));
     }
     serde_json::from_slice(&answer.body).map_err(|error| {
-        let what = if error.is_eof() {
-            "JSON that ends too early"
-        } else {
-            "something that is not JSON"
-        };
-        not_nomad(answer, what, asked)
+        if !error.is_eof() {
+            return not_nomad(answer, "something that is not JSON", asked);
+        }
+        let why = format!("{} answered with JSON that ends too early", asked.server);
+        let shown = Some(beginning(&answer.body));
+        in_doubt(Code::ApiNotNomad, &why, 200, shown, asked)
     })
 }
 
 /// JSON that is not the document that was asked for.
 pub(super) fn other_document(error: &DecodeError, asked: Asked<'_>) -> ApiError {
-    let Asked { what, server, .. } = asked;
-    ApiError {
-        code: Code::ApiNotNomad,
-        status: Some(200),
-        message: format!("{what}: {server} answered with JSON that is not Nomad's ({error})"),
-        help: vec![],
-        server_text: None,
-    }
+    let why = format!(
+        "{} answered with JSON that is not Nomad's ({error})",
+        asked.server
+    );
+    in_doubt(Code::ApiNotNomad, &why, 200, None, asked)
 }
 
 fn failure(answer: &Answer, asked: Asked<'_>) -> Failed {
@@ -148,29 +145,40 @@ fn typed(body: ErrorBody, status: u16) -> Failed {
 
 /// A proxy before the server got no good answer from it: a write may have arrived.
 fn gateway(answer: &Answer, asked: Asked<'_>) -> Failed {
+    let why = format!(
+        "{} is a proxy that got no answer ({})",
+        asked.server, answer.status
+    );
+    let shown = Some(beginning(&answer.body)).filter(|text| !text.is_empty());
     let status = answer.status.as_u16();
-    let Asked { what, server, .. } = asked;
+    Failed {
+        error: in_doubt(Code::ApiConnectionLost, &why, status, shown, asked),
+        verdict: Verdict::RetryUnknownOutcome,
+    }
+}
+
+/// An answer that does not say whether a write was carried out; of a read, it is only no answer.
+fn in_doubt(
+    code: Code,
+    why: &str,
+    status: u16,
+    server_text: Option<String>,
+    asked: Asked<'_>,
+) -> ApiError {
     let (code, what, help) = match asked.access {
-        Access::Read => (Code::ApiConnectionLost, what.to_owned(), vec![]),
+        Access::Read => (code, asked.what.to_owned(), vec![]),
         Access::Write => {
-            let what = what.replacen(" was not ", " was perhaps not ", 1);
+            let what = asked.what.replacen(" was not ", " was perhaps not ", 1);
             let help = "It may have been carried out all the same: look before you run it again.";
             (Code::ApiOutcomeUnknown, what, vec![help.to_owned()])
         }
     };
-    let error = ApiError {
+    ApiError {
         code,
         status: Some(status),
-        message: format!(
-            "{what}: {server} is a proxy that got no answer ({})",
-            answer.status
-        ),
+        message: format!("{what}: {why}"),
         help,
-        server_text: Some(beginning(&answer.body)).filter(|text| !text.is_empty()),
-    };
-    Failed {
-        error,
-        verdict: Verdict::RetryUnknownOutcome,
+        server_text,
     }
 }
 

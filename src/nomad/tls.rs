@@ -188,6 +188,11 @@ fn shown(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
+/// A server name that is none.
+pub(super) fn unusable_name(name: &str, why: &str) -> ApiError {
+    unusable(&format!("the server name `{name}`"), why)
+}
+
 fn unusable(what: &str, why: &str) -> ApiError {
     ApiError {
         code: Code::ApiTlsFiles,
@@ -215,7 +220,7 @@ impl NamedCertificate {
             .build()
             .map_err(|error| unusable("the certificate authorities", &error.to_string()))?;
         let name = ServerName::try_from(name.to_owned())
-            .map_err(|error| unusable(&format!("the server name `{name}`"), &error.to_string()))?;
+            .map_err(|error| unusable_name(name, &error.to_string()))?;
         Ok(Self { inner, name })
     }
 }

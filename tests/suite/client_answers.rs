@@ -47,7 +47,7 @@ async fn what_is_not_nomad_is_said_to_be_something_else() {
         (json("  \n"), "answered with nothing (200 OK)", None),
         (
             json(r#"{"ID":"db0","Na"#),
-            "answered with JSON that ends too early (200 OK)",
+            "answered with JSON that ends too early",
             Some(r#"{"ID":"db0","Na"#),
         ),
         (
@@ -278,6 +278,20 @@ async fn writes_are_understood_whatever_they_answer() {
     );
     let none = create(json(r#"{"Volumes":null,"Warnings":null}"#)).await;
     assert_eq!(none, Ok(Written::default()));
+}
+
+/// The server took the write and answered it; only what it said is lost.
+#[tokio::test]
+async fn a_write_whose_answer_makes_no_sense_may_have_happened() {
+    for body in [r#"{"Volumes":[{"ID""#, r#"{"Volumes":1}"#, "[]"] {
+        let error = create(json(body)).await.expect_err(body);
+        assert_eq!(error.code, Code::ApiOutcomeUnknown, "{body}");
+        assert!(
+            error.message.contains("was perhaps not created"),
+            "{}",
+            error.message
+        );
+    }
 }
 
 #[tokio::test]

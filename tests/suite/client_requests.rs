@@ -186,6 +186,27 @@ async fn empty_settings_count_as_not_given() {
     );
 }
 
+#[test]
+fn what_cannot_be_sent_as_it_is_meant_is_refused_at_once() {
+    let token = Settings {
+        token: Some(Hidden::new("1111\n2222")),
+        ..Settings::default()
+    };
+    let mut name = Settings::new("https://127.0.0.1:4646");
+    name.tls.server_name = Some("no name".into());
+    for (settings, says) in [
+        (
+            token,
+            "the token has a character that no HTTP header can carry",
+        ),
+        (name, "the server name `no name` cannot be used for TLS"),
+    ] {
+        let error = NomadClient::new(&settings).expect_err(says);
+        assert!(error.message.starts_with(says), "{}", error.message);
+        assert!(!error.message.contains("1111"));
+    }
+}
+
 #[tokio::test]
 async fn the_addresss_user_wins_over_the_variables() {
     let server = Server::start(nomad).await;

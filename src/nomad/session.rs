@@ -1,0 +1,209 @@
+//! Conversations with one server: a request, its repetition where that is safe, and the document in
+//! its answer; lists page by page.
+//!
+//! What a server should have hidden and did not (1.1 and 1.2 answer a create with the secrets,
+//! `nomad-http-api` 8.2) is hidden here, before anybody sees it.
+
+use std::collections::HashSet;
+
+use http::{HeaderMap, HeaderValue, Method};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::endpoint::{Answer, Endpoint, Request};
+use super::reply::{self, Asked};
+use super::retrying::{Access, attempt};
+use super::settings::Settings;
+use crate::diagnostic::Code;
+use crate::model::MountOptions;
+use crate::ports::{ApiError, Written};
+use crate::wire::{self, NEXT_TOKEN, WriteResponse};
+
+/// One server, and how it is spoken to.
+#[derive(Debug)]
+pub(super) struct Session {
+    endpoint: Endpoint,
+}
+
+impl Session {
+    pub(super) fn new(settings: &Settings) -> Result<Self, ApiError> {
+        Ok(Self {
+            endpoint: Endpoint::new(settings)?,
+        })
+    }
+
+    /// What people call the server.
+    pub(super) fn name(&self) -> &str {
+        self.endpoint.name()
+    }
+
+    /// The headers of an answer, whatever its status.
+    pub(super) async fn headers(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+    ) -> Result<HeaderMap, ApiError> {
+        let send = || self.endpoint.send(request, Access::Read, what);
+        Ok(attempt(Access::Read, send).await?.headers)
+    }
+
+    /// A success's answer; repeated where that is safe.
+    pub(super) async fn call(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+        access: Access,
+    ) -> Result<Answer, ApiError> {
+        let asked = self.asked(what, access);
+        attempt(access, || async {
+            let answer = self.endpoint.send(request, access, what).await?;
+            reply::success(answer, asked)
+        })
+        .await
+    }
+
+    fn asked<'a>(&'a self, what: &'a str, access: Access) -> Asked<'a> {
+        Asked {
+            what,
+            access,
+            server: self.endpoint.name(),
+            has_token: self.endpoint.has_token(),
+        }
+    }
+
+    /// Reads a document and keeps its JSON.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+    ) -> Result<(T, Value), ApiError> {
+        let answer = self.call(request, what, Access::Read).await?;
+        let asked = self.asked(what, Access::Read);
+        let mut json = reply::json(&answer, asked)?;
+        hide_what_is_secret(&mut json);
+        let document =
+            wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
+        Ok((document, json))
+    }
+
+    /// Reads a document that may be missing.
+    pub(super) async fn find<T: DeserializeOwned>(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+        missing: Code,
+    ) -> Result<Option<(T, Value)>, ApiError> {
+        match self.read(request, what).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.code == missing && error.status == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a write and reads what it answers; servers before 1.10.5 answer a register with nothing.
+    pub(super) async fn write(&self, put: &Request<'_>, what: &str) -> Result<Written, ApiError> {
+        let answer = self.call(put, what, Access::Write).await?;
+        if answer.body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Written::default());
+        }
+        let asked = self.asked(what, Access::Write);
+        let mut json = reply::json(&answer, asked)?;
+        let mut document = json
+            .get_mut("Volumes")
+            .and_then(|volumes| volumes.get_mut(0));
+        if let Some(volume) = &mut document {
+            hide_what_is_secret(volume);
+        }
+        let document = document.map(Value::take);
+        let response: WriteResponse =
+            wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
+        let warnings = response.warnings.lines().map(str::trim);
+        Ok(Written {
+            document,
+            warnings: warnings
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+
+    /// All pages of a list.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&'static str, &str)],
+        what: &str,
+    ) -> Result<Vec<(T, Value)>, ApiError> {
+        let mut all = vec![];
+        let mut tokens = HashSet::new();
+        let mut token: Option<String> = None;
+        loop {
+            let mut page = Request {
+                query: query.to_vec(),
+                ..Request::new(Method::GET, path)
+            };
+            page.query
+                .extend(token.as_deref().map(|token| ("next_token", token)));
+            let answer = self.call(&page, what, Access::Read).await?;
+            self.add_page(&answer, what, &mut all)?;
+            let next = answer.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
+            let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
+            match next.filter(|next| !next.is_empty()) {
+                None => return Ok(all),
+                Some(next) if tokens.insert(next.clone()) => token = Some(next),
+                Some(_) => return Err(self.endless(what)),
+            }
+        }
+    }
+
+    fn add_page<T: DeserializeOwned>(
+        &self,
+        answer: &Answer,
+        what: &str,
+        all: &mut Vec<(T, Value)>,
+    ) -> Result<(), ApiError> {
+        let asked = self.asked(what, Access::Read);
+        let page = reply::json(answer, asked)?;
+        let stubs: Vec<T> =
+            wire::decode_value(&page).map_err(|error| reply::other_document(&error, asked))?;
+        let Value::Array(documents) = page else {
+            return Ok(()); // `null`: an empty list
+        };
+        all.extend(stubs.into_iter().zip(documents));
+        Ok(())
+    }
+
+    fn endless(&self, what: &str) -> ApiError {
+        ApiError {
+            code: Code::ApiNotNomad,
+            status: Some(200),
+            message: format!("{what}: {} gives the same page again", self.endpoint.name()),
+            help: vec![],
+            server_text: None,
+        }
+    }
+
+    /// An answer about something else: no Nomad gives one.
+    pub(super) fn another(&self, what: &str, id: &str) -> ApiError {
+        ApiError {
+            code: Code::ApiNotNomad,
+            status: Some(200),
+            message: format!("{what}: {} answered with `{id}`", self.endpoint.name()),
+            help: vec![],
+            server_text: None,
+        }
+    }
+}
+
+/// Hides, in a volume's JSON, what Nomad before 1.3 shows.
+fn hide_what_is_secret(volume: &mut Value) {
+    if let Some(secrets) = volume.get_mut("Secrets") {
+        *secrets = Value::Null;
+    }
+    let flags = volume.pointer_mut("/MountOptions/MountFlags");
+    if let Some(Value::Array(flags)) = flags
+        && !flags.is_empty()
+    {
+        *flags = vec![Value::from(MountOptions::REDACTED)];
+    }
+}
