@@ -382,3 +382,6 @@ fn encode(record: &impl Serialize) -> Result<Vec<u8>, CatalogError> {
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CatalogError> {
     serde_json::from_slice(bytes).map_err(damaged)
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,3 +274,6 @@ impl Removal<'_> {
 fn is_self_or_parent(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
+
+#[cfg(test)]
+mod tests;

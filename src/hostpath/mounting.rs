@@ -82,21 +82,19 @@ impl Volume {
         Place::of(&self.data, mounts).is_some_and(|place| place.is_shown_by(entry))
     }
 
-    /// Records what `path` is for, then binds `source` there; a mount of this volume with other
-    /// flags, left by a crash between the two calls of a bind, is replaced.
-    async fn mount(
-        &self,
-        source: &Path,
-        path: &str,
-        record: PlaceRecord,
-        flags: MountFlags,
-    ) -> Result<(), Machine> {
-        let (id, target) = (self.id.clone(), path.to_owned());
+    /// Records what `path` is for.
+    async fn remember(&self, path: &str, record: PlaceRecord) -> Result<(), Machine> {
+        let (id, path) = (self.id.clone(), path.to_owned());
         self.plugin
             .blocking(move |plugin| {
-                Ok::<_, Machine>(plugin.catalog.put_place(&id, &target, &record)?)
+                Ok::<_, Machine>(plugin.catalog.put_place(&id, &path, &record)?)
             })
-            .await?;
+            .await
+    }
+
+    /// Binds `source` at `path`, for which a record stands. A mount of this volume with other flags,
+    /// left by a crash between the two calls of a bind, is replaced.
+    async fn mount(&self, source: &Path, path: &str, flags: MountFlags) -> Result<(), Machine> {
         let target = Path::new(path);
         if let At::Volume(_) = self.at(path).await? {
             self.plugin.mounter.unmount(target).await?;
@@ -168,7 +166,8 @@ pub(super) async fn stage(
         }
         (At::Volume(_) | At::Nothing, _) => {}
     }
-    volume.mount(&volume.data, &path, wanted, flags).await?;
+    volume.remember(&path, wanted).await?;
+    volume.mount(&volume.data, &path, flags).await?;
     tracing::info!(volume.external_id = %volume.id, staging_path = %path, "staged a volume");
     Ok(())
 }
@@ -234,37 +233,24 @@ pub(super) async fn publish(
         staging_path: request.staging_path.clone(),
         made_directory,
     };
-    publish_at(&volume, &request, record, flags).await?;
+    // The record stands before the directory, so that a crash leaves no directory without one.
+    volume.remember(path, record).await?;
+    make_target(path).await?;
+    let source = Path::new(&request.staging_path);
+    volume.mount(source, path, flags).await?;
     tracing::info!(volume.external_id = %volume.id, target_path = %path,
         read_only = flags.read_only, "published a volume");
     Ok(())
 }
 
-/// The record stands before the directory is made, so that a crash leaves no directory without one.
-async fn publish_at(
-    volume: &Volume,
-    request: &PublishRequest,
-    record: PlaceRecord,
-    flags: MountFlags,
-) -> Result<(), Machine> {
-    let (id, path) = (volume.id.clone(), request.target_path.clone());
-    let first = record.clone();
-    volume
-        .plugin
-        .blocking(move |plugin| {
-            plugin.catalog.put_place(&id, &path, &first)?;
-            match std::fs::create_dir(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(
-                    Machine::files(format!("make the target directory {path}"))(error),
-                ),
-                Ok(()) | Err(_) => Ok(()),
-            }
-        })
-        .await?;
-    let source = Path::new(&request.staging_path);
-    volume
-        .mount(source, &request.target_path, record, flags)
-        .await
+/// Makes the target directory, unless it is there. Its parent is the orchestrator's to make.
+async fn make_target(path: &str) -> Result<(), Machine> {
+    match tokio::fs::create_dir(path).await {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(Machine::files(
+            format!("make the target directory {path}"),
+        )(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// NodeUnpublishVolume (`csi-spec` 5.19).

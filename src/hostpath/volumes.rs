@@ -142,3 +142,6 @@ pub(super) async fn finish_removals(plugin: Arc<Plugin>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,10 @@ mod client_requests;
 mod client_tls;
 #[cfg(feature = "agent")]
 mod crash;
+#[cfg(feature = "agent")]
+mod csi;
+#[cfg(feature = "agent")]
+mod hostpath;
 mod spec_examples;
 mod transcripts;
 

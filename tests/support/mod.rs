@@ -3,6 +3,10 @@
 
 pub(crate) mod canned;
 pub(crate) mod certificates;
+#[cfg(feature = "agent")]
+pub(crate) mod fake_plugin;
+#[cfg(feature = "agent")]
+pub(crate) mod hostpath;
 pub(crate) mod http_server;
 #[cfg(feature = "agent")]
 pub(crate) mod power;

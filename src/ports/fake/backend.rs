@@ -62,17 +62,17 @@ struct Inner {
     faults: BTreeMap<Rpc, VecDeque<Fault>>,
     calls: Vec<Call>,
     in_flight: BTreeMap<String, Rpc>,
-    dead: bool,
 }
 
 /// The plugin. Shared by its fronts and the test.
 #[derive(Debug)]
 pub struct FakeBackend {
     inner: Mutex<Inner>,
-    /// How many calls have arrived, how often calls were released, how often the plugin died.
+    /// How many calls have arrived, how often calls were released.
     arrived: watch::Sender<u64>,
     released: watch::Sender<u64>,
-    deaths: watch::Sender<u64>,
+    /// Counts deaths and restarts together, so it is even while the plugin lives.
+    lives: watch::Sender<u64>,
 }
 
 impl FakeBackend {
@@ -85,7 +85,7 @@ impl FakeBackend {
             }),
             arrived: watch::Sender::default(),
             released: watch::Sender::default(),
-            deaths: watch::Sender::default(),
+            lives: watch::Sender::default(),
         })
     }
 
@@ -105,23 +105,30 @@ impl FakeBackend {
 
     /// The plugin dies: calls under way lose their connection, later ones find nobody.
     pub fn crash(&self) {
-        self.inner().dead = true;
-        self.deaths.send_modify(|times| *times += 1);
+        self.lives.send_if_modified(|lives| {
+            let was_alive = is_alive(*lives);
+            *lives += u64::from(was_alive);
+            was_alive
+        });
     }
 
     /// The plugin runs again; its world is as it was.
     pub fn restart(&self) {
-        self.inner().dead = false;
+        self.lives.send_if_modified(|lives| {
+            let was_dead = !is_alive(*lives);
+            *lives += u64::from(was_dead);
+            was_dead
+        });
     }
 
     /// Whether it runs.
     pub fn is_alive(&self) -> bool {
-        !self.inner().dead
+        is_alive(*self.lives.borrow())
     }
 
-    /// Hears of every death from now on.
-    pub fn deaths(&self) -> watch::Receiver<u64> {
-        self.deaths.subscribe()
+    /// Hears of every death and every restart from now on.
+    pub fn lives(&self) -> watch::Receiver<u64> {
+        self.lives.subscribe()
     }
 
     /// Waits until `count` calls have arrived since the start.
@@ -192,7 +199,7 @@ impl FakeBackend {
         subject: &str,
         act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
     ) -> Result<T, CallFailed> {
-        let mut deaths = self.deaths.subscribe();
+        let mut lives = self.lives.subscribe();
         let (_guard, fault) = self.arrive(rpc, subject)?;
         let before = *self.arrived.borrow();
         let act = || act(&mut self.inner().world).map_err(CallFailed::Refused);
@@ -213,7 +220,7 @@ impl FakeBackend {
                 let mut released = self.released.subscribe();
                 tokio::select! {
                     _ = released.changed() => act(),
-                    _ = deaths.changed() => Err(lost),
+                    _ = lives.changed() => Err(lost),
                 }
             }
             Some(Fault::AnswerLate) => {
@@ -221,7 +228,7 @@ impl FakeBackend {
                 let mut arrived = self.arrived.subscribe();
                 tokio::select! {
                     _ = arrived.wait_for(|so_far| *so_far > before) => answer,
-                    _ = deaths.changed() => Err(lost),
+                    _ = lives.changed() => Err(lost),
                 }
             }
             Some(Fault::Crash) => {
@@ -239,7 +246,7 @@ impl FakeBackend {
     /// Records the call; refuses a second one about the same volume while the first is under way.
     fn arrive(&self, rpc: Rpc, subject: &str) -> Result<(InFlight<'_>, Option<Fault>), CallFailed> {
         let mut inner = self.inner();
-        if inner.dead {
+        if !self.is_alive() {
             return Err(CallFailed::NotConnected);
         }
         inner.calls.push(Call {
@@ -273,6 +280,10 @@ impl Drop for FakeBackend {
             panic!("CSI forbids the orchestrator:\n{}", wrongs.join("\n"));
         }
     }
+}
+
+fn is_alive(lives: u64) -> bool {
+    lives.is_multiple_of(2)
 }
 
 /// A call under way; ends when it is dropped, also if nobody waits for the answer any more.
