@@ -3,6 +3,8 @@
 //! The figure to look at is the ratio of `cell` to `bare`: how much of the disk's speed is left when
 //! every change is checked, sealed in its envelope, applied and answered. The disk is that of the
 //! target directory, so absolute figures say as much about the machine.
+//!
+//! And how long a restart takes, from a snapshot of that many volumes.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use futures_util::future::join_all;
+use nomad_csi::ports::Journal as _;
 use nomad_csi::server::{CellOptions, Expected, StateCell};
-use nomad_csi::state::Event;
-use nomad_csi::state::samples::{key, registered, started};
+use nomad_csi::state::samples::{key, registered, started, state_of};
+use nomad_csi::state::{Event, StateSnapshot};
 use nomad_csi::store::EmbeddedJournal;
 use redb::{Database, TableDefinition};
 use tokio::runtime::Runtime;
@@ -73,14 +76,41 @@ fn cell(bencher: Bencher<'_, '_>, producers: u64) {
     runtime.block_on(cell.stop());
 }
 
+#[divan::bench(args = [10_000, 100_000], sample_count = 5)]
+fn restart(bencher: Bencher<'_, '_>, volumes: u64) {
+    let directory = directory();
+    let runtime = Runtime::new().unwrap();
+    let all = (0..volumes).map(|number| {
+        let key = key("default", &format!("volume-{number}"));
+        registered(&key, &format!("ext-{number}"))
+    });
+    let state = state_of(std::iter::once(started()).chain(all));
+    runtime.block_on(async {
+        let journal = EmbeddedJournal::open(directory.path().join("journal.redb"));
+        let journal = journal.await.unwrap();
+        let snapshot = StateSnapshot::from(&state);
+        journal.write_snapshot(snapshot).await.unwrap();
+        journal.close().await.unwrap();
+    });
+    bencher.counter(ItemsCount::new(volumes)).bench_local(|| {
+        let cell = runtime.block_on(open_journal(directory.path()));
+        assert_eq!(cell.index(), state.index());
+        runtime.block_on(cell.stop());
+    });
+}
+
 async fn open(directory: &std::path::Path) -> StateCell {
-    let journal = EmbeddedJournal::open(directory.join("journal.redb"));
-    let journal = Arc::new(journal.await.unwrap());
-    let cell = StateCell::open(journal, CellOptions::default());
-    let cell = cell.await.unwrap();
+    let cell = open_journal(directory).await;
     let event = Event::new(1, started());
     cell.commit(Expected::Any, event).await.unwrap();
     cell
+}
+
+async fn open_journal(directory: &std::path::Path) -> StateCell {
+    let journal = EmbeddedJournal::open(directory.join("journal.redb"));
+    let journal = Arc::new(journal.await.unwrap());
+    let cell = StateCell::open(journal, CellOptions::default());
+    cell.await.unwrap()
 }
 
 async fn register(cell: &StateCell, next: &AtomicU64) {

@@ -95,4 +95,11 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// The journal is as good as before then.
     async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError>;
+
+    /// Lets go of the file, so that another process may open it; what is under way is finished first.
+    /// Another call opens it again.
+    ///
+    /// # Errors
+    /// What was acknowledged is durable all the same.
+    async fn close(&self) -> Result<(), JournalError>;
 }

@@ -85,6 +85,7 @@ pub struct StateCell {
     state: Arc<RwLock<State>>,
     index: watch::Receiver<u64>,
     queue: mpsc::Sender<Commit>,
+    journal: Arc<dyn Journal>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -123,6 +124,7 @@ impl StateCell {
             state: Arc::new(RwLock::new(state)),
             index,
             queue,
+            journal: journal.clone(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -178,10 +180,14 @@ impl StateCell {
         self.index.clone()
     }
 
-    /// Takes no further commits, ends those that are waiting, and returns when all is done.
+    /// Takes no further commits, ends those that are waiting, and returns when all is done and the
+    /// journal is closed. The state can still be read.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
+        if let Err(error) = self.journal.close().await {
+            tracing::warn!(error = %error, reason = %error.source, "the journal was not closed well; nothing of it is lost");
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub use event::{Event, EventKind};
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use provider_name::provider_name;
-pub use query::{plugin, plugin_status, plugins, sealed_secrets, sharing, volume};
+pub use query::{plugin, plugin_status, plugins, sharing, volume};
 pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
 pub use replay::{ReplayError, StateSnapshot, replay};
 pub use tables::State;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
-use crate::model::{ExternalId, NamespacedId, PluginId, SealedSecrets};
+use crate::model::{ExternalId, NamespacedId, PluginId};
 
 /// One volume; `None` if there is none that readers may see.
 pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
@@ -27,12 +27,6 @@ pub fn sharing(state: &State, plugin: &PluginId, external_id: &ExternalId) -> Ve
     let remote = (plugin.clone(), external_id.clone());
     let keys = state.remote_ids.get(&remote).into_iter().flatten();
     keys.cloned().collect()
-}
-
-/// Any volume that has sealed secrets, with them: they tell whether a key is the right one.
-pub fn sealed_secrets(state: &State) -> Option<(&NamespacedId, &SealedSecrets)> {
-    let mut sealed = state.volumes.values().filter(|r| !r.secrets.is_empty());
-    sealed.next().map(|record| (record.key(), &record.secrets))
 }
 
 /// A plugin's status; `None` if no instance of it is known.

@@ -78,18 +78,6 @@ impl<S: Storage> EmbeddedJournal<S> {
         Ok(journal)
     }
 
-    /// Closes the file. Another call opens it again.
-    ///
-    /// # Errors
-    /// If the last write failed; what was acknowledged is durable all the same.
-    pub async fn close(&self) -> Result<(), JournalError> {
-        let close = |shared: &Shared<S>| match shared.database.blocking_lock().take() {
-            Some(database) => Ok(database.close()?),
-            None => Ok(()),
-        };
-        self.blocking("close", close).await
-    }
-
     /// Runs `work` on a blocking thread. If nobody waits for it any more, it still runs to its end.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -222,6 +210,14 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError> {
         let work = move |shared: &Shared<S>| shared.write_snapshot(&snapshot);
         self.blocking("write a snapshot to", work).await
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        let close = |shared: &Shared<S>| match shared.database.blocking_lock().take() {
+            Some(database) => Ok(database.close()?),
+            None => Ok(()),
+        };
+        self.blocking("close", close).await
     }
 }
 

@@ -138,4 +138,8 @@ impl Journal for MemoryJournal {
         content.snapshots += 1;
         Ok(())
     }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
 }

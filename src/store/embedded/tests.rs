@@ -198,6 +198,18 @@ async fn a_changed_or_missing_row_is_not_passed_over() {
     assert_eq!(gap.source.to_string(), "event 6 is missing");
 }
 
+/// The next agent of the directory need not wait for the end of this process.
+#[tokio::test]
+async fn a_journal_that_was_closed_may_be_opened_by_another_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j");
+    let first = EmbeddedJournal::open(&path).await.unwrap();
+    first.append(2, events(1, 3)[..].into()).await.unwrap();
+    first.close().await.unwrap();
+    let second = EmbeddedJournal::open(&path).await.unwrap();
+    assert_eq!(second.load().await.unwrap().events.len(), 3);
+}
+
 #[tokio::test]
 async fn a_second_process_is_told_that_the_file_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
