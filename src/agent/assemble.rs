@@ -4,15 +4,13 @@
 //! the plugin is not started. `run` starts and stops it in order. If a step fails, what was opened
 //! before is closed again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 
 use super::blocking;
 use super::config::AgentConfig;
 use super::directory::Workplace;
 use super::listen::Listeners;
-use super::observer::StateObserver;
 use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -20,42 +18,37 @@ use crate::driver::RawExec;
 use crate::model::{Node, NodeId, NodeStatus};
 use crate::node::{Registry, Supervisor, Surroundings};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
-use crate::server::{CellOptions, CommitError, Expected, StateCell};
+use crate::server::{
+    About, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
+    VolumeLimits, VolumePorts,
+};
 use crate::state::{Event, EventKind};
 use crate::store::{EmbeddedJournal, KeySealer};
 
-/// Where this node is, in Nomad's terms.
-const DATACENTER: &str = "dc1";
-
 /// An agent that is ready to be started.
 pub(super) struct Assembled {
-    pub(super) cell: StateCell,
+    pub(super) services: Services,
     pub(super) listeners: Listeners,
-    pub(super) router: axum::Router,
     pub(super) supervisor: Supervisor,
 }
 
-/// Builds it all. The caller holds the lock on the directory. Requests that only wait end when
-/// `stopping` is cancelled.
+/// Builds it all. The caller holds the lock on the directory.
 ///
 /// # Errors
 /// In words; nothing is left open then.
 pub(super) async fn assemble(
     config: &AgentConfig,
     place: &Workplace,
-    _stopping: CancellationToken,
 ) -> Result<Assembled, Diagnostics> {
     let listeners = Listeners::open(config.http, &place.agent_socket()).await?;
-    let journal = EmbeddedJournal::open(place.journal())
-        .await
-        .map_err(|error| told(&error))?;
+    let journal = EmbeddedJournal::open(place.journal()).await;
+    let journal = journal.map_err(|error| told(&error))?;
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| told(&error))?;
-    match wire(config, place, &cell).await {
-        Ok((router, supervisor)) => Ok(Assembled {
-            cell,
+    match wire(config, place, &cell, listeners.address()).await {
+        Ok((services, supervisor)) => Ok(Assembled {
+            services,
             listeners,
-            router,
             supervisor,
         }),
         Err(problems) => {
@@ -69,28 +62,44 @@ async fn wire(
     config: &AgentConfig,
     place: &Workplace,
     cell: &StateCell,
-) -> Result<(axum::Router, Supervisor), Diagnostics> {
+    address: Option<SocketAddr>,
+) -> Result<(Services, Supervisor), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-    let _sealer = open_sealer(place, cell).await?;
+    let sealer = open_sealer(place, cell).await?;
     let node = introduce(cell, &*clock, &*ids).await?;
-    let registry = Arc::new(Registry::new(node.clone()));
-    let task = hostpath_task(config, place, cell, node, &*ids);
-    let supervisor = Supervisor::new(
-        task,
-        Surroundings {
-            driver: Arc::new(RawExec),
-            connector: Arc::new(GrpcConnector::new()),
-            registry: registry.clone(),
-            observer: Arc::new(StateObserver {
-                cell: cell.clone(),
-                clock: clock.clone(),
-            }),
-            clock: clock.clone(),
-            ids: ids.clone(),
-        },
-    );
-    Ok((axum::Router::new(), supervisor))
+    let registry = Arc::new(Registry::new(node.id.clone()));
+    let task = hostpath_task(config, place, cell, node.id.clone(), &*ids);
+    let surroundings = Surroundings {
+        driver: Arc::new(RawExec),
+        connector: Arc::new(GrpcConnector::new()),
+        registry: registry.clone(),
+        observer: Arc::new(RecordingObserver::new(cell.clone(), clock.clone())),
+        clock: clock.clone(),
+        ids: ids.clone(),
+    };
+    let ports = VolumePorts {
+        cell: cell.clone(),
+        directory: registry,
+        sealer: Arc::new(sealer),
+        clock,
+        ids,
+    };
+    let services = Services::new(ports, VolumeLimits::default(), about(node, address));
+    Ok((services, Supervisor::new(task, surroundings)))
+}
+
+fn about(node: Node, address: Option<SocketAddr>) -> About {
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: node.name,
+        region: About::REGION.to_owned(),
+        datacenter: node.datacenter,
+        address: address
+            .map(|address| address.to_string())
+            .unwrap_or_default(),
+        node_id: node.id.as_str().to_owned(),
+    }
 }
 
 /// The key must open what is sealed already: with another key nothing may go on.
@@ -116,7 +125,7 @@ async fn introduce(
     cell: &StateCell,
     clock: &dyn Clock,
     ids: &dyn IdSource,
-) -> Result<NodeId, Diagnostics> {
+) -> Result<Node, Diagnostics> {
     let known = cell.read(|state| state.nodes().next().cloned());
     let node = Node {
         id: known
@@ -126,7 +135,7 @@ async fn introduce(
             .nodename()
             .to_string_lossy()
             .into_owned(),
-        datacenter: DATACENTER.to_owned(),
+        datacenter: About::DATACENTER.to_owned(),
         status: NodeStatus::Ready,
     };
     let mut news = vec![EventKind::AgentStarted { origin: ids.uuid() }];
@@ -139,7 +148,7 @@ async fn introduce(
             .await;
         committed.map_err(|error| not_committed(&error))?;
     }
-    Ok(node.id)
+    Ok(node)
 }
 
 fn not_committed(error: &CommitError) -> Diagnostics {

@@ -10,10 +10,11 @@ mod config;
 mod directory;
 mod embedded;
 mod listen;
-mod observer;
 mod plugin;
 mod run;
+mod serve_plugin;
 
 pub use config::{AgentConfig, AgentOptions, DataDirectory, OnHeld, embedded_directory};
 pub use embedded::Embedded;
 pub use run::run;
+pub use serve_plugin::{PluginOptions, serve_plugin};

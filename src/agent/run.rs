@@ -24,12 +24,13 @@ use super::blocking;
 use super::claim::{Claimed, claim, lock_problem};
 use super::config::AgentConfig;
 use super::directory::{DataPlace, Workplace};
-use super::listen::Listeners;
+use super::listen::{DRAIN_LIMIT, Listeners};
 use super::plugin::HOSTPATH;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::node::{TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, SystemClock};
-use crate::server::StateCell;
+use crate::server::Services;
+use crate::server::http::router;
 use crate::store::{DataLock, Holder};
 
 /// Runs an agent until `stop`, and then ends it in order. Whoever drops the future instead leaves at
@@ -125,11 +126,11 @@ fn record(
 pub(super) struct Agent {
     place: Workplace,
     lock: DataLock,
-    cell: StateCell,
+    services: Services,
     plugin: watch::Receiver<TaskStatus>,
     address: Option<SocketAddr>,
     /// Until HTTP is served.
-    unserved: Option<(Listeners, axum::Router)>,
+    unserved: Option<Listeners>,
     http: JoinSet<()>,
     supervision: JoinSet<()>,
     stop_http: CancellationToken,
@@ -142,8 +143,7 @@ impl Agent {
         place: Workplace,
         lock: DataLock,
     ) -> Result<Self, Diagnostics> {
-        let stop_http = CancellationToken::new();
-        let assembled = match assemble(config, &place, stop_http.clone()).await {
+        let assembled = match assemble(config, &place).await {
             Ok(assembled) => assembled,
             Err(problems) => {
                 leave(place, lock).await;
@@ -151,9 +151,8 @@ impl Agent {
             }
         };
         let Assembled {
-            cell,
+            services,
             listeners,
-            router,
             supervisor,
         } = assembled;
         let plugin = supervisor.status();
@@ -163,13 +162,13 @@ impl Agent {
         Ok(Self {
             place,
             lock,
-            cell,
+            services,
             plugin,
             address: listeners.address(),
-            unserved: Some((listeners, router)),
+            unserved: Some(listeners),
             http: JoinSet::new(),
             supervision,
-            stop_http,
+            stop_http: CancellationToken::new(),
             stop_plugin,
         })
     }
@@ -189,7 +188,8 @@ impl Agent {
 
     /// Answers requests from now on.
     pub(super) fn serve(&mut self) {
-        if let Some((listeners, router)) = self.unserved.take() {
+        if let Some(listeners) = self.unserved.take() {
+            let router = router(self.services.clone());
             self.http
                 .spawn(listeners.serve(router, self.stop_http.clone()));
         }
@@ -199,11 +199,12 @@ impl Agent {
     pub(super) async fn stop(mut self) {
         self.stop_http.cancel();
         drop(self.unserved.take());
-        while self.http.join_next().await.is_some() {}
+        let answered = async { while self.http.join_next().await.is_some() {} };
+        tokio::join!(self.services.drain(DRAIN_LIMIT), answered);
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
-        self.cell.stop().await;
-        drop(self.cell);
+        self.services.cell.stop().await;
+        drop(self.services);
         leave(self.place, self.lock).await;
     }
 

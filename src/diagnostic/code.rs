@@ -291,6 +291,8 @@ codes! {
         "Name a directory with --embedded=DIR.";
     AgentPluginNotHealthy = "agent/plugin-not-healthy": "The embedded plugin was started and did not become healthy.",
         "Read what it said last; with -vv the log has everything it writes.";
+    HostpathCannotServe = "hostpath/cannot-serve": "The embedded plugin cannot serve as it was told to.",
+        "Change the endpoint, the state directory or the node ID as the message says.";
     LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",
         "Correct NOMAD_CSI_LOG, or unset it.";
 

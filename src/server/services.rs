@@ -60,10 +60,10 @@ impl Services {
     }
 
     /// Ends waiting reads, so that connections can drain; begins nothing new, waits up to `grace`
-    /// for what is running and cuts off the rest (the next run goes on with it); then stops the cell.
-    pub async fn stop(&self, grace: Duration) {
+    /// for what is running and cuts off the rest: the next run goes on with it. The cell goes on:
+    /// it is stopped by itself, after everyone who commits.
+    pub async fn drain(&self, grace: Duration) {
         self.stopping.cancel();
         self.volumes.stop(grace).await;
-        self.cell.stop().await;
     }
 }

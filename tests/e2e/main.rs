@@ -1,1 +1,20 @@
 //! The real agent process, the real plugin process, real mounts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that fails is to say so loudly"
+)]
+
+mod agent;
+mod agent_crash;
+#[path = "../support/agent_process.rs"]
+mod agent_process;
+mod agent_stop;
+#[path = "../support/http.rs"]
+mod http;
+#[path = "../support/volumes.rs"]
+mod volumes;
+#[path = "../support/wait.rs"]
+mod wait;

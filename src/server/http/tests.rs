@@ -654,7 +654,7 @@ async fn a_stop_ends_waiting_reads() {
     let uri = format!("/v1/volumes?type=csi&index={index}&wait=60s");
     let stop = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        agent.services.stop(Duration::ZERO).await;
+        agent.services.drain(Duration::ZERO).await;
     };
     let start = Instant::now();
     let (answer, ()) = tokio::join!(get(&agent, &uri), stop);
@@ -719,7 +719,7 @@ async fn a_client_that_hangs_up_does_not_cut_the_operation_short() {
         }
     }
     agent.backend.release();
-    agent.services.stop(Duration::from_secs(5)).await;
+    agent.services.drain(Duration::from_secs(5)).await;
     let answer = get(&agent, "/v1/volume/csi/db").await;
     assert_eq!(answer.status, 200);
 }

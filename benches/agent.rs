@@ -1,0 +1,219 @@
+//! The agent as a process: durable changes per second over HTTP, and the list of many volumes.
+//!
+//! Each figure stands beside its floor: the same bytes through a bare TCP connection that echoes
+//! nothing but their number, so that the machine, the loopback and this client are out of the ratio.
+//! What the disk alone can do is `benches/journal.rs`. Nothing asserts any of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a benchmark that fails is to say so loudly, and it prints its figures"
+)]
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nomad_csi::ports::Journal as _;
+use nomad_csi::state::samples::registered;
+use nomad_csi::state::{Event, State};
+use nomad_csi::store::EmbeddedJournal;
+use serde_json::{Value, json};
+
+const CLIENTS: [usize; 2] = [1, 64];
+const CHANGES: [usize; 2] = [1_000, 8_000];
+const LISTED: usize = 100_000;
+
+fn main() {
+    println!("durable changes over HTTP, per second (clients: changes/s, median, 99th; floor; ratio)");
+    for (clients, changes) in CLIENTS.into_iter().zip(CHANGES) {
+        let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let agent = Agent::start(data.path());
+        change(&agent, "create", clients, changes, creation);
+        let external = external_ids(&agent);
+        run(agent.address, clients, changes, &|at| request("DELETE", &format!("/v1/volume/csi/v{at}"), None));
+        change(&agent, "register", clients, changes, move |at| registration(at, &external[at % external.len()]));
+    }
+    list();
+}
+
+/// A running agent.
+struct Agent {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Agent {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
+            .args(["agent", "--dev", "--http", "127.0.0.1:0", "--log-format", "json", "--data-dir"])
+            .arg(data)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let event: Value = serde_json::from_str(&line.unwrap()).ok()?;
+            event["address"].as_str()?.strip_prefix("http://")?.parse().ok()
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address.unwrap() }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn change(agent: &Agent, what: &str, clients: usize, changes: usize, of: impl Fn(usize) -> Vec<u8> + Sync) {
+    let measured = run(agent.address, clients, changes, &of);
+    let answer = exchange(&mut TcpStream::connect(agent.address).unwrap(), &of(changes));
+    let floor = run(echo(of(0).len(), answer.len()), clients, changes, &of);
+    println!(
+        "  {what:8} {clients:3}: {:7.0}/s  {:6.2} ms  {:6.2} ms   floor {:7.0}/s   ratio {:.3}",
+        measured.per_second,
+        milliseconds(measured.median),
+        milliseconds(measured.slow),
+        floor.per_second,
+        measured.per_second / floor.per_second,
+    );
+}
+
+struct Measured {
+    per_second: f64,
+    median: Duration,
+    slow: Duration,
+}
+
+/// Sends `changes` requests over `clients` connections that are kept, each waiting for its answer.
+fn run(address: SocketAddr, clients: usize, changes: usize, of: &(impl Fn(usize) -> Vec<u8> + Sync)) -> Measured {
+    let next = AtomicUsize::new(0);
+    let begun = Instant::now();
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        let client = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut times = vec![];
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= changes {
+                    return times;
+                }
+                let request = of(at);
+                let sent = Instant::now();
+                exchange(&mut stream, &request);
+                times.push(sent.elapsed());
+            }
+        };
+        let running: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
+        running.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let per_second = changes as f64 / begun.elapsed().as_secs_f64();
+    times.sort_unstable();
+    Measured { per_second, median: times[times.len() / 2], slow: times[times.len() * 99 / 100] }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let length = body.len();
+    format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+fn creation(at: usize) -> Vec<u8> {
+    request("PUT", &format!("/v1/volume/csi/v{at}/create"), Some(&volume(at, None)))
+}
+
+fn registration(at: usize, external: &str) -> Vec<u8> {
+    request("PUT", &format!("/v1/volume/csi/v{at}"), Some(&volume(at, Some(external))))
+}
+
+fn volume(at: usize, external: Option<&str>) -> Value {
+    let mut volume = json!({
+        "ID": format!("v{at}"),
+        "Name": format!("volume {at}"),
+        "PluginID": "hostpath",
+        "RequestedCapabilities": [{"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}],
+    });
+    if let Some(external) = external {
+        volume["ExternalID"] = external.into();
+    }
+    json!({ "Volumes": [volume] })
+}
+
+fn external_ids(agent: &Agent) -> Vec<String> {
+    let mut stream = TcpStream::connect(agent.address).unwrap();
+    let answer = exchange(&mut stream, &request("GET", "/v1/volumes?type=csi", None));
+    let volumes: Vec<Value> = serde_json::from_slice(body(&answer)).unwrap();
+    volumes.iter().map(|volume| volume["ExternalID"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Sends a request and returns the whole answer, head and body.
+fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
+    stream.write_all(request).unwrap();
+    let mut answer = vec![];
+    let mut part = vec![0; 64 << 10];
+    loop {
+        let length = stream.read(&mut part).unwrap();
+        assert!(length > 0, "the connection ended: {}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..length]);
+        if is_whole(&answer) {
+            assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+            return answer;
+        }
+    }
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = head_end(answer) else { return false };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    match length {
+        Some(length) => answer.len() >= end + 4 + length,
+        None => answer.ends_with(b"0\r\n\r\n"),
+    }
+}
+
+fn head_end(answer: &[u8]) -> Option<usize> {
+    answer.windows(4).position(|window| window == b"\r\n\r\n")
+}
+
+fn body(answer: &[u8]) -> &[u8] {
+    &answer[head_end(answer).unwrap() + 4..]
+}
+
+/// A server that reads at least so many bytes at a time and answers a success of that length.
+fn echo(request: usize, answer: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.saturating_sub(45));
+    let answer: Arc<[u8]> = [head.as_bytes(), &vec![b' '; answer.saturating_sub(45)]].concat().into();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, answer) = (stream.unwrap(), answer.clone());
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; request * 2];
+                let mut missing = request;
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    missing = missing.saturating_sub(length);
+                    if missing == 0 {
+                        stream.write_all(&answer).unwrap();
+                        missing = request;
+                    }
+                }
+            });
+        }
+    });
+    address
+}

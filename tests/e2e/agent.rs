@@ -1,0 +1,95 @@
+//! What a person meets who starts an agent: it serves, or says why it cannot.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+use crate::agent_process::{AgentProcess, program};
+use crate::http::Address;
+use crate::volumes::{assert_exactly, create, list};
+
+fn output(mut command: Command) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_volume_is_created_by_the_real_plugin_and_is_there_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    let answer = create(&agent.address, "db").unwrap().json();
+    assert_eq!(answer["Volumes"][0]["ID"], "db");
+    let before = list(&agent.address);
+    assert!(agent.stop().success());
+
+    let agent = AgentProcess::start(data.path());
+    assert_eq!(list(&agent.address), before);
+    let deleted = agent
+        .address
+        .ask("DELETE", "/v1/volume/csi/db/delete", None)
+        .unwrap();
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert_exactly(&agent.address, data.path(), &BTreeSet::new());
+}
+
+#[test]
+fn the_unix_socket_answers_the_same() {
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    create(&agent.address, "db").unwrap().json();
+    assert_eq!(
+        list(&Address::Unix(agent.socket.clone())),
+        list(&agent.address)
+    );
+}
+
+#[test]
+fn a_second_agent_on_the_directory_is_told_who_has_it() {
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    let mut second = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+    second.arg("--data-dir").arg(data.path());
+    let (code, said) = output(second);
+    assert_eq!(code, Some(1), "{said}");
+    for expected in [
+        format!("process {}", agent.pid()),
+        format!("unix://{}", agent.socket.display()),
+    ] {
+        assert!(said.contains(&expected), "{expected:?} is not in: {said}");
+    }
+    create(&agent.address, "still-served").unwrap().json();
+}
+
+#[test]
+fn a_port_in_use_is_told_and_the_directory_is_free_again() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let mut agent = program(["agent", "--dev", "--http", &address.to_string()]);
+    agent.arg("--data-dir").arg(data.path());
+    let (code, said) = output(agent);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen on {address}")),
+        "{said}"
+    );
+    assert!(said.contains("--http ADDR:PORT"), "{said}");
+    assert!(AgentProcess::start(data.path()).stop().success());
+}
+
+#[test]
+fn an_agent_that_everybody_could_reach_is_refused() {
+    let (code, said) = output(program(["agent", "--dev", "--http", "0.0.0.0:0"]));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("--allow-unauthenticated"), "{said}");
+}
+
+#[test]
+fn a_data_directory_with_a_long_path_is_served_all_the_same() {
+    let base = tempfile::tempdir().unwrap();
+    let data = base.path().join("d".repeat(120)).join("e".repeat(120));
+    let agent = AgentProcess::start(&data);
+    create(&agent.address, "db").unwrap().json();
+    let socket = agent.socket.clone();
+    assert!(agent.stop().success());
+    assert!(!socket.parent().unwrap().exists());
+}

@@ -1,0 +1,147 @@
+//! A real agent process, started with an environment of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::http::Address;
+use crate::wait::until;
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
+
+/// The program with arguments, and nothing of our environment.
+pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(
+    arguments: impl IntoIterator<Item = S>,
+) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    command
+}
+
+/// An agent that runs, or has ended. Dropping it kills it.
+pub(crate) struct AgentProcess {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    pub(crate) address: Address,
+    pub(crate) socket: PathBuf,
+}
+
+impl AgentProcess {
+    /// Starts one on that directory and any free port, and waits until it is ready.
+    pub(crate) fn start(data: &Path) -> Self {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+        command.arg("--data-dir").arg(data);
+        Self::run(command)
+    }
+
+    /// Starts one with that command line, and waits until it is ready.
+    pub(crate) fn run(mut command: Command) -> Self {
+        command
+            .args(["-v", "--log-format", "json"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = Arc::new(Mutex::new(vec![]));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let sink = log.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                sink.lock().unwrap().push(line);
+            }
+        });
+        let ready = until("the agent to be ready", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the agent ended with {status}: {:#?}", log.lock().unwrap());
+            }
+            ready_line(&log).ok_or_else(|| format!("{:#?}", log.lock().unwrap()))
+        });
+        let address = ready["address"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("http://");
+        Self {
+            address: Address::Tcp(address.parse().unwrap()),
+            socket: ready["socket"].as_str().unwrap().into(),
+            child,
+            log,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its number.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        signal_process(self.pid(), signal);
+    }
+
+    /// `kill -9`, and waits for the end.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.signal(rustix::process::Signal::TERM);
+        self.ended()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the agent to end", || {
+            let ended = self.child.try_wait().unwrap();
+            ended.ok_or_else(|| format!("it runs: {:#?}", self.log()))
+        })
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+        if std::thread::panicking() {
+            eprintln!("log of the agent:\n{}", self.log().join("\n"));
+        }
+    }
+}
+
+fn ready_line(log: &Mutex<Vec<String>>) -> Option<Value> {
+    let lines = log.lock().unwrap();
+    let mut events = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.find(|event| event["message"] == "the agent is ready")
+}
+
+/// Sends a signal to a process of ours.
+pub(crate) fn signal_process(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Processes whose command line holds all of these words.
+pub(crate) fn processes_with(words: &[&str]) -> Vec<u32> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        if words.iter().all(|word| line.contains(word)) {
+            found.push(pid);
+        }
+    }
+    found
+}

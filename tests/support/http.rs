@@ -1,0 +1,109 @@
+//! As much of an HTTP client as a test needs: one request over one connection, blocking.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body, of an answer that must be a success.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text());
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+impl Address {
+    /// Sends one request and reads the whole answer. A connection that ends early is an error.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+        match self {
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                exchange(stream, method, path, body)
+            }
+            Self::Unix(socket) => {
+                let stream = UnixStream::connect(socket)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                exchange(stream, method, path, body)
+            }
+        }
+    }
+}
+
+fn exchange(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> io::Result<Answer> {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let status = status.ok_or(io::ErrorKind::InvalidData)?;
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
+    let rest = &answer[end + 4..];
+    let body = if chunked {
+        joined(rest)?
+    } else {
+        rest.to_vec()
+    };
+    Ok(Answer { status, head, body })
+}
+
+/// The parts of a chunked body, put together; one that ends early is an error.
+fn joined(mut rest: &[u8]) -> io::Result<Vec<u8>> {
+    let mut body = vec![];
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n");
+        let line = line.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let length = usize::from_str_radix(&String::from_utf8_lossy(&rest[..line]), 16);
+        let length = length.map_err(io::Error::other)?;
+        if length == 0 {
+            return Ok(body);
+        }
+        let part = rest.get(line + 2..line + 2 + length);
+        body.extend_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        rest = rest
+            .get(line + 4 + length..)
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+}

@@ -1,0 +1,76 @@
+//! Volumes of the embedded plugin, asked for over HTTP.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::http::{Address, Answer};
+
+/// Creates a volume. An error means that the connection broke before the answer.
+pub(crate) fn create(agent: &Address, id: &str) -> io::Result<Answer> {
+    let volume = json!({
+        "ID": id,
+        "Name": id,
+        "PluginID": "hostpath",
+        "RequestedCapabilities": [
+            {"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}
+        ],
+    });
+    let path = format!("/v1/volume/csi/{id}/create");
+    agent.ask("PUT", &path, Some(&json!({ "Volumes": [volume] })))
+}
+
+/// IDs of all volumes, with the provider's.
+pub(crate) fn list(agent: &Address) -> Vec<(String, String)> {
+    let volumes = agent
+        .ask("GET", "/v1/volumes?type=csi", None)
+        .unwrap()
+        .json();
+    let text = |volume: &Value, key: &str| volume[key].as_str().unwrap().to_owned();
+    let volumes = volumes.as_array().unwrap();
+    volumes
+        .iter()
+        .map(|volume| (text(volume, "ID"), text(volume, "ExternalID")))
+        .collect()
+}
+
+/// The plugin's health as the agent shows it.
+pub(crate) fn is_healthy(agent: &Address) -> Result<(), String> {
+    let answer = agent
+        .ask("GET", "/v1/plugin/csi/hostpath", None)
+        .map_err(|e| e.to_string())?;
+    let healthy = answer.status == 200 && answer.json()["ControllersHealthy"] == 1;
+    healthy.then_some(()).ok_or_else(|| answer.text())
+}
+
+/// What the provider has: the directories that are its volumes.
+pub(crate) fn provided(data: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(data.join("plugins/hostpath/volumes")).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Asserts that the agent and the provider have the same volumes, each once, and these are all of
+/// them.
+pub(crate) fn assert_exactly(agent: &Address, data: &Path, ids: &BTreeSet<String>) {
+    let listed = list(agent);
+    let found: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(found, *ids);
+    let external: BTreeSet<String> = listed
+        .iter()
+        .map(|(_, external)| external.clone())
+        .collect();
+    assert_eq!(
+        external.len(),
+        listed.len(),
+        "an external volume has two names: {listed:?}"
+    );
+    let provided = provided(data);
+    assert_eq!(
+        external, provided,
+        "left: registered; right: in the provider"
+    );
+}
