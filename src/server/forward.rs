@@ -106,7 +106,7 @@ fn obstacle(
     }
 }
 
-/// What is known of the effect of a call that failed.
+/// What is known of the effect of a call that failed, from the answers to all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It has taken no effect and will take none.
@@ -263,7 +263,7 @@ impl Forward {
         };
         match tokio::time::timeout(self.limits.deadline, passes).await {
             Ok(answer) => answer.map_err(|error| ForwardError::Failed {
-                outcome: outcome(progress.uncertain && !settles(&error)),
+                outcome: outcome(progress.uncertain),
                 error,
             }),
             Err(_) => Err(ForwardError::TimedOut {
@@ -352,32 +352,6 @@ fn reaction(error: &PluginError) -> Reaction {
         | StatusCode::Internal
         | StatusCode::DataLoss
         | StatusCode::Unauthenticated => Reaction::Pause,
-    }
-}
-
-/// Whether a final answer also tells what became of earlier, identical calls whose end is not
-/// known: the plugin looked at the request and would have answered OK had one of them taken effect
-/// (calls are idempotent). An answer about who asks, or about too many calls, comes before that look
-/// and tells nothing; ALREADY_EXISTS says that there is something, not what.
-pub(super) fn settles(error: &PluginError) -> bool {
-    match error.code {
-        StatusCode::InvalidArgument
-        | StatusCode::NotFound
-        | StatusCode::FailedPrecondition
-        | StatusCode::OutOfRange => !error.verdict.is_repeated(),
-        StatusCode::Ok
-        | StatusCode::Cancelled
-        | StatusCode::Unknown
-        | StatusCode::DeadlineExceeded
-        | StatusCode::AlreadyExists
-        | StatusCode::PermissionDenied
-        | StatusCode::ResourceExhausted
-        | StatusCode::Aborted
-        | StatusCode::Unimplemented
-        | StatusCode::Internal
-        | StatusCode::Unavailable
-        | StatusCode::DataLoss
-        | StatusCode::Unauthenticated => false,
     }
 }
 

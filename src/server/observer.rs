@@ -58,3 +58,31 @@ impl PluginObserver for RecordingObserver {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::fake::Settings;
+    use crate::server::fake::FakeAgent;
+    use crate::state::plugin;
+
+    #[tokio::test]
+    async fn reports_are_recorded_until_the_cell_stops() {
+        let agent = FakeAgent::start(Settings::default()).await.unwrap();
+        let clock = Arc::new(agent.clock.clone());
+        let observer = RecordingObserver::new(agent.cell.clone(), clock);
+        let (id, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
+        let known = |id: &PluginId| agent.cell.read(|state| plugin(state, id));
+        let instance = known(&id).unwrap().plugin.controllers[&node].clone();
+        observer.gone(&id, &node).await.unwrap();
+        assert_eq!(known(&id), None);
+        observer
+            .changed(&id, &node, instance.clone())
+            .await
+            .unwrap();
+        assert!(known(&id).is_some());
+        agent.cell.stop().await;
+        let refused = observer.changed(&id, &node, instance).await;
+        assert_eq!(refused.unwrap_err().reason, "the agent is stopping");
+    }
+}

@@ -18,6 +18,7 @@ mod crash;
 mod csi;
 #[cfg(feature = "agent")]
 mod hostpath;
+mod faults;
 mod spec_examples;
 mod transcripts;
 

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::check::{Purpose, check, warnings};
 use super::desk::{Desk, Subject, changed, unchanged};
-use super::intent::{Earlier, Intent};
+use super::intent::{Earlier, Intent, has_answered};
 use super::plugin::PluginFacts;
 use super::register::shared_warning;
 use super::service::{Submitted, WriteOutcome};
@@ -27,7 +27,7 @@ use crate::model::{NamespacedId, VolumeRequest};
 use crate::ports::StatusCode;
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{Aftermath, ServerError, UpdateRequest};
-use crate::server::forward::{ForwardError, Outcome};
+use crate::server::forward::Outcome;
 use crate::state::{EventKind, Phase, VolumeDefinition, VolumeRecord, VolumeView, sharing, volume};
 
 const ON: UpdateRequest = UpdateRequest::Create;
@@ -166,7 +166,7 @@ impl Desk {
         };
         let route = self.route(&wanted, self.pending(record)).await?;
         let changed_intent = self
-            .intend(unchanged(record), wanted, secrets.clone(), Earlier::Other)
+            .intend(unchanged(record), wanted, secrets.clone(), Earlier::Calls)
             .await?;
         match self.carry_out(&changed_intent, &route).await {
             Ok(()) => self.view(&request.key()),
@@ -174,7 +174,7 @@ impl Desk {
                 let expected = unchanged(&changed_intent.record);
                 let earlier = record.definition.clone();
                 let intent = self
-                    .intend(expected, earlier, secrets, Earlier::Same)
+                    .intend(expected, earlier, secrets, Earlier::Calls)
                     .await?;
                 self.carry_out(&intent, &route).await?;
                 Err(changed(record.key()))
@@ -228,14 +228,4 @@ fn made_nothing(error: &ServerError) -> bool {
         return false;
     };
     failure.error.outcome() == Outcome::Nothing
-}
-
-fn has_answered(error: &ServerError, code: StatusCode) -> bool {
-    let ServerError::Plugin(failure) = error else {
-        return false;
-    };
-    match &failure.error {
-        ForwardError::Failed { error, .. } => error.code == code,
-        ForwardError::NoController(_) | ForwardError::TimedOut { .. } => false,
-    }
 }

@@ -12,6 +12,7 @@ use super::desk::{Desk, Subject, unchanged};
 use super::intent::{Earlier, leaves_nothing};
 use super::plugin::PluginFacts;
 use crate::model::{ExternalId, NamespacedId, Secrets, Volume};
+use crate::ports::StatusCode;
 use crate::retry::Verdict;
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{Aftermath, Operation, PluginFailure, ServerError};
@@ -106,7 +107,7 @@ impl Desk {
         match record.phase {
             Phase::Deleting => Ok(Intent {
                 index: record.modify_index,
-                earlier: Earlier::Same,
+                earlier: Earlier::Calls,
             }),
             Phase::Registered | Phase::Creating => {
                 let key = record.key().clone();
@@ -160,7 +161,7 @@ impl Desk {
         let pending = Aftermath::Intent {
             provider_name: self.provider_name(&key),
         };
-        if !leaves_nothing(&error, intent.earlier) {
+        if !leaves_nothing(&error, intent.earlier) && !is_still_there(&error) {
             return Err(failure(volume, error, pending));
         }
         let event = EventKind::VolumeDeleteAbandoned { key: key.clone() };
@@ -241,6 +242,14 @@ struct Intent {
     index: u64,
     /// Whether DeleteVolume may have been sent before.
     earlier: Earlier,
+}
+
+/// Whether the plugin says that the volume is there and in use: then no earlier call has deleted it.
+fn is_still_there(error: &ForwardError) -> bool {
+    match error {
+        ForwardError::Failed { error, .. } => error.code == StatusCode::FailedPrecondition,
+        ForwardError::NoController(_) | ForwardError::TimedOut { .. } => false,
+    }
 }
 
 fn in_use(volume: &Volume) -> ServerError {

@@ -10,10 +10,10 @@ use tracing::{info, warn};
 use super::desk::{Desk, changed, unchanged};
 use super::plugin::PluginFacts;
 use crate::model::{NamespacedId, PluginId, Secrets};
-use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
+use crate::ports::{CreateVolume, CreatedVolume, StatusCode, VolumeSource};
 use crate::server::cell::Expected;
 use crate::server::error::{Aftermath, Operation, PluginFailure, ServerError};
-use crate::server::forward::{Candidates, ForwardError, Outcome, settles};
+use crate::server::forward::{Candidates, ForwardError, Outcome};
 use crate::server::lanes::Lane;
 use crate::state::{EventKind, Phase, Provided, VolumeDefinition, VolumeRecord, provider_name};
 
@@ -22,10 +22,8 @@ use crate::state::{EventKind, Phase, Provided, VolumeDefinition, VolumeRecord, p
 pub(super) enum Earlier {
     /// Nothing.
     Nothing,
-    /// The same call: an answer to it on its merits tells what became of the earlier one.
-    Same,
-    /// Another call under the same name: what becomes of this one says nothing of it.
-    Other,
+    /// Calls that may have taken effect.
+    Calls,
 }
 
 /// An intent to create that stands in the record.
@@ -56,12 +54,20 @@ impl Desk {
             return Ok(());
         };
         match self.resume(&record, secrets).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let left = self.cell.read(|state| state.record(key).is_some());
-                if left { Err(error) } else { Ok(()) }
-            }
+            Err(error) if is_refused_for_good(&error) => self.forget(key).await,
+            settled => settled,
         }
+    }
+
+    /// Nobody wants the volume any more, and the provider never made it.
+    async fn forget(&self, key: &NamespacedId) -> Result<(), ServerError> {
+        let record = self.cell.read(|state| state.record(key).cloned());
+        let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
+            return Ok(());
+        };
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        self.commit(unchanged(&record), event).await?;
+        Ok(())
     }
 
     /// Sends again what is on record, with other secrets if there are any: a token that was wrong is
@@ -77,10 +83,10 @@ impl Desk {
             Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
                 let definition = record.definition.clone();
                 let expected = unchanged(record);
-                self.intend(expected, definition, secrets.clone(), Earlier::Same)
+                self.intend(expected, definition, secrets.clone(), Earlier::Calls)
                     .await?
             }
-            Some(_) | None => self.intent(record.clone(), stored?, Earlier::Same),
+            Some(_) | None => self.intent(record.clone(), stored?, Earlier::Calls),
         };
         self.carry_out(&intent, &route).await
     }
@@ -203,16 +209,29 @@ impl Desk {
     }
 }
 
-/// Whether a failed call, and whatever was sent before it, leaves nothing behind.
+/// Whether a failed call, and whatever was sent before it, certainly leaves nothing behind.
 pub(super) fn leaves_nothing(error: &ForwardError, earlier: Earlier) -> bool {
-    if error.outcome() == Outcome::Unknown {
-        return false;
+    match (error.outcome(), earlier) {
+        (Outcome::Nothing, Earlier::Nothing) => true,
+        (Outcome::Unknown, _) | (_, Earlier::Calls) => false,
     }
-    match (earlier, error) {
-        (Earlier::Nothing, _) => true,
-        (Earlier::Same, ForwardError::Failed { error, .. }) => settles(error),
-        (Earlier::Same, ForwardError::NoController(_) | ForwardError::TimedOut { .. })
-        | (Earlier::Other, _) => false,
+}
+
+/// Whether the plugin refuses what was asked for, as it is: then it has refused the identical call
+/// before, whatever became of the answer. Time does not change this, as it changes whether there is
+/// room, or the source of a copy.
+fn is_refused_for_good(error: &ServerError) -> bool {
+    has_answered(error, StatusCode::InvalidArgument) || has_answered(error, StatusCode::OutOfRange)
+}
+
+/// Whether the plugin's last answer was this.
+pub(super) fn has_answered(error: &ServerError, code: StatusCode) -> bool {
+    let ServerError::Plugin(failure) = error else {
+        return false;
+    };
+    match &failure.error {
+        ForwardError::Failed { error, .. } => error.code == code,
+        ForwardError::NoController(_) | ForwardError::TimedOut { .. } => false,
     }
 }
 
