@@ -126,8 +126,10 @@ fn check_end(agent: &FakeAgent, rpc: Rpc, what: &str) {
     }
     let record = record.unwrap_or_else(|| panic!("{what}: the volume is not on record"));
     assert_eq!(record.phase, Phase::Registered, "{what}");
-    let ids: Vec<_> = volumes.into_iter().map(|v| Some(v.external_id)).collect();
-    assert_eq!(ids, [record.provided.external_id.clone()], "{what}");
+    let ids: Vec<_> = volumes.into_iter().map(|v| v.external_id).collect();
+    let on_record: Vec<_> = record.provided.external_id.iter().cloned().collect();
+    assert_eq!(ids, on_record, "{what}");
+    assert_eq!(ids.len(), 1, "{what}");
 }
 
 async fn run(rpc: Rpc, fault: Fault, restarted: bool) {

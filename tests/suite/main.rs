@@ -17,8 +17,9 @@ mod crash;
 #[cfg(feature = "agent")]
 mod csi;
 #[cfg(feature = "agent")]
-mod hostpath;
 mod faults;
+#[cfg(feature = "agent")]
+mod hostpath;
 mod spec_examples;
 mod transcripts;
 
