@@ -43,6 +43,21 @@ pub(super) struct Global {
     /// Address of the server: http://, https:// or unix://
     #[arg(long, global = true, value_name = "URL", help_heading = SERVER)]
     pub address: Option<String>,
+    /// Use an agent of your own, in this process and with its state in DIR, instead of a server
+    /// [default of DIR: `nomad-csi/embedded` in the user's state home]
+    #[cfg(feature = "agent")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with_all = ["address", "region"],
+        help_heading = SERVER,
+        value_hint = ValueHint::DirPath
+    )]
+    #[expect(clippy::option_option, reason = "absent, without a value, with one")]
+    pub embedded: Option<Option<PathBuf>>,
     /// Region that requests are meant for
     #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
     pub region: Option<String>,
@@ -140,6 +155,12 @@ pub(super) enum Command {
     /// Work with plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Run an agent: Nomad's HTTP API for volumes, with a CSI plugin of its own
+    ///
+    /// Ends in order at Ctrl-C or SIGTERM: what is being answered is finished. A second signal
+    /// leaves at once, which loses nothing either. Mounts stay.
+    #[cfg(feature = "agent")]
+    Agent(Agent),
     /// Explain an error code
     Explain(Explain),
     /// Print the script that makes a shell complete this command line
@@ -358,6 +379,48 @@ pub(super) enum PluginCommand {
     ///
     /// ID may be the start of an ID; an exact match wins.
     Status(PluginStatus),
+    /// Serve the embedded plugin on a socket, as a process of its own
+    ///
+    /// Volumes are directories of this machine. Making them needs no privileges; mounting them
+    /// needs CAP_SYS_ADMIN. Ends in order at Ctrl-C or SIGTERM; mounts stay.
+    #[cfg(feature = "agent")]
+    Serve(PluginServe),
+}
+
+/// `plugin serve`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(super) struct PluginServe {
+    /// Where to listen: unix:// and the absolute path of a socket ending in .sock
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// Where volumes and what is known of them are kept
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub state_dir: PathBuf,
+    /// What the plugin calls this machine [default: the host's name]
+    #[arg(long, value_name = "ID")]
+    pub node_id: Option<String>,
+    /// End when standard input ends, so as not to outlive the process that started it
+    #[arg(long)]
+    pub exit_on_stdin_eof: bool,
+}
+
+/// `agent`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(super) struct Agent {
+    /// Server and node in one process, for development and pipelines
+    #[arg(long)]
+    pub dev: bool,
+    /// Where state and volumes are kept [default: a new directory that is removed at the end]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+    /// Where to serve HTTP [default: 127.0.0.1:4646]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub http: Option<String>,
+    /// Serve also those who are not on this machine; the agent asks nobody who they are
+    #[arg(long)]
+    pub allow_unauthenticated: bool,
 }
 
 /// `plugin status`.

@@ -114,7 +114,7 @@ impl Context {
         &self,
         work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
-        let target = target(&self.global, &self.environment)?;
+        let target = target(&self.global, &self.directory, &self.environment)?;
         let session = self.interrupts.unless(self.servers.open(&target)).await??;
         let done = work(&*session.api).await;
         let closed = session.close().await;

@@ -8,6 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::args::{Cli, Command, Global, PluginCommand, Submit, VolumeCommand};
+#[cfg(feature = "agent")]
+use super::commands::agent;
 use super::commands::submit::{self, Verb};
 use super::commands::{completion, explain, man, plan, plugin, validate, volume};
 use super::context::{Context, Stdin};
@@ -122,6 +124,12 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Plugin(PluginCommand::Status(arguments)) => {
             wait(context, process, plugin::status::run(context, arguments))
         }
+        #[cfg(feature = "agent")]
+        Command::Plugin(PluginCommand::Serve(arguments)) => {
+            serve(context, process, plugin::serve::run(context, arguments))
+        }
+        #[cfg(feature = "agent")]
+        Command::Agent(arguments) => serve(context, process, agent::run(context, arguments)),
     }
 }
 
@@ -174,6 +182,30 @@ fn wait(
     if process == Process::Own {
         start_log(context, LogLevel::Warn)?;
     }
+    let left = "left at once: calls that were running may still take effect; look with `nomad-csi volume status`";
+    drive(context, process, left, command)
+}
+
+/// Waits for a command that serves others. It logs what an operator would tell a colleague.
+#[cfg(feature = "agent")]
+fn serve(
+    context: &Context,
+    process: Process,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    if process == Process::Own {
+        start_log(context, LogLevel::Info)?;
+    }
+    let left = "left at once: what was begun is taken up by the next start";
+    drive(context, process, left, command)
+}
+
+fn drive(
+    context: &Context,
+    process: Process,
+    left: &str,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -191,9 +223,7 @@ fn wait(
             ended = command => ended,
             never = signals => match never {},
             () = context.interrupts.leave() => {
-                context.printer.talk(
-                    "left at once: calls that were running may still take effect; look with `nomad-csi volume status`",
-                );
+                context.printer.talk(left);
                 Err(CliError::said(Exit::Interrupted))
             }
         }

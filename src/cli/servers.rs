@@ -5,8 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::error::CliError;
+#[cfg(feature = "agent")]
+use super::settings::EmbeddedTarget;
 use super::settings::Target;
+#[cfg(feature = "agent")]
+use crate::agent::{AgentConfig, Embedded};
 use crate::nomad::NomadClient;
+#[cfg(feature = "agent")]
+use crate::nomad::Settings;
 use crate::ports::VolumeApi;
 
 /// A server that is being talked to.
@@ -62,6 +68,39 @@ impl Servers for RealServers {
                     companion: None,
                 })
             }
+            #[cfg(feature = "agent")]
+            Target::Embedded(target) => embedded(target).await,
         }
+    }
+}
+
+/// Starts the agent, or finds the one that has the directory, and talks to it over its socket as to
+/// any other server.
+#[cfg(feature = "agent")]
+async fn embedded(target: &EmbeddedTarget) -> Result<Session, CliError> {
+    let config = AgentConfig::embedded(target.directory.clone(), target.runtime_directory.clone())?;
+    let agent = Embedded::start(&config).await?;
+    let settings = Settings {
+        namespace: target.namespace.clone(),
+        ..Settings::new(format!("unix://{}", agent.socket().display()))
+    };
+    match NomadClient::new(&settings) {
+        Ok(client) => Ok(Session {
+            api: Arc::new(client),
+            companion: Some(Box::new(agent)),
+        }),
+        Err(error) => {
+            agent.stop().await;
+            Err(error.into())
+        }
+    }
+}
+
+#[cfg(feature = "agent")]
+#[async_trait]
+impl Companion for Embedded {
+    async fn end(self: Box<Self>) -> Result<(), CliError> {
+        self.stop().await;
+        Ok(())
     }
 }

@@ -13,6 +13,21 @@ use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 pub enum Target {
     /// One that is reached over HTTP.
     Cluster(Box<Settings>),
+    /// An agent for this command alone, or the one that has its directory.
+    #[cfg(feature = "agent")]
+    Embedded(Box<EmbeddedTarget>),
+}
+
+/// The agent of `--embedded`.
+#[cfg(feature = "agent")]
+#[derive(Clone, Debug)]
+pub struct EmbeddedTarget {
+    /// Where its state is.
+    pub directory: std::path::PathBuf,
+    /// Where sockets may be made if their path would be too long there.
+    pub runtime_directory: Option<std::path::PathBuf>,
+    /// For requests that name no namespace of their own.
+    pub namespace: Option<String>,
 }
 
 impl From<NotText> for CliError {
@@ -30,8 +45,35 @@ impl From<NotText> for CliError {
 ///
 /// # Errors
 /// If a variable is no text, or nothing says where the embedded agent lives.
-pub(super) fn target(global: &Global, environment: &Environment) -> Result<Target, CliError> {
+pub(super) fn target(
+    global: &Global,
+    directory: &std::path::Path,
+    environment: &Environment,
+) -> Result<Target, CliError> {
+    #[cfg(feature = "agent")]
+    if let Some(named) = &global.embedded {
+        return embedded(named.as_deref(), global, directory, environment);
+    }
+    #[cfg(not(feature = "agent"))]
+    let _ = directory;
     cluster(global, environment).map(|settings| Target::Cluster(Box::new(settings)))
+}
+
+#[cfg(feature = "agent")]
+fn embedded(
+    named: Option<&std::path::Path>,
+    global: &Global,
+    directory: &std::path::Path,
+    environment: &Environment,
+) -> Result<Target, CliError> {
+    let state_home = environment.path(Variable::StateHome);
+    let home = environment.path(Variable::Home);
+    let kept = crate::agent::embedded_directory(named, state_home.as_deref(), home.as_deref())?;
+    Ok(Target::Embedded(Box::new(EmbeddedTarget {
+        directory: directory.join(kept),
+        runtime_directory: environment.path(Variable::RuntimeDir),
+        namespace: namespace(global, environment)?.map(|namespace| namespace.to_string()),
+    })))
 }
 
 fn cluster(global: &Global, environment: &Environment) -> Result<Settings, CliError> {

@@ -168,7 +168,8 @@ impl Known {
     /// Asks for it, for as long as somebody at a keyboard does not notice. No agent is started for
     /// a completion.
     fn ask(context: &Context) -> Self {
-        let Ok(settings) = target(&Global::default(), &context.environment) else {
+        let Ok(settings) = target(&Global::default(), &context.directory, &context.environment)
+        else {
             return Self::default();
         };
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread()

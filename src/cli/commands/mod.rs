@@ -1,5 +1,7 @@
 //! One file per verb: from arguments to an exit code, over the ports.
 
+#[cfg(feature = "agent")]
+pub(crate) mod agent;
 pub(crate) mod completion;
 pub(crate) mod explain;
 pub(crate) mod man;

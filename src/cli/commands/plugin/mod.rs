@@ -1,3 +1,5 @@
 //! `plugin …`.
 
+#[cfg(feature = "agent")]
+pub(crate) mod serve;
 pub(crate) mod status;
