@@ -14,6 +14,7 @@ mod agent_process;
 mod agent_stop;
 #[path = "../support/http.rs"]
 mod http;
+mod readme;
 #[path = "../support/volumes.rs"]
 mod volumes;
 #[path = "../support/wait.rs"]
