@@ -4,15 +4,19 @@
 //! same agent or of one that was started again on the journal, must end as if nothing had happened:
 //! one volume where there should be one, none where there should be none, in the provider as on
 //! record (W05, W09, W14, W28; B53, B54). How often the plugin was called is counted. The strict
-//! fake plugin fails the test itself if it is sent what CSI forbids.
+//! fake plugin fails the test itself if it is sent what CSI forbids. Both of its fronts take part:
+//! the ports themselves, and gRPC over a socket.
 
+use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ExternalId, VolumeRequest};
 use nomad_csi::ports::fake::{Fault, Settings};
-use nomad_csi::ports::{Rpc, StatusCode, verdict_of};
+use nomad_csi::ports::{Connector as _, Rpc, StatusCode, verdict_of};
 use nomad_csi::retry::Verdict;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{ServerError, VolumeLimits};
 use nomad_csi::state::{Phase, violations};
+
+use crate::support::fake_plugin::FakePluginServer;
 
 const FAILURES: [StatusCode; 16] = [
     StatusCode::Cancelled,
@@ -101,6 +105,32 @@ async fn request(agent: &FakeAgent, rpc: Rpc) -> Result<(), ServerError> {
     }
 }
 
+/// How the agent reaches the plugin.
+enum Front {
+    /// By the ports.
+    Ports,
+    /// By gRPC.
+    Wire(FakePluginServer, tempfile::TempDir),
+}
+
+impl Front {
+    fn wire(agent: &FakeAgent) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("csi.sock");
+        let server = FakePluginServer::start(agent.backend.clone(), &socket);
+        Self::Wire(server, directory)
+    }
+
+    /// Has an agent that has just started use it.
+    fn attach(&self, agent: &FakeAgent) {
+        if let Self::Wire(server, _) = self {
+            let connection = GrpcConnector::new().connect(server.socket());
+            let (plugin, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
+            agent.directory.insert(plugin, node, connection);
+        }
+    }
+}
+
 /// A world in which the request has something to do.
 async fn prepared(rpc: Rpc) -> FakeAgent {
     let agent = FakeAgent::start(Settings::default()).await.unwrap();
@@ -132,9 +162,15 @@ fn check_end(agent: &FakeAgent, rpc: Rpc, what: &str) {
     assert_eq!(ids.len(), 1, "{what}");
 }
 
-async fn run(rpc: Rpc, fault: Fault, restarted: bool) {
-    let what = format!("{rpc}, {fault:?}, restarted: {restarted}");
+async fn run(rpc: Rpc, fault: Fault, restarted: bool, over_the_wire: bool) {
+    let what = format!("{rpc}, {fault:?}, restarted: {restarted}, wire: {over_the_wire}");
     let agent = prepared(rpc).await;
+    let front = if over_the_wire {
+        Front::wire(&agent)
+    } else {
+        Front::Ports
+    };
+    front.attach(&agent);
     agent.backend.script(rpc, [fault]);
     let (succeeds, calls) = expected(rpc, fault);
 
@@ -145,7 +181,9 @@ async fn run(rpc: Rpc, fault: Fault, restarted: bool) {
 
     agent.backend.restart();
     let agent = if restarted {
-        agent.restart(VolumeLimits::default()).await.unwrap()
+        let again = agent.restart(VolumeLimits::default()).await.unwrap();
+        front.attach(&again);
+        again
     } else {
         agent
     };
@@ -164,8 +202,17 @@ async fn every_fault_in_every_controller_call_is_finished_by_the_next_request() 
     for rpc in RPCS {
         for fault in faults(rpc) {
             for restarted in [false, true] {
-                run(rpc, fault, restarted).await;
+                run(rpc, fault, restarted, false).await;
             }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fault_over_the_wire_is_finished_by_the_next_request() {
+    for rpc in RPCS {
+        for fault in faults(rpc) {
+            run(rpc, fault, true, true).await;
         }
     }
 }
