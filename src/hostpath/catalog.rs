@@ -357,10 +357,26 @@ impl Catalog {
     }
 }
 
+/// Opens the file, or makes it. The database does not open a file whose making was cut off, so a new
+/// one is made whole under another name first, and gets its own when it is closed and durable.
 fn open_database(file: &Path) -> Result<Database, CatalogError> {
-    Ok(Database::builder()
-        .set_cache_size(CACHE_BYTES)
-        .create(file)?)
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    if !file.try_exists()? {
+        let unfinished = file.with_extension("new");
+        let made = builder.create(&unfinished).map_err(CatalogError::from);
+        drop(match made {
+            Err(error) if !error.is_in_use && !error.is_full => {
+                std::fs::remove_file(&unfinished)?;
+                builder.create(&unfinished)?
+            }
+            made => made?,
+        });
+        std::fs::rename(&unfinished, file)?;
+        let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
+        std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(builder.open(file)?)
 }
 
 fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {

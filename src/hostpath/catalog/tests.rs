@@ -153,3 +153,13 @@ fn the_records_are_spelled_as_format_1_has_them() {
         r#"{"target":{"usage":{"access_mode":"single-node-writer","flags":{"read_only":false,"no_exec":true,"no_suid":false,"no_dev":false,"no_atime":false,"no_dir_atime":false}},"read_only":true,"staging_path":"/staging","made_directory":true}}"#
     );
 }
+
+#[test]
+fn a_first_start_that_was_killed_does_not_stand_in_the_way_of_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("catalog.redb");
+    std::fs::write(file.with_extension("new"), [0; 100]).unwrap();
+    drop(open_database(&file).unwrap());
+    assert!(!file.with_extension("new").exists());
+    assert!(open_database(&file).is_ok());
+}
