@@ -199,10 +199,10 @@ impl Supervisor {
             }
             let pause = RESTART.pause(failures, self.around.ids.jitter());
             failures = failures.saturating_add(1);
-            tracing::warn!(plugin.id = %self.task.plugin, reason, ?pause, "plugin is restarted");
             self.fingerprint
                 .record(&Finding::Unwell(reason.clone()))
                 .await;
+            tracing::warn!(plugin.id = %self.task.plugin, reason, ?pause, "plugin is restarted");
             self.status
                 .send_replace(TaskStatus::Restarting { reason, failures });
             if timeout(pause, stop.cancelled()).await.is_ok() {

@@ -12,6 +12,7 @@ mod agent_crash;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
 mod agent_stop;
+mod embedded;
 #[path = "../support/http.rs"]
 mod http;
 mod readme;

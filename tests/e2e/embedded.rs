@@ -1,0 +1,194 @@
+//! `--embedded`: commands that bring their own agent, one after the other and at once.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::Signal;
+
+use crate::agent_process::{AgentProcess, PROGRAM, processes_with, program, signal_process};
+use crate::http::Address;
+use crate::volumes::{assert_exactly, list, provided};
+use crate::wait::until_true;
+
+/// A directory for the agent, and one with a specification.
+struct Bench {
+    base: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            base: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.base.path().join("data")
+    }
+
+    fn specification(&self, ids: &[String]) -> PathBuf {
+        let path = self.base.path().join(format!("{}.hcl", ids[0]));
+        let volumes = ids.iter().map(|id| format!(
+            "volume \"{id}\" {{\n  type = \"csi\"\n  name = \"{id}\"\n  plugin_id = \"hostpath\"\n  capability {{\n    access_mode = \"single-node-writer\"\n    attachment_mode = \"file-system\"\n  }}\n}}\n"
+        ));
+        std::fs::write(&path, volumes.collect::<String>()).unwrap();
+        path
+    }
+
+    /// `volume create` of volumes with these IDs.
+    fn creation(&self, ids: &[String]) -> Command {
+        let mut command = self.command(&["volume", "create"]);
+        command.arg("-f").arg(self.specification(ids));
+        command
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = program(words);
+        command.arg(format!("--embedded={}", self.data().display()));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn plugins(&self) -> Vec<u32> {
+        processes_with(&["plugin", "serve", &self.data().to_string_lossy()])
+    }
+}
+
+fn names(prefix: &str, number: usize) -> Vec<String> {
+    (0..number).map(|at| format!("{prefix}{at}")).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeeded(output: Output) -> Output {
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        said(&output)
+    );
+    output
+}
+
+/// All volumes of an agent that is started for the question.
+fn listed(data: &Path) -> BTreeSet<String> {
+    let agent = AgentProcess::start(data);
+    let ids: BTreeSet<String> = list(&agent.address).into_iter().map(|(id, _)| id).collect();
+    assert_exactly(&agent.address, data, &ids);
+    assert!(agent.stop().success());
+    ids
+}
+
+#[test]
+fn a_command_needs_nothing_else_and_leaves_nothing_running() {
+    let bench = Bench::new();
+    succeeded(bench.creation(&names("v", 3)).output().unwrap());
+    assert!(bench.plugins().is_empty());
+    let sockets = std::fs::read_dir(bench.data().join("run"));
+    assert!(sockets.is_err(), "sockets are left");
+    let status = succeeded(
+        bench
+            .command(&["volume", "status", "-o", "name"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(String::from_utf8(status.stdout).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn commands_at_once_on_one_directory_wait_for_each_other() {
+    let bench = Bench::new();
+    let running: Vec<Child> = (0..4)
+        .map(|at| {
+            bench
+                .creation(&names(&format!("c{at}-"), 5))
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in running {
+        succeeded(child.wait_with_output().unwrap());
+    }
+    assert_eq!(listed(&bench.data()).len(), 20);
+}
+
+#[test]
+fn a_running_agent_is_used_and_goes_on() {
+    let bench = Bench::new();
+    let agent = AgentProcess::start(&bench.data());
+    succeeded(bench.creation(&names("v", 2)).output().unwrap());
+    assert_eq!(bench.plugins().len(), 1);
+    assert_eq!(list(&Address::Unix(agent.socket.clone())).len(), 2);
+    assert!(agent.stop().success());
+}
+
+/// Ctrl-C at a terminal reaches the command and, if it were of the same group, its plugin. What had
+/// been answered is there, nothing is left running, and running it again makes the rest.
+#[test]
+fn an_interrupted_command_leaves_nothing_running_and_can_be_run_again() {
+    let bench = Bench::new();
+    let ids = names("v", 400);
+    let child = bench.creation(&ids).spawn().unwrap();
+    let volumes = bench.data().join("plugins/hostpath/volumes");
+    until_true("some volumes", || {
+        std::fs::read_dir(&volumes).is_ok_and(|entries| entries.count() > 20)
+    });
+    signal_process(child.id(), Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(bench.plugins().is_empty());
+    assert!(
+        provided(&bench.data()).len() < ids.len(),
+        "it was not interrupted"
+    );
+    assert_eq!(listed(&bench.data()).len(), provided(&bench.data()).len());
+
+    succeeded(bench.creation(&ids).output().unwrap());
+    assert_eq!(listed(&bench.data()), ids.into_iter().collect());
+}
+
+#[test]
+fn a_killed_command_is_finished_by_the_next() {
+    let bench = Bench::new();
+    let ids = names("v", 100);
+    let mut child = bench.creation(&ids).spawn().unwrap();
+    let volumes = bench.data().join("plugins/hostpath/volumes");
+    until_true("some volumes", || {
+        std::fs::read_dir(&volumes).is_ok_and(|entries| entries.count() > 20)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    succeeded(bench.creation(&ids).output().unwrap());
+    assert_eq!(listed(&bench.data()), ids.into_iter().collect());
+}
+
+/// The reason is the plugin's own last words; the command ends instead of hanging.
+#[test]
+fn a_plugin_that_cannot_start_is_told_with_its_reason() {
+    let bench = Bench::new();
+    succeeded(bench.creation(&names("v", 1)).output().unwrap());
+    let state = bench.data().join("plugins/hostpath");
+    let socket = bench.base.path().join("other.sock");
+    let mut other = Command::new(PROGRAM)
+        .args(["plugin", "serve", "--state-dir"])
+        .arg(&state)
+        .arg("--endpoint")
+        .arg(format!("unix://{}", socket.display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until_true("the other plugin to have the directory", || socket.exists());
+    let output = bench.command(&["volume", "status"]).output().unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = said(&output);
+    assert!(told.contains("did not become healthy"), "{told}");
+    assert!(
+        told.contains("another plugin uses the state directory"),
+        "{told}"
+    );
+}
