@@ -10,12 +10,15 @@
 //! is `plan`.
 
 mod decode;
+mod encode;
 mod hcl;
 mod hcl1;
 mod json;
 mod mask;
 mod parse;
 mod problem;
+#[cfg(test)]
+mod properties;
 pub mod schema;
 mod syntax;
 mod template;
@@ -26,6 +29,7 @@ mod validate;
 mod volume_spec;
 mod yaml;
 
+pub use encode::encode;
 pub use parse::{Defaults, parse};
 pub use syntax::Syntax;
 pub use template::template;

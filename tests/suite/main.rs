@@ -23,5 +23,6 @@ mod hostpath;
 mod spec_examples;
 mod transcripts;
 
+mod spec_oracle;
 #[path = "../support/mod.rs"]
 mod support;

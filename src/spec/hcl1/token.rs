@@ -203,6 +203,7 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
         match byte {
             b'"' if braces == 0 => return Ok(at + 1),
             b'\n' if braces == 0 => break,
+            b'\0' => break,
             b'\\' => at += 1,
             b'$' if braces == 0 && bytes.get(at + 1) == Some(&b'{') => {
                 braces = 1;

@@ -1,0 +1,248 @@
+//! What holds of every text and of every request.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+
+use super::tests::read_as;
+use super::*;
+use crate::model::{
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
+    Namespace, PluginId, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
+};
+
+/// Texts that trip over themselves in some syntax.
+const NASTY: &[&str] = &[
+    "",
+    "no",
+    "~",
+    "null",
+    "true",
+    "012",
+    "1.10",
+    "1e3",
+    "0x1F",
+    "<<",
+    "#",
+    "- a",
+    "a: b",
+    "${x}",
+    "%{if}",
+    "$${x}",
+    "${",
+    "}",
+    "\"",
+    "'",
+    "\\",
+    "\\n",
+    "a\nb",
+    " a ",
+    "\t",
+    "\u{0}",
+    "\u{7f}",
+    "\u{85}",
+    "\u{2028}",
+    "\u{feff}x",
+    "日本",
+    "🦀",
+    "*a",
+    "&a",
+    "!a",
+    "@",
+    "`",
+    "%",
+    "|",
+    ">",
+    "EOF",
+    "<<EOF",
+    "/*",
+    "//",
+    "=",
+    "[",
+    "{",
+    ",",
+    "?",
+    "---",
+    "...",
+    "\r",
+    "\r\n",
+    "\u{e123}",
+    "1:30",
+];
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::sample::select(NASTY).prop_map(str::to_owned),
+        "[a-z0-9._/-]{1,12}",
+        "\\PC{0,8}",
+        vec(any::<char>(), 0..6).prop_map(|chars| chars.into_iter().collect()),
+    ]
+}
+
+fn said_text() -> impl Strategy<Value = String> {
+    any_text().prop_filter("empty says nothing", |text| !text.is_empty())
+}
+
+fn text_map() -> impl Strategy<Value = BTreeMap<String, String>> {
+    btree_map(any_text(), any_text(), 0..4)
+}
+
+fn topologies() -> impl Strategy<Value = Vec<Topology>> {
+    let place = btree_map(any_text(), any_text(), 1..3);
+    vec(place.prop_map(|segments| Topology { segments }), 0..3)
+}
+
+fn capability() -> impl Strategy<Value = Capability> {
+    let access = proptest::sample::select(&AccessMode::ALL);
+    let attachment = proptest::sample::select(&AttachmentMode::ALL);
+    (access, attachment).prop_map(|(access_mode, attachment_mode)| Capability {
+        access_mode,
+        attachment_mode,
+    })
+}
+
+fn size() -> impl Strategy<Value = Bytes> {
+    let bytes = prop_oneof![
+        Just(0),
+        1..4096_u64,
+        any::<u64>().prop_map(|bytes| bytes >> 1)
+    ];
+    bytes.prop_map(|bytes| Bytes::new(bytes).unwrap())
+}
+
+prop_compose! {
+    fn request()(
+        id in said_text(),
+        namespace in said_text(),
+        names in (option::of(said_text()), option::of(said_text())),
+        plugin_id in said_text(),
+        sources in (option::of(said_text()), option::of(said_text())),
+        capabilities in vec(capability(), 0..4),
+        sizes in (size(), size()),
+        topology in option::of((topologies(), topologies())),
+        mount in option::of((any_text(), vec(any_text(), 0..3))),
+        secrets in option::of(text_map()),
+        maps in (option::of(text_map()), option::of(text_map())),
+    ) -> VolumeRequest {
+        VolumeRequest {
+            namespace: Namespace::new(namespace),
+            id: VolumeId::new(id),
+            name: names.0,
+            external_id: names.1.map(ExternalId::new),
+            plugin_id: PluginId::new(plugin_id),
+            capabilities,
+            capacity: CapacityRange { min: sizes.0, max: sizes.1 },
+            topology_request: topology
+                .map(|(required, preferred)| TopologyRequest { required, preferred }),
+            clone_id: sources.0,
+            snapshot_id: sources.1,
+            mount_options: mount
+                .map(|(fs_type, mount_flags)| MountOptions { fs_type, mount_flags }),
+            secrets: secrets.map(Secrets::from_iter),
+            parameters: maps.0,
+            context: maps.1,
+        }
+    }
+}
+
+/// Pieces of which all three syntaxes are made, and pieces that end them early.
+const PIECES: &[&str] = &[
+    "id",
+    "volume",
+    "secrets",
+    "topology_request",
+    "required",
+    "capability",
+    "=",
+    ":",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    ",",
+    "\n",
+    " ",
+    "  ",
+    "\t",
+    "\"",
+    "'",
+    "\\",
+    "${",
+    "%{",
+    "<<EOF\n",
+    "EOF\n",
+    "<<-E",
+    "#",
+    "//",
+    "/*",
+    "*/",
+    "- ",
+    "&a ",
+    "*a",
+    "<<",
+    "!!str ",
+    "---\n",
+    "|",
+    ">",
+    "true",
+    "null",
+    "0",
+    "010",
+    "0x",
+    "1e",
+    "-",
+    ".",
+    "1.5",
+    "日",
+    "🦀",
+    "\r\n",
+    "\u{0}",
+    "\u{feff}",
+    "x",
+];
+
+fn soup() -> impl Strategy<Value = String> {
+    vec(proptest::sample::select(PIECES), 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_reads_back_as_the_same(request in request()) {
+        for syntax in Syntax::ALL {
+            let text = encode(&request, syntax);
+            let (specs, said) = read_as(&text, syntax);
+            prop_assert_eq!(&said, &Vec::<String>::new(), "{}", text);
+            prop_assert_eq!(specs.len(), 1);
+            prop_assert_eq!(&specs[0].request, &request, "{}", text);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in prop_oneof![soup(), "\\PC*"]) {
+        for syntax in Syntax::ALL {
+            read_as(&text, syntax);
+        }
+    }
+
+    #[test]
+    fn no_damage_to_a_specification_makes_the_reader_panic(
+        request in request(),
+        at in any::<proptest::sample::Index>(),
+        length in 0..12_usize,
+        piece in proptest::sample::select(PIECES),
+    ) {
+        for syntax in Syntax::ALL {
+            let text = encode(&request, syntax);
+            let chars: Vec<char> = text.chars().collect();
+            let start = at.index(chars.len());
+            let end = (start + length).min(chars.len());
+            let damaged: String =
+                chars[..start].iter().copied().chain(piece.chars()).chain(chars[end..].iter().copied()).collect();
+            read_as(&damaged, syntax);
+        }
+    }
+}
