@@ -103,7 +103,7 @@ impl Reader<'_> {
 
     fn directory_argument(&mut self, name: &str, path: &Path) {
         let mut found = vec![];
-        self.walk(name, path, &mut found);
+        self.walk(name, path, usize::MAX, &mut found);
         found.retain(|(name, _)| is_specification(Path::new(name)));
         if found.is_empty() {
             let message = format!("directory `{name}` holds no specification");
@@ -115,11 +115,12 @@ impl Reader<'_> {
         }
     }
 
-    /// All files below a directory, by name; each real directory once, however many links lead there.
-    fn walk(&mut self, name: &str, path: &Path, found: &mut Vec<(String, PathBuf)>) {
+    /// All files at most `levels` directories deep, by name; each real directory once, however many
+    /// links lead there.
+    fn walk(&mut self, name: &str, path: &Path, levels: usize, found: &mut Vec<(String, PathBuf)>) {
         let mut visited = BTreeSet::new();
-        let mut waiting = vec![(name.to_owned(), path.to_owned())];
-        while let Some((name, path)) = waiting.pop() {
+        let mut waiting = vec![(name.to_owned(), path.to_owned(), 1)];
+        while let Some((name, path, level)) = waiting.pop() {
             let entries = fs::canonicalize(&path).and_then(|real| {
                 let entries = if visited.insert(real) {
                     Some(fs::read_dir(&path)?)
@@ -145,7 +146,11 @@ impl Reader<'_> {
                 }
                 let inner = format!("{}/{file_name}", name.trim_end_matches('/'));
                 match fs::metadata(entry.path()) {
-                    Ok(metadata) if metadata.is_dir() => waiting.push((inner, entry.path())),
+                    Ok(metadata) if metadata.is_dir() => {
+                        if level < levels {
+                            waiting.push((inner, entry.path(), level + 1));
+                        }
+                    }
                     Ok(metadata) if metadata.is_file() => found.push((inner, entry.path())),
                     Ok(_) => {}
                     Err(error) if is_specification(Path::new(&file_name)) => {
@@ -178,7 +183,13 @@ impl Reader<'_> {
             } else {
                 start.to_string_lossy()
             };
-            self.walk(&name, &path, &mut found);
+            let below = Path::new(pattern).components().count() - start.components().count();
+            let levels = if pattern.contains("**") {
+                usize::MAX
+            } else {
+                below
+            };
+            self.walk(&name, &path, levels, &mut found);
         }
         let plain = |name: &str| name.strip_prefix("./").unwrap_or(name).to_owned();
         let matches = |name: &str| matcher.is_match(name) || matcher.is_match(plain(name));

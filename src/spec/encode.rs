@@ -173,7 +173,7 @@ struct Hcl {
 impl Hcl {
     fn line(&mut self, line: &str) {
         let indent = "  ".repeat(self.depth);
-        self.text.push_str(&format!("{indent}{line}\n"));
+        self.text.extend([&indent, line, "\n"]);
     }
 
     fn attributes<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t str, &'t str)>) {
@@ -245,7 +245,7 @@ fn quoted(text: &str) -> String {
             '\t' => out.push_str("\\t"),
             // U+E123 is reserved in Nomad's reader.
             c if c < ' ' || opens || c == '\u{e123}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                out.extend(["\\u".to_owned(), format!("{:04x}", u32::from(c))]);
             }
             c => out.push(c),
         }

@@ -188,3 +188,56 @@ fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {
     });
     literals.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever HCL2's own reader takes is read here too: as literals, or refused in words, but never
+    /// as a syntax error, and never differently for standing beside other items.
+    #[test]
+    fn what_hcl2_reads_is_no_syntax_error() {
+        for item in [
+            "a = f(x, [1,\n  2], { b: \"}\" })",
+            "a = f(<<EOF\n  text }\nEOF\n  , 1)",
+            "a = f(\"${g(\"}\")}\")",
+            "a = \"x ${b ? \"y\" : \"z\"} }\"",
+            "a = (1 +\n  2)",
+            "a = x ? 1 : 2",
+            "a = !x && y || z",
+            "a = -x",
+            "a = 1 - 2 # comment",
+            "a = 1 / 2 // comment",
+            "a = x.y[0].z[*].w",
+            "a = [1, 2][0]",
+            "a = {\n  b = 1\n  c: 2\n  (d) = 3\n  \"e\" = [4]\n}",
+            "a = {b = 1, c = 2}",
+            "a = [for k, v in m : k if v]",
+            "a = {for k in m : k => k...}",
+            "a = [\n  1, # one\n  2, // two\n]",
+            "a = <<EOF\n${x}\nEOF",
+            "a = <<-EOF\n    x\n  EOF",
+            "a = null",
+            "a = 1.5e3",
+            "a = \"\\u00e4$${x}\"",
+            "a = provider::f(1)",
+            "a label \"other\" {\n  b = 1\n}",
+            "a {}",
+            "a { b = c }",
+            "/* c */ a = 1 /* d */",
+        ] {
+            let text = format!("{item}\nnext = \"x\"\n");
+            let ours = read(&text, source(), Meaning::Nomad);
+            assert!(
+                hcl_edit::parser::parse_body(&text).is_ok(),
+                "not HCL2: {item}"
+            );
+            let keys = ours.map(|parsed| parsed.body.entries.len());
+            assert_eq!(keys, Ok(2), "{item}");
+        }
+    }
+
+    fn source() -> SourceId {
+        SourceMap::default().add("test", "")
+    }
+}

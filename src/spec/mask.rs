@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use super::schema;
+use super::syntax::Syntax;
 use super::tree::Object;
 use crate::diagnostic::{Span, nearest};
 
@@ -32,11 +34,26 @@ pub(super) fn is_sensitive(key: &str) -> bool {
         || key.starts_with(['s', 'm']) && nearest(&key, ["secrets", "mountflags"]).is_some()
 }
 
-/// Calls `hide` for every value that must not be shown.
+/// Whether a word in a text that could not be read may be a rest of such a key.
+fn may_be_sensitive(word: &str) -> bool {
+    let short = word.len() <= 16 && word.is_ascii();
+    let word = word.to_ascii_lowercase();
+    is_sensitive(&word)
+        || ["flag", "secr", "cret"]
+            .iter()
+            .any(|rest| word.contains(rest))
+        || short && nearest(&word, ["secrets", "mount_flags"]).is_some()
+}
+
+/// Calls `hide` for every value that must not be shown. Keys are shown of secrets only, which are
+/// known by them; under anything else a key can only be a value gone astray.
 pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
     for entry in object.entries.iter().chain(&object.refused) {
         if is_sensitive(&entry.key.text) {
             entry.value.for_each_scalar(hide);
+            if !entry.key.text.to_lowercase().contains("secret") {
+                entry.value.for_each_key(hide);
+            }
         } else {
             entry
                 .value
@@ -46,19 +63,24 @@ pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
 }
 
 /// What must not be shown of a text that could not be read.
-pub(super) fn lexical(text: &str) -> Vec<Range<usize>> {
+pub(super) fn lexical(text: &str, syntax: Syntax) -> Vec<Range<usize>> {
     let mut hidden = vec![];
     let mut at = 0;
     while let Some(word) = next_word(text, at) {
         at = word.end;
-        if is_sensitive(&text[word.clone()]) {
-            let end = block_end(text, &word);
-            hidden.push(word.end..end);
-            at = end;
+        if may_be_sensitive(&text[word.clone()]) {
+            if hidden.len() == MOST_WORDS {
+                hidden.push(word.end..text.len());
+                break;
+            }
+            hidden.push(word.end..block_end(text, &word, syntax));
         }
     }
     hidden
 }
+
+/// Of how many words the block is looked for; what follows them is hidden whole.
+const MOST_WORDS: usize = 1000;
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
@@ -71,16 +93,17 @@ fn next_word(text: &str, from: usize) -> Option<Range<usize>> {
 }
 
 /// Where the block of a word has ended for certain: all brackets opened since are closed, no
-/// here-document is open, and a line as little indented as the word's own starts with a key.
-fn block_end(text: &str, word: &Range<usize>) -> usize {
+/// here-document is open, and a line as little indented as the word's own starts with a key of a
+/// volume.
+fn block_end(text: &str, word: &Range<usize>, syntax: Syntax) -> usize {
     let line_start = text[..word.start].rfind('\n').map_or(0, |at| at + 1);
     let indent = indentation(&text[line_start..]);
-    let mut open = 0i64;
+    let mut open = 0;
     let mut start = word.end + usize::from(text[word.end..].starts_with(['"', '\'']));
     loop {
         let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let line = &text[start..end];
-        open += brackets(line);
+        open = brackets(open, line);
         start = match here_document(text, end, line) {
             Some(after) => after,
             None => end + 1,
@@ -88,7 +111,7 @@ fn block_end(text: &str, word: &Range<usize>) -> usize {
         let Some(next) = text.get(start..).filter(|next| !next.is_empty()) else {
             return text.len();
         };
-        if open <= 0 && indentation(next) <= indent && starts_with_key(next) {
+        if open == 0 && indentation(next) <= indent && starts_with_key(next, syntax) {
             return start;
         }
     }
@@ -98,10 +121,9 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// Brackets opened less brackets closed, those in quotes not counted; a quote that is not closed
+/// How many brackets are open after a line, those in quotes not counted; a quote that is not closed
 /// takes the rest of the line.
-fn brackets(line: &str) -> i64 {
-    let mut open = 0;
+fn brackets(mut open: usize, line: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
     for c in line.chars() {
@@ -112,7 +134,7 @@ fn brackets(line: &str) -> i64 {
             _ if quote.is_some() => {}
             '"' | '\'' => quote = Some(c),
             '{' | '[' | '(' => open += 1,
-            '}' | ']' | ')' => open -= 1,
+            '}' | ']' | ')' => open = open.saturating_sub(1),
             _ => {}
         }
     }
@@ -137,13 +159,23 @@ fn here_document(text: &str, line_end: usize, line: &str) -> Option<usize> {
     Some(text.len())
 }
 
-/// Whether a line starts like `key =`, `key:`, `key {` or `"key":`.
-fn starts_with_key(line: &str) -> bool {
-    let line = line.lines().next().unwrap_or_default().trim_start();
-    let bare = line.trim_start_matches('"');
+/// Whether a line starts with a key of a volume, spelled as in that syntax: `key =` or `key {`, `key:`,
+/// `"key":`.
+fn starts_with_key(line: &str, syntax: Syntax) -> bool {
+    let line = line.lines().next().unwrap_or_default().trim();
+    let bare = line.trim_start_matches(['"', '\'']);
     let length = bare.find(|c| !is_word(c)).unwrap_or(bare.len());
-    let rest = bare[length..].trim_start_matches('"').trim_start();
-    let value = rest.trim_start_matches(['=', ':', '{']);
-    let opens_block = rest.trim_end() == "{" || rest.trim_end() == ":";
-    length > 0 && rest.len() > value.len() && (opens_block || !value.trim().is_empty())
+    let rest = bare[length..].trim_start_matches(['"', '\'']).trim_start();
+    let follows = match syntax {
+        Syntax::Hcl => {
+            rest == "{"
+                || rest
+                    .strip_prefix('=')
+                    .is_some_and(|value| !value.is_empty())
+        }
+        Syntax::Yaml => rest == ":" || rest.starts_with(": "),
+        Syntax::Json => line.starts_with('"') && rest.starts_with(':'),
+    };
+    let key = &bare[..length];
+    follows && (key == "volume" || schema::volume_field(key).is_some())
 }

@@ -17,8 +17,6 @@ mod json;
 mod mask;
 mod parse;
 mod problem;
-#[cfg(test)]
-mod properties;
 pub mod schema;
 mod syntax;
 mod template;

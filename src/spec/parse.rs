@@ -39,7 +39,7 @@ pub fn parse(
     let documents = match read(&text, source, syntax, diagnostics) {
         Ok(documents) => documents,
         Err(problem) => {
-            for range in mask::lexical(&text) {
+            for range in mask::lexical(&text, syntax) {
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
@@ -57,7 +57,9 @@ pub fn parse(
         syntax,
         defaults,
     };
-    decode::decode(&documents, &whole, diagnostics)
+    let (specs, doubtful) = decode::decode(&documents, &whole, diagnostics);
+    doubtful.into_iter().for_each(|span| sources.hide(span));
+    specs
 }
 
 fn read<'a>(

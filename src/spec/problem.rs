@@ -13,6 +13,8 @@ pub(super) struct Problem {
     pub(super) message: String,
     pub(super) label: String,
     pub(super) help: Option<String>,
+    /// Whether no other grammar could make sense of what stands there.
+    pub(super) certain: bool,
 }
 
 impl Problem {
@@ -23,6 +25,7 @@ impl Problem {
             message: message.into(),
             label: String::new(),
             help: None,
+            certain: false,
         }
     }
 
@@ -33,8 +36,14 @@ impl Problem {
         );
         Self {
             code: Code::SpecTooDeep,
+            certain: true,
             ..Self::syntax(range, message)
         }
+    }
+
+    pub(super) fn certain(mut self) -> Self {
+        self.certain = true;
+        self
     }
 
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {

@@ -150,6 +150,21 @@ impl<'a> Node<'a> {
 }
 
 impl Node<'_> {
+    /// Calls `see` for every key in it.
+    pub(super) fn for_each_key(&self, see: &mut impl FnMut(Span)) {
+        match &self.value {
+            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            Value::List(items) => items.iter().for_each(|item| item.for_each_key(see)),
+            Value::Object(object) => {
+                for entry in &object.entries {
+                    see(entry.key.span);
+                    entry.labels.iter().for_each(|label| see(label.span));
+                    entry.value.for_each_key(see);
+                }
+            }
+        }
+    }
+
     /// Calls `see` for every object in it that lies in no other one, itself included.
     pub(super) fn for_each_object(&self, see: &mut impl FnMut(&Object<'_>)) {
         match &self.value {

@@ -281,3 +281,6 @@ fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

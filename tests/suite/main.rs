@@ -23,6 +23,7 @@ mod hostpath;
 mod spec_examples;
 mod transcripts;
 
+mod spec_files;
 mod spec_oracle;
 #[path = "../support/mod.rs"]
 mod support;

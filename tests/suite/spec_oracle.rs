@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use nomad_csi::diagnostic::{Code, Diagnostics, Severity, SourceMap};
-use nomad_csi::model::{Topology, VolumeRequest};
+use nomad_csi::model::{ExternalId, Topology, VolumeRequest};
 use nomad_csi::spec::{self, Defaults, Syntax};
 use serde_json::{Map, Value, json};
 
@@ -142,7 +142,7 @@ fn ours(request: &VolumeRequest) -> Value {
         "ID": request.id.as_str(),
         "Name": text(request.name.as_deref()),
         "Namespace": text(namespace),
-        "ExternalID": text(request.external_id.as_ref().map(|id| id.as_str())),
+        "ExternalID": text(request.external_id.as_ref().map(ExternalId::as_str)),
         "PluginID": request.plugin_id.as_str(),
         "CloneID": text(request.clone_id.as_deref()),
         "SnapshotID": text(request.snapshot_id.as_deref()),

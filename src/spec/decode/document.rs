@@ -8,15 +8,17 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::spec::tree::{Entry, Object, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
 
-/// Decodes all documents of one text.
+/// Decodes all documents of one text. Also gives the places of values that may be secrets because
+/// nobody knows what their key means.
 pub(in crate::spec) fn decode(
     documents: &[Object<'_>],
     document: &Document<'_>,
     diagnostics: &mut Diagnostics,
-) -> Vec<VolumeSpec> {
+) -> (Vec<VolumeSpec>, Vec<Span>) {
     let mut reader = Reader {
         document,
         diagnostics,
+        doubtful: vec![],
     };
     let said_before = reader.diagnostics.iter().count();
     let mut specs = vec![];
@@ -30,7 +32,7 @@ pub(in crate::spec) fn decode(
             Diagnostic::error(Code::SpecNoVolume, "the file declares no volume").label(start, ""),
         );
     }
-    specs
+    (specs, reader.doubtful)
 }
 
 impl Reader<'_> {

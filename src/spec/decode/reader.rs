@@ -31,6 +31,8 @@ pub(super) enum Reading {
 pub(super) struct Reader<'d> {
     pub(super) document: &'d Document<'d>,
     pub(super) diagnostics: &'d mut Diagnostics,
+    /// Values that may be secrets because nobody knows what their key means.
+    pub(super) doubtful: Vec<Span>,
 }
 
 impl Reader<'_> {

@@ -3,6 +3,7 @@
 use super::reader::Reader;
 use super::volume::Form;
 use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::spec::mask;
 use crate::spec::schema::{self, Field};
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Value};
@@ -19,13 +20,6 @@ impl Reader<'_> {
         let unknown = |message: String| Diagnostic::error(Code::SpecUnknownField, message);
         let span = entry.key.span;
         let special = match key {
-            "access_mode" | "attachment_mode" => Some(
-                unknown(format!("`{key}` is not a field of a volume"))
-                    .label(span, "Nomad ignores this here")
-                    .help(format!(
-                        "write it in a `capability` block: `capability {{ {key} = … }}`"
-                    )),
-            ),
             "per_alloc" | "sticky" => Some(
                 unknown(format!("`{key}` is not a field of a volume"))
                     .label(span, "")
@@ -52,7 +46,34 @@ impl Reader<'_> {
                     .label(span, "remove this"),
             );
         } else {
-            self.unknown_key(entry, "a volume", schema::VOLUME);
+            self.unknown_or_misplaced(entry);
+        }
+    }
+
+    /// A key that no volume has at this level, but maybe one of its blocks has.
+    fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) {
+        let key = &*entry.key.text;
+        let of = |fields: &'static [Field]| nearest(key, fields.iter().map(|field| field.key));
+        let block = [
+            ("capability", schema::CAPABILITY),
+            ("mount_options", schema::MOUNT_OPTIONS),
+        ]
+        .into_iter()
+        .find_map(|(block, fields)| of(fields).map(|near| (block, near)));
+        let own = schema::by_api_name(schema::VOLUME, key).or_else(|| of(schema::VOLUME));
+        match (own, block) {
+            (None, Some((block, near))) => {
+                self.doubt(entry, Some(near));
+                self.diagnostics.push(
+                    Diagnostic::error(
+                        Code::SpecUnknownField,
+                        format!("`{key}` is not a key of a volume"),
+                    )
+                    .label(entry.key.span, "Nomad ignores this here")
+                    .help(format!("write it in a block: `{block} {{ {near} = … }}`")),
+                );
+            }
+            (own, _) => self.unknown_diagnostic(entry, "a volume", own),
         }
     }
 
@@ -73,6 +94,7 @@ impl Reader<'_> {
     fn unknown_diagnostic(&mut self, entry: &Entry<'_>, place: &str, near: Option<&'static str>) {
         let key = &*entry.key.text;
         let span = entry.key.span;
+        self.doubt(entry, near);
         let diagnostic = Diagnostic::error(
             Code::SpecUnknownField,
             format!("`{key}` is not a key of {place}"),
@@ -86,6 +108,15 @@ impl Reader<'_> {
             }
             None => diagnostic.label(span, "this would have no effect"),
         });
+    }
+
+    /// Hides what stands under an unknown key, unless it was meant to be a key that holds no secret.
+    fn doubt(&mut self, entry: &Entry<'_>, meant: Option<&str>) {
+        if meant.is_none_or(mask::is_sensitive) {
+            entry
+                .value
+                .for_each_scalar(&mut |value| self.doubtful.push(value));
+        }
     }
 
     /// The form that Nomad's jobs had before 0.9: `config { source = … }`.
@@ -111,7 +142,7 @@ impl Reader<'_> {
         if object
             .entries
             .iter()
-            .any(|inner| crate::spec::mask::is_sensitive(&inner.key.text))
+            .any(|inner| mask::is_sensitive(&inner.key.text))
         {
             return None;
         }

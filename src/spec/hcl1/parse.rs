@@ -46,6 +46,7 @@ pub(in crate::spec) fn parse<'a>(
         source,
         meaning,
         depth: 0,
+        budget: READ_OVER * text.len(),
         expressions,
         found: Parsed {
             body: Object::default(),
@@ -59,14 +60,16 @@ pub(in crate::spec) fn parse<'a>(
     Ok(parser.found)
 }
 
-/// Longer expressions are refused unread: reading one may be tried once per level of nesting.
-const LONGEST_EXPRESSION: usize = 1 << 20;
+/// How often a file may be read over in search of expressions: every level of nesting may try anew.
+const READ_OVER: usize = 8;
 
 struct Parser<'a, E> {
     scanner: Scanner<'a>,
     source: SourceId,
     meaning: Meaning,
     depth: usize,
+    /// How many bytes may still be read as expressions.
+    budget: usize,
     expressions: E,
     found: Parsed<'a>,
 }
@@ -151,11 +154,14 @@ where
             Ok(_) => None,
             Err(problem) => Some(problem),
         };
+        if let Some(problem) = problem.as_ref().filter(|problem| problem.certain) {
+            return Err(problem.clone());
+        }
         let end = expression_end(self.scanner.text, start, in_list);
-        let problem_at = |problem: &Problem| problem.range.start;
-        if end - start > LONGEST_EXPRESSION || problem.as_ref().is_some_and(is_final) {
+        if end - start > self.budget {
             return Err(problem.unwrap_or_else(|| too_long(start..end)));
         }
+        self.budget -= end - start;
         self.depth = depth;
         self.found.diagnostics.truncate(said);
         self.found.templates.truncate(seen);
@@ -167,7 +173,7 @@ where
                 Ok(node)
             }
             Err(other) => Err(match problem {
-                Some(problem) if problem_at(&problem) >= problem_at(&other) => problem,
+                Some(problem) if problem.range.start >= other.range.start => problem,
                 _ => other,
             }),
         }
@@ -286,17 +292,12 @@ fn is_template(written: &str) -> bool {
     written.contains("${") || written.contains("%{")
 }
 
-/// Whether no other way of reading could make sense of it.
-fn is_final(problem: &Problem) -> bool {
-    problem.code != crate::diagnostic::Code::SpecSyntax || !problem.label.is_empty()
-}
-
 fn too_long(range: Range<usize>) -> Problem {
     Problem::syntax(range, "this expression is too long to be read")
 }
 
 fn never_closed(open: Token, what: &str) -> Problem {
-    Problem::syntax(open.range(), format!("this {what} is never closed"))
+    Problem::syntax(open.range(), format!("this {what} is never closed")).certain()
 }
 
 fn no_value(words: &[Word<'_>]) -> Problem {
@@ -316,6 +317,38 @@ fn no_word(kind: Kind, token: Token, before: &[Word<'_>]) -> Problem {
     }
 }
 
+/// Where a quoted text of HCL2 ends, texts within its `${…}` skipped; the end of the file if nowhere.
+fn template_end(bytes: &[u8], start: usize) -> usize {
+    /// What is open: a text, or an interpolation with this many braces open in it.
+    enum Open {
+        Text,
+        Interpolation(usize),
+    }
+    let mut open = vec![Open::Text];
+    let mut at = start + 1;
+    while let Some(byte) = bytes.get(at) {
+        let brace_follows = bytes.get(at + 1) == Some(&b'{');
+        match (byte, open.last_mut()) {
+            (_, None) => break,
+            (b'"', Some(Open::Text)) => drop(open.pop()),
+            (b'\\', Some(Open::Text)) => at += 1,
+            (b'$' | b'%', Some(Open::Text)) if bytes.get(at + 1) == Some(byte) => at += 1,
+            (b'$' | b'%', Some(Open::Text)) if brace_follows => {
+                open.push(Open::Interpolation(0));
+                at += 1;
+            }
+            (_, Some(Open::Text)) => {}
+            (b'"', Some(Open::Interpolation(_))) => open.push(Open::Text),
+            (b'{', Some(Open::Interpolation(braces))) => *braces += 1,
+            (b'}', Some(Open::Interpolation(0))) => drop(open.pop()),
+            (b'}', Some(Open::Interpolation(braces))) => *braces -= 1,
+            (_, Some(Open::Interpolation(_))) => {}
+        }
+        at += 1;
+    }
+    at.min(bytes.len())
+}
+
 /// Where an expression that starts at `start` ends: at the end of its line, or before what closes or
 /// continues what it stands in; brackets, texts, here-documents and comments are skipped whole.
 fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
@@ -330,7 +363,7 @@ fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
             continue;
         }
         match byte {
-            b'"' => at = token::text_end(text, at).unwrap_or(text.len()) - 1,
+            b'"' => at = template_end(bytes, at) - 1,
             b'<' if text[at..].starts_with("<<") => {
                 if let Ok(parts) = token::heredoc(text, at) {
                     at = parts.closing.end - 1;

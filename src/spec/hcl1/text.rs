@@ -45,6 +45,7 @@ fn bad_escape(at: usize, escape: &str) -> Problem {
     let length = escape.chars().next().map_or(0, char::len_utf8);
     Problem::syntax(at..at + 1 + length, "this escape means nothing")
         .help("a backslash itself is written `\\\\`")
+        .certain()
 }
 
 /// Length of the `${…}` that a text starts with, or of the whole text if it is not closed.

@@ -161,6 +161,7 @@ impl<'a> Scanner<'a> {
 fn unquoted(range: Range<usize>) -> Problem {
     Problem::syntax(range, "a value with letters in it needs quotes")
         .label("write it in double quotes")
+        .certain()
 }
 
 /// What Nomad makes of a number where a text is wanted: `007` is `7`, `010` is `8`, `0x1F` is `31`,
@@ -219,7 +220,9 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
     Err(if braces > 0 {
         unclosed.help("a `${` inside of a text needs its `}`; `\\u0024{` is a `${` that does not")
     } else {
-        unclosed.label("a text ends on the line it starts on")
+        unclosed
+            .label("a text ends on the line it starts on")
+            .certain()
     })
 }
 

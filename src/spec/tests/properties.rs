@@ -6,12 +6,13 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-use super::tests::read_as;
-use super::*;
+use super::harness::read_as;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
     Namespace, PluginId, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
 };
+use crate::spec::encode::encode;
+use crate::spec::syntax::Syntax;
 
 /// Texts that trip over themselves in some syntax.
 const NASTY: &[&str] = &[
@@ -210,6 +211,8 @@ fn soup() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
+
     #[test]
     fn what_is_encoded_reads_back_as_the_same(request in request()) {
         for syntax in Syntax::ALL {

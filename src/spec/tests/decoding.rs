@@ -1,0 +1,573 @@
+//! Trees to volumes: forms, keys, shapes, and what is refused.
+
+use super::harness::{hcl, json, read, read_as, said, yaml};
+use crate::model::{CapacityRange, Topology, TopologyRequest};
+use crate::spec::syntax::Syntax;
+
+fn ids(text: &str, syntax: Syntax) -> Vec<String> {
+    let (specs, said) = read_as(text, syntax);
+    assert_eq!(said, Vec::<String>::new(), "{text}");
+    specs.iter().map(|spec| spec.key().to_string()).collect()
+}
+
+const FIELDS: &str = "type = \"csi\"\nplugin_id = \"p\"\ncapability {\naccess_mode = \"single-node-writer\"\nattachment_mode = \"file-system\"\n}\n";
+
+#[test]
+fn a_file_declares_any_number_of_volumes() {
+    let two = format!(
+        "volume \"a\" {{\n{FIELDS}}}\nvolume \"b\" {{\nsource = \"c\"\nnamespace = \"n\"\n{FIELDS}}}\n"
+    );
+    assert_eq!(ids(&two, Syntax::Hcl), ["a", "c (namespace n)"]);
+    let fields = r#"{"type": "csi", "plugin_id": "p", "capability": {"access_mode": "single-node-writer", "attachment_mode": "file-system"}}"#;
+    let two = format!(r#"{{"volume": {{"a": {fields}, "b": {fields}}}}}"#);
+    assert_eq!(ids(&two, Syntax::Json), ["a", "b"]);
+    assert_eq!(ids(&two, Syntax::Yaml), ["a", "b"]);
+    let documents = format!("{}---\n{}---\n", yaml("name: x"), yaml("namespace: n"));
+    assert_eq!(ids(&documents, Syntax::Yaml), ["a", "a (namespace n)"]);
+}
+
+#[test]
+fn what_declares_nothing_is_an_error() {
+    for (text, syntax) in [
+        ("", Syntax::Hcl),
+        ("# nothing\n", Syntax::Hcl),
+        ("{}", Syntax::Json),
+        ("{\"//\": \"nothing\"}", Syntax::Json),
+        ("", Syntax::Yaml),
+        ("---\n# nothing\n", Syntax::Yaml),
+        ("volume: {}", Syntax::Yaml),
+    ] {
+        assert_eq!(said(text, syntax), ["spec/no-volume 1:1"], "{text:?}");
+    }
+}
+
+/// `nomad-http-api` 5.2, 5.3 and 5.5: each row is a thing that Nomad would drop, lose or refuse.
+#[test]
+fn what_nomad_would_drop_is_refused_where_it_stands() {
+    for (lines, expected) in [
+        ("acess_mode = 1", vec!["spec/unknown-field 1:1 acess_mode"]),
+        (
+            "access_mode = \"x\"",
+            vec!["spec/unknown-field 1:1 access_mode"],
+        ),
+        ("PluginID = \"x\"", vec!["spec/unknown-field 1:1 PluginID"]),
+        ("Capacity = 99", vec!["spec/server-field 1:1 Capacity"]),
+        (
+            "schedulable = true",
+            vec!["spec/server-field 1:1 schedulable"],
+        ),
+        ("source = \"x\"", vec!["spec/unknown-field 1:1 source"]),
+        ("per_alloc = true", vec!["spec/unknown-field 1:1 per_alloc"]),
+        ("job \"x\" {}", vec!["spec/unknown-field 1:1 job"]),
+        (
+            "name = \"x\"\nname = \"y\"",
+            vec!["spec/duplicate-field 2:1 name"],
+        ),
+        (
+            "name = \"x\"\nNAME = \"y\"",
+            vec!["spec/duplicate-field 2:1 NAME"],
+        ),
+        ("name = [\"x\"]", vec!["spec/wrong-type 1:8 [\"x\"]"]),
+        ("name {}", vec!["spec/wrong-type 1:6 {}"]),
+        (
+            "name \"x\" {}",
+            vec!["spec/unexpected-label 1:6 \"x\"", "spec/wrong-type 1:10 {}"],
+        ),
+        ("capacity_min = true", vec!["spec/wrong-type 1:16 true"]),
+        ("capacity_min = [1]", vec!["spec/wrong-type 1:16 [1]"]),
+        (
+            "capacity_min = \"-1\"",
+            vec!["spec/invalid-size 1:16 \"-1\""],
+        ),
+        (
+            "capacity_min = \"10XB\"",
+            vec!["spec/invalid-size 1:16 \"10XB\""],
+        ),
+        (
+            "capacity_min = \"8EiB\"",
+            vec!["spec/invalid-size 1:16 \"8EiB\""],
+        ),
+        ("capacity_min = 1e3", vec!["spec/invalid-size 1:16 1e3"]),
+        ("capacity_min = \" \"", vec!["spec/invalid-size 1:16 \" \""]),
+        (
+            "capability \"x\" {\naccess_mode = \"single-node-writer\"\nattachment_mode = \"file-system\"\n}",
+            vec!["spec/unexpected-label 1:12 \"x\""],
+        ),
+        (
+            "capability {}",
+            vec![
+                "spec/missing-field 1:1 capability",
+                "spec/missing-field 1:1 capability",
+            ],
+        ),
+        (
+            "capability { Access_Mode = \"x\" }",
+            vec![
+                "spec/unknown-field 1:14 Access_Mode",
+                "spec/missing-field 1:1 capability",
+                "spec/missing-field 1:1 capability",
+            ],
+        ),
+        ("capability = 1", vec!["spec/wrong-type 1:14 1"]),
+        (
+            "mount_options {}\nmount_options {}",
+            vec!["spec/duplicate-field 2:1 mount_options"],
+        ),
+        (
+            "mount_options { mount_flags = \"ro\" }",
+            vec!["spec/wrong-type 1:31 ****"],
+        ),
+        (
+            "mount_options { flags = [] }",
+            vec!["spec/unknown-field 1:17 flags"],
+        ),
+        (
+            "parameters { a = { b = 1 } }",
+            vec!["spec/wrong-type 1:18 { b = 1 }"],
+        ),
+        ("parameters { a = [1] }", vec!["spec/wrong-type 1:18 [1]"]),
+        (
+            "parameters { a = \"1\", a = \"2\" }",
+            vec!["spec/duplicate-field 1:23 a"],
+        ),
+        (
+            "parameters { a = \"1\" }\nparameters { a = \"2\" }",
+            vec!["spec/duplicate-field 2:14 a"],
+        ),
+        ("parameters = \"x\"", vec!["spec/wrong-type 1:14 \"x\""]),
+        (
+            "parameters \"x\" {}",
+            vec!["spec/unexpected-label 1:12 \"x\""],
+        ),
+        (
+            "topology_request { zone = \"a\" }",
+            vec!["spec/unknown-field 1:20 zone"],
+        ),
+        (
+            "topology_request { required { topology {} } }",
+            vec!["spec/empty-topology 1:31 topology"],
+        ),
+        (
+            "topology_request { required { topology { segments {} } } }",
+            vec!["spec/empty-topology 1:42 segments"],
+        ),
+        (
+            "topology_request { required { topology { zone = \"a\" } } }",
+            vec!["spec/unknown-field 1:42 zone"],
+        ),
+        (
+            "topology_request { required { topology \"x\" { segments { a = 1 } } } }",
+            vec!["spec/unexpected-label 1:40 \"x\""],
+        ),
+        (
+            "topology_request { required { zone = \"a\" } }",
+            vec!["spec/unknown-field 1:31 zone"],
+        ),
+        (
+            "topology_request { preferred { topology { segments { a = 1, a = 2 } } } }",
+            vec!["spec/duplicate-field 1:61 a"],
+        ),
+    ] {
+        assert_eq!(said(&hcl(lines), Syntax::Hcl), expected, "{lines}");
+    }
+}
+
+#[test]
+fn missing_fields_are_told_all_at_once() {
+    assert_eq!(
+        said("name = \"x\"", Syntax::Hcl),
+        [
+            "spec/missing-field 1:1 name = \"x\"",
+            "spec/missing-field 1:1 name = \"x\"",
+            "spec/missing-field 1:1 name = \"x\"",
+        ],
+        "type, id, plugin_id; capabilities are a rule of validate"
+    );
+    assert_eq!(
+        said("volume \"a\" {\n  plugin_id = \"\"\n}", Syntax::Hcl),
+        [
+            "spec/missing-field 1:1 volume \"a\"",
+            "spec/missing-field 2:15 \"\""
+        ]
+    );
+}
+
+#[test]
+fn suggestions_name_the_word_that_was_meant() {
+    for (lines, expected) in [
+        ("pluginId = \"x\"", "plugin_id"),
+        ("RequestedCapabilities = 1", "capability"),
+        ("mount_option {}", "mount_options"),
+        ("capability { acces_mode = 1 }", "access_mode"),
+        ("mount_options { fstype = \"x\" }", "fs_type"),
+        ("topology_request { require {} }", "required"),
+        ("topology_request { required { topo {} } }", "topology"),
+        (
+            "topology_request { required { topology { zone = 1 } } }",
+            "segments",
+        ),
+        ("topology_request { required { zone = 1 } }", "segments"),
+    ] {
+        let read = read(&hcl(lines), Syntax::Hcl);
+        let first = read.diagnostics.iter().next().expect("an error");
+        let replacement = first
+            .replacement
+            .as_ref()
+            .map(|replacement| replacement.text.as_str());
+        assert_eq!(replacement, Some(expected), "{lines}: {first:?}");
+    }
+}
+
+#[test]
+fn a_key_of_a_block_is_sent_there() {
+    for (lines, expected) in [
+        (
+            "access_mode = 1",
+            "write it in a block: `capability { access_mode = … }`",
+        ),
+        (
+            "attachement_mode = 1",
+            "write it in a block: `capability { attachment_mode = … }`",
+        ),
+        (
+            "fs_type = 1",
+            "write it in a block: `mount_options { fs_type = … }`",
+        ),
+    ] {
+        let read = read(&hcl(lines), Syntax::Hcl);
+        let first = read.diagnostics.iter().next().expect("an error");
+        assert_eq!(first.help, [expected], "{lines}");
+    }
+}
+
+/// The template of Nomad up to 1.9 has `single-node-reader`, which no CSI volume knows.
+#[test]
+fn unknown_modes_are_refused_with_the_mode_that_was_meant() {
+    for (mode, expected) in [
+        ("single-node-reader", Some("single-node-reader-only")),
+        ("single-node-writter", Some("single-node-writer")),
+        ("SINGLE_NODE_WRITER", Some("single-node-writer")),
+        ("multi-node-reader", Some("multi-node-reader-only")),
+        ("multi-node-multi-write", Some("multi-node-multi-writer")),
+        ("single-node-single-writer", Some("single-node-writer")),
+        ("ReadWriteOnce", Some("single-node-writer")),
+        ("ReadWriteMany", Some("multi-node-multi-writer")),
+        ("rox", Some("multi-node-reader-only")),
+        ("whatever", None),
+    ] {
+        let text = format!(
+            "id: a\ntype: csi\nplugin_id: p\ncapability: {{access_mode: {mode}, attachment_mode: file-system}}"
+        );
+        let read = read(&text, Syntax::Yaml);
+        let said: Vec<_> = read.diagnostics.iter().collect();
+        assert_eq!(said.len(), 1, "{mode}: {said:?}");
+        assert_eq!(said[0].code.as_str(), "spec/unknown-access-mode");
+        let replacement = said[0]
+            .replacement
+            .as_ref()
+            .map(|replacement| replacement.text.as_str());
+        assert_eq!(replacement, expected, "{mode}");
+        assert!(read.specs[0].request.capabilities.is_empty());
+    }
+    for (mode, expected) in [
+        ("filesystem", "\"file-system\""),
+        ("block", "\"block-device\""),
+    ] {
+        let text = format!(
+            "id = \"a\" type = \"csi\" plugin_id = \"p\" capability {{ access_mode = \"single-node-writer\" attachment_mode = \"{mode}\" }}"
+        );
+        let read = read(&text, Syntax::Hcl);
+        let first = read.diagnostics.iter().next().expect("an error");
+        assert_eq!(first.code.as_str(), "spec/unknown-attachment-mode");
+        assert_eq!(
+            first.replacement.as_ref().map(|it| it.text.as_str()),
+            Some(expected)
+        );
+    }
+}
+
+#[test]
+fn only_csi_volumes_are_managed_here() {
+    assert_eq!(
+        said(&hcl("").replace("\"csi\"", "\"CSI\""), Syntax::Hcl),
+        Vec::<String>::new()
+    );
+    let host = read(
+        &hcl("wrong = 1").replace("\"csi\"", "\"Host\""),
+        Syntax::Hcl,
+    );
+    let said: Vec<_> = host
+        .diagnostics
+        .iter()
+        .map(|said| said.message.as_str())
+        .collect();
+    assert_eq!(
+        said,
+        ["this is a host volume, and only CSI volumes are managed here"]
+    );
+    assert!(host.specs.is_empty());
+    let other = read(&hcl("").replace("\"csi\"", "\"cis\""), Syntax::Hcl);
+    let first = other.diagnostics.iter().next().expect("an error");
+    assert_eq!(first.message, "`cis` is not a type of volume");
+}
+
+#[test]
+fn the_two_forms_do_not_mix() {
+    let text = format!("namespace = \"n\"\nvolume \"a\" {{\n{FIELDS}}}");
+    assert_eq!(said(&text, Syntax::Hcl), ["spec/mixed-forms 1:1 namespace"]);
+    let twice = format!("volume \"a\" {{\n{FIELDS}}}\nvolume \"a\" {{\nsource = \"b\"\n{FIELDS}}}");
+    assert_eq!(
+        said(&twice, Syntax::Hcl),
+        ["spec/duplicate-field 9:1 volume \"a\""]
+    );
+    let labels = format!("volume \"a\" \"b\" {{\n{FIELDS}}}");
+    assert_eq!(
+        said(&labels, Syntax::Hcl),
+        ["spec/unexpected-label 1:12 \"b\""]
+    );
+    let both = format!("volume \"a\" {{\nid = \"x\"\nsource = \"y\"\n{FIELDS}}}");
+    assert_eq!(
+        said(&both, Syntax::Hcl),
+        ["spec/duplicate-field 3:1 source"]
+    );
+    assert_eq!(
+        said("volume:\n  a: 3", Syntax::Yaml),
+        ["spec/wrong-type 2:3 a"]
+    );
+}
+
+#[test]
+fn the_old_nested_config_is_refused_with_the_corrected_lines() {
+    let text = format!(
+        "volume \"a\" {{\n  config {{\n    source    = \"data\"\n    # why\n    read_only = true\n  }}\n{FIELDS}}}"
+    );
+    let hcl = read(&text, Syntax::Hcl);
+    let first = hcl.diagnostics.iter().next().expect("an error");
+    assert_eq!(first.code.as_str(), "spec/nested-config");
+    let replacement = first.replacement.as_ref().expect("corrected lines");
+    assert_eq!(hcl.sources.location(replacement.span).line, 2);
+    assert_eq!(
+        replacement.text,
+        "source    = \"data\"\n  # why\n  read_only = true"
+    );
+    let mut fixed = text.clone();
+    fixed.replace_range(replacement.span.range(), &replacement.text);
+    assert_eq!(ids(&fixed, Syntax::Hcl), ["data"]);
+
+    let text = "volume:\n  a:\n    type: csi\n    plugin_id: p\n    config:\n      source: data\n      name: n\n    capability: {access_mode: single-node-writer, attachment_mode: file-system}\n";
+    let yaml = read(text, Syntax::Yaml);
+    let first = yaml.diagnostics.iter().next().expect("an error");
+    let replacement = first.replacement.as_ref().expect("corrected lines");
+    let mut fixed = text.to_owned();
+    fixed.replace_range(replacement.span.range(), &replacement.text);
+    assert_eq!(ids(&fixed, Syntax::Yaml), ["data"]);
+
+    let text = r#"{"volume": {"a": {"type": "csi", "plugin_id": "p", "config": {"source": "data"}, "capability": {"access_mode": "single-node-writer", "attachment_mode": "file-system"}}}}"#;
+    let json = read(text, Syntax::Json);
+    let first = json.diagnostics.iter().next().expect("an error");
+    let replacement = first.replacement.as_ref().expect("corrected lines");
+    let mut fixed = text.to_owned();
+    fixed.replace_range(replacement.span.range(), &replacement.text);
+    assert_eq!(ids(&fixed, Syntax::Json), ["data"]);
+}
+
+/// A correction quotes the file, so there is none if it would quote a secret.
+#[test]
+fn a_nested_config_with_secrets_is_refused_without_corrected_lines() {
+    let text = format!("volume \"a\" {{\nconfig {{ secrets {{ a = \"hunter2\" }} }}\n{FIELDS}}}");
+    let read = read(&text, Syntax::Hcl);
+    let first = read.diagnostics.iter().next().expect("an error");
+    assert_eq!(first.code.as_str(), "spec/nested-config");
+    assert_eq!(first.replacement, None);
+}
+
+/// `nomad-http-api` 5.5: repeated maps are merged, an empty block differs from none.
+#[test]
+fn maps_and_blocks_say_what_they_say_to_nomad() {
+    let text = hcl(
+        "parameters { a = \"1\" }\nparameters = { b = 2 }\nsecrets {}\nmount_options {}\ntopology_request {}",
+    );
+    let (specs, said) = read_as(&text, Syntax::Hcl);
+    assert_eq!(said, Vec::<String>::new());
+    let request = &specs[0].request;
+    let parameters: Vec<_> = request.parameters.iter().flatten().collect();
+    assert_eq!(parameters.len(), 2);
+    assert!(
+        request
+            .secrets
+            .as_ref()
+            .is_some_and(crate::model::Secrets::is_empty)
+    );
+    assert_eq!(
+        request.mount_options,
+        Some(crate::model::MountOptions::default())
+    );
+    assert_eq!(request.topology_request, Some(TopologyRequest::default()));
+    assert_eq!(request.context, None);
+    let (specs, _) = read_as(&hcl("capacity_min = \"\"\ncapacity_max = 010"), Syntax::Hcl);
+    let capacity = specs[0].request.capacity;
+    assert_eq!(
+        (capacity.min.get(), capacity.max.get()),
+        (0, 10),
+        "sizes are read as written"
+    );
+    let (specs, _) = read_as(
+        &hcl("mount_options { fs_type = 1.10 mount_flags = [1.10, true,] mount_flags = [\"x\"] }"),
+        Syntax::Hcl,
+    );
+    let options = specs[0]
+        .request
+        .mount_options
+        .as_ref()
+        .expect("there are some");
+    assert_eq!(options.fs_type, "1.10");
+    assert_eq!(options.mount_flags, ["1.10", "true", "x"]);
+    assert_eq!(specs[0].request.capacity, CapacityRange::default());
+}
+
+fn place(segments: &[(&str, &str)]) -> Topology {
+    Topology {
+        segments: segments
+            .iter()
+            .map(|(k, v)| ((*k).into(), (*v).into()))
+            .collect(),
+    }
+}
+
+/// `nomad-http-api` 5.6: every shape, and nothing lost of any.
+#[test]
+fn topologies_are_kept_whole_in_every_shape() {
+    let (a, b) = (
+        place(&[("zone", "a")]),
+        place(&[("rack", "1.10"), ("zone", "b")]),
+    );
+    let hcl_a = "topology { segments { zone = \"a\" } }";
+    let hcl_b = "topology { segments { zone = \"b\", rack = 1.10 } }";
+    let json_a = r#"{"segments": {"zone": "a"}}"#;
+    let json_b = r#"{"segments": {"zone": "b", "rack": 1.10}}"#;
+    let shapes = [
+        (
+            hcl(&format!(
+                "topology_request {{ required {{ {hcl_a} {hcl_b} }} preferred {{ {hcl_a} }} }}"
+            )),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(&format!(
+                "topology_request = {{ required = {{ {hcl_a} {hcl_b} }} preferred = {{ {hcl_a} }} }}"
+            )),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(&format!(
+                "topology_request {{\nrequired {{ {hcl_a} }}\nrequired {{ {hcl_b} }}\npreferred {{ {hcl_a} }} }}"
+            )),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(&format!(
+                "topology_request {{ required {{ {hcl_a} {hcl_b} }} }}\ntopology_request {{ preferred {{ {hcl_a} }} }}"
+            )),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(&format!(
+                "topology_request {{ required {{ topology {{ segments {{ zone = \"a\" }}\nsegments {{ zone = \"b\" rack = 1.10 }} }} }} preferred {{ {hcl_a} }} }}"
+            )),
+            Syntax::Hcl,
+        ),
+        (
+            json(&format!(
+                r#""topology_request": {{"required": [{{"topology": [{json_a}, {json_b}]}}], "preferred": [{{"topology": {json_a}}}]}}"#
+            )),
+            Syntax::Json,
+        ),
+        (
+            json(&format!(
+                r#""topology_request": {{"required": [{{"topology": {json_a}}}, {{"topology": {json_b}}}], "preferred": {{"topology": {json_a}}}}}"#
+            )),
+            Syntax::Json,
+        ),
+        (
+            json(&format!(
+                r#""topology_request": {{"required": {{"topology": [{json_a}, {json_b}]}}, "preferred": [{json_a}]}}"#
+            )),
+            Syntax::Json,
+        ),
+        (
+            json(&format!(
+                r#""topology_request": {{"required": [{json_a}, {json_b}], "preferred": [{json_a}]}}"#
+            )),
+            Syntax::Json,
+        ),
+        (
+            json(&format!(
+                r#""topology_request": [{{"required": [{json_a}, {json_b}]}}, {{"preferred": [{json_a}]}}]"#
+            )),
+            Syntax::Json,
+        ),
+        (
+            json(
+                r#""topology_request": {"required": [{"topology": {"segments": [{"zone": "a"}, {"zone": "b", "rack": 1.10}]}}], "preferred": [{"segments": {"zone": "a"}}]}"#,
+            ),
+            Syntax::Json,
+        ),
+        (
+            yaml(
+                "topology_request:\n  required:\n    - segments: {zone: a}\n    - segments:\n        zone: b\n        rack: 1.10\n  preferred:\n    segments: {zone: a}",
+            ),
+            Syntax::Yaml,
+        ),
+    ];
+    for (text, syntax) in shapes {
+        let (specs, said) = read_as(&text, syntax);
+        assert_eq!(said, Vec::<String>::new(), "{text}");
+        let expected = TopologyRequest {
+            required: vec![a.clone(), b.clone()],
+            preferred: vec![a.clone()],
+        };
+        assert_eq!(specs[0].request.topology_request, Some(expected), "{text}");
+    }
+}
+
+/// `nomad-http-api` 5.1: what Nomad reads without losing anything is read, with a word on it.
+#[test]
+fn json_that_only_nomad_reads_is_read_with_a_warning() {
+    let capability = r#"{"access_mode": "single-node-writer", "attachment_mode": "file-system"}"#;
+    for text in [
+        format!(r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": [{capability},]}}"#),
+        format!(r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": {capability},}}"#),
+        format!(
+            r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": {capability}, "secrets": {{"a": "1"}}, "secrets": {{"b": "2"}}}}"#
+        ),
+        format!(
+            r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": {capability}, "mount_options": {{"mount_flags": ["a" "b"]}}}}"#
+        ),
+    ] {
+        let (specs, said) = read_as(&text, Syntax::Json);
+        assert_eq!(said, ["?spec/lenient-json"], "{text}");
+        assert_eq!(specs[0].request.capabilities.len(), 1, "{text}");
+    }
+    let twice = r#"{"id": "a", "id": "b", "type": "csi", "plugin_id": "p"}"#;
+    assert_eq!(
+        said(twice, Syntax::Json),
+        ["spec/duplicate-field 1:13 \"id\""]
+    );
+}
+
+#[test]
+fn all_errors_of_a_file_are_told_in_one_go() {
+    let text = "id = \"a\"\nnam = \"x\"\ncapacity_min = \"10XB\"\ncapability {\n  access_mode = \"rw\"\n  attachment_mode = \"disk\"\n}\nparameters { a = [] }\n";
+    assert_eq!(
+        said(text, Syntax::Hcl),
+        [
+            "spec/unknown-field 2:1 nam",
+            "spec/missing-field 1:1 id = \"a\"",
+            "spec/missing-field 1:1 id = \"a\"",
+            "spec/unknown-access-mode 5:17 \"rw\"",
+            "spec/unknown-attachment-mode 6:21 \"disk\"",
+            "spec/invalid-size 3:16 \"10XB\"",
+            "spec/wrong-type 8:18 []",
+        ]
+    );
+}

@@ -1,0 +1,103 @@
+//! Input that is made to exhaust something: refused in words, on a small stack, in little time.
+
+use std::time::{Duration, Instant};
+
+use super::harness::{Read, read};
+use crate::spec::syntax::Syntax;
+
+/// Reads on a stack of 2 MiB, the smallest that a thread has by default, so that recursion without a bound ends the test; gives the codes.
+fn codes(text: String, syntax: Syntax) -> Vec<&'static str> {
+    let reading = move || {
+        let Read { diagnostics, .. } = read(&text, syntax);
+        diagnostics.iter().map(|said| said.code.as_str()).collect()
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(reading);
+    thread.unwrap().join().unwrap()
+}
+
+#[test]
+fn deep_nesting_is_an_error_in_every_syntax() {
+    const DEEP: usize = 100_000;
+    for (text, syntax) in [
+        (format!("id = {}", "[".repeat(DEEP)), Syntax::Hcl),
+        (
+            format!("id = {}{}", "[".repeat(DEEP), "]".repeat(DEEP)),
+            Syntax::Hcl,
+        ),
+        (format!("id = {}", "(".repeat(DEEP)), Syntax::Hcl),
+        (
+            format!("id = {}{}", "{ a = ".repeat(60), "(".repeat(DEEP)),
+            Syntax::Hcl,
+        ),
+        (
+            format!("id = {}1{}", "f(".repeat(DEEP), ")".repeat(DEEP)),
+            Syntax::Hcl,
+        ),
+        (format!("id = {}1", "-".repeat(DEEP)), Syntax::Hcl),
+        (format!("id = {}", "!".repeat(DEEP)), Syntax::Hcl),
+        (format!("id = \"{}", "${".repeat(DEEP)), Syntax::Hcl),
+        ("a { ".repeat(DEEP), Syntax::Hcl),
+        (format!("id = {}", "{ a = ".repeat(DEEP)), Syntax::Hcl),
+        (format!("{{\"id\": {}", "[".repeat(DEEP)), Syntax::Json),
+        ("{\"a\":".repeat(DEEP), Syntax::Json),
+        (format!("id: {}", "[".repeat(DEEP)), Syntax::Yaml),
+        (format!("id: {}", "{a: ".repeat(DEEP)), Syntax::Yaml),
+        (format!("id: {}", "- ".repeat(DEEP)), Syntax::Yaml),
+        (format!("- {}", "- ".repeat(DEEP)), Syntax::Yaml),
+        ("? ".repeat(DEEP), Syntax::Yaml),
+        (
+            (0..2000)
+                .map(|at| format!("{}a:\n", " ".repeat(at)))
+                .collect(),
+            Syntax::Yaml,
+        ),
+    ] {
+        let start: String = text.chars().take(20).collect();
+
+        let started = Instant::now();
+        let codes = codes(text, syntax);
+        assert!(!codes.is_empty(), "{start}");
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{start}: {:?}",
+            started.elapsed()
+        );
+    }
+}
+
+#[test]
+fn nesting_as_deep_as_a_volume_needs_is_no_error() {
+    let text =
+        "volume \"a\" { topology_request { required { topology { segments { zone = \"a\" } } } } }";
+    assert!(!codes(text.into(), Syntax::Hcl).contains(&"spec/too-deep"));
+    assert_eq!(
+        codes(format!("id = {}", "[".repeat(65)), Syntax::Hcl),
+        ["spec/too-deep"]
+    );
+    assert_eq!(
+        codes(format!("{{\"id\": {}", "[".repeat(65)), Syntax::Json),
+        ["spec/too-deep"]
+    );
+    assert_eq!(
+        codes(format!("id: {}", "[".repeat(66)), Syntax::Yaml),
+        ["spec/too-deep"]
+    );
+}
+
+#[test]
+fn aliases_that_explode_are_refused() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..10 {
+        let inner = vec![format!("*a{}", level - 1); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+    }
+    assert_eq!(codes(text, Syntax::Yaml), ["spec/too-many-aliases"]);
+    let mut text = String::from("a0: &a0 [x]\n");
+    for level in 1..1000 {
+        text.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
+    }
+    assert_eq!(codes(text, Syntax::Yaml), ["spec/too-deep"]);
+    assert_eq!(codes("a: &a [*a]".into(), Syntax::Yaml), ["spec/syntax"]);
+}

@@ -1,0 +1,8 @@
+//! Whole texts through the reader: what they mean, and what is said of them.
+
+mod decoding;
+pub(super) mod harness;
+mod limits;
+mod properties;
+mod reading;
+mod secrets;

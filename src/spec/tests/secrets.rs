@@ -1,0 +1,199 @@
+//! No secret in anything that is shown: neither in a message nor in a line that a label points at.
+
+use proptest::prelude::*;
+
+use super::harness::{Read, hcl, json, read, yaml};
+use crate::diagnostic::Span;
+use crate::model::{
+    AccessMode, AttachmentMode, Capability, CapacityRange, MountOptions, Namespace, PluginId,
+    Secrets, VolumeId, VolumeRequest,
+};
+use crate::spec::encode::encode;
+use crate::spec::syntax::Syntax;
+
+const CANARY: &str = "hunter2";
+
+/// Everything of what was said that a renderer may show: words, and the whole lines of every place.
+fn shown(read: &Read) -> Vec<String> {
+    let lines = |span: Span| {
+        let text = read.sources.shown(span.source);
+        let range = span.range();
+        let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+        let end = text[range.end..]
+            .find('\n')
+            .map_or(text.len(), |at| range.end + at);
+        text[start..end].to_owned()
+    };
+    let mut shown = vec![];
+    for said in &read.diagnostics {
+        shown.push(said.message.clone());
+        shown.extend(said.help.iter().chain(&said.notes).cloned());
+        for label in &said.labels {
+            shown.push(label.text.clone());
+            shown.push(lines(label.span));
+        }
+        if let Some(replacement) = &said.replacement {
+            shown.extend([replacement.text.clone(), lines(replacement.span)]);
+        }
+    }
+    shown
+}
+
+fn leaks(text: &str, syntax: Syntax) -> Option<String> {
+    let read = read(text, syntax);
+    shown(&read)
+        .into_iter()
+        .find(|shown| shown.contains(CANARY))
+}
+
+#[test]
+fn lines_with_secrets_are_shown_without_them() {
+    for (text, syntax) in [
+        (
+            hcl("secrets { a = \"hunter2\" wrong = [\"hunter2\"] }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("secrets { a = \"hunter2\" a = \"hunter2\" }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("secrets { pin = 0077 }\nsecrets \"hunter2-label\" {}")
+                .replace("hunter2-label", "label"),
+            Syntax::Hcl,
+        ),
+        (hcl("secret { a = \"hunter2\" }"), Syntax::Hcl),
+        (hcl("Secrets = \"hunter2\""), Syntax::Hcl),
+        (hcl("mystery { a = \"hunter2\" }"), Syntax::Hcl),
+        (
+            hcl("secrets { a = f(\"hunter2\") b = \"${hunter2}\" }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("mount_options { mount_flags = \"password=hunter2\" }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("mount_options { mount_flags = [\"password=hunter2\", [1]] }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("mount_options { mountflags = [\"password=hunter2\"] }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("secrets { a = <<EOF\nhunter2\nEOF\n b = [] }"),
+            Syntax::Hcl,
+        ),
+        (hcl("secrets { a = \"hunter2"), Syntax::Hcl),
+        (hcl("secrets { a = \"x\\qhunter2\" }"), Syntax::Hcl),
+        (hcl("secrets { \"hunter2\" }"), Syntax::Hcl),
+        (hcl("secrets { hunter2 }"), Syntax::Hcl),
+        (hcl("secrets { a = hunter2 hunter2 }"), Syntax::Hcl),
+        (hcl("secrets { a: \"hunter2\" }"), Syntax::Hcl),
+        (hcl("secrets {\na = \"}\"\nb = hunter2 x\n}"), Syntax::Hcl),
+        (
+            hcl("secrets {\na = <<EOF\nid = hunter2\nEOF\nb = \"hunter2\n}"),
+            Syntax::Hcl,
+        ),
+        (
+            json(r#""secrets": {"a": "hunter2", "b": ["hunter2"]}"#),
+            Syntax::Json,
+        ),
+        (
+            json(r#""secrets": {"a": "hunter2" "b": "hunter2"}"#),
+            Syntax::Json,
+        ),
+        (json(r#""secrets": ["hunter2"]"#), Syntax::Json),
+        (
+            json(r#""mount_options": {"mount_flags": ["hunter2",]}"#),
+            Syntax::Json,
+        ),
+        (yaml("secrets:\n  a: hunter2\n  b: [hunter2]"), Syntax::Yaml),
+        (yaml("secrets:\n  a: *hunter2"), Syntax::Yaml),
+        (yaml("secrets:\n  a: hunter2\n   b: hunter2"), Syntax::Yaml),
+        (yaml("secrets:\n  a: @hunter2"), Syntax::Yaml),
+        (yaml("secrets: [hunter2"), Syntax::Yaml),
+        (
+            yaml("mount_options:\n  mount_flags:\n  - hunter2\n  -hunter2: x: y"),
+            Syntax::Yaml,
+        ),
+        (yaml("x: &a hunter2\nsecrets: {a: *a, a: *a}"), Syntax::Yaml),
+    ] {
+        let result = read(&text, syntax);
+        assert!(!result.diagnostics.is_empty(), "nothing is said of {text}");
+        assert_eq!(leaks(&text, syntax), None, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_secret_stays_readable() {
+    let text = hcl("secrets {\n  a = \"hunter2\"\n}\nname = = 3\ncontext { b = \"seen\" }");
+    let read = read(&text, Syntax::Hcl);
+    let source = read.diagnostics.iter().next().expect("an error").labels[0]
+        .span
+        .source;
+    let shown = read.sources.shown(source);
+    assert!(
+        shown.contains("name = = 3\ncontext { b = \"seen\" }"),
+        "{shown}"
+    );
+    assert!(!shown.contains(CANARY));
+}
+
+#[test]
+fn nothing_that_is_debugged_holds_a_secret() {
+    let read = read(
+        &hcl("secrets { a = \"hunter2\" }\nmount_options { mount_flags = [\"hunter2\"] }"),
+        Syntax::Hcl,
+    );
+    let debug = format!("{:?} {:?} {:?}", read.specs, read.sources, read.diagnostics);
+    assert!(!debug.contains(CANARY), "{debug}");
+}
+
+fn with_canaries() -> VolumeRequest {
+    let secrets = [
+        ("userKey", "hunter2-}key{"),
+        ("other", "line\nhunter2 = \"x\"\nhunter2: ["),
+    ];
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: VolumeId::new("database"),
+        name: Some("database".into()),
+        external_id: None,
+        plugin_id: PluginId::new("hostpath"),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        }],
+        capacity: CapacityRange::default(),
+        topology_request: None,
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: Some(MountOptions {
+            fs_type: "cifs".into(),
+            mount_flags: vec!["password=hunter2".into(), "hunter2".into()],
+        }),
+        secrets: Some(Secrets::from_iter(secrets)),
+        parameters: Some([("type".to_owned(), "gp3".to_owned())].into()),
+        context: None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_damage_to_a_file_makes_its_secrets_visible(
+        syntax in proptest::sample::select(&Syntax::ALL),
+        at in any::<proptest::sample::Index>(),
+        length in 0..4_usize,
+        piece in proptest::sample::select(&["", "", "\"", "'", "{", "}", "[", "]", "=", ":", "\n", " ", "x", "<<E\n", "/*", "#", "\\", ",", "- ", "*"]),
+    ) {
+        let text = encode(&with_canaries(), syntax);
+        let start = at.index(text.len());
+        let end = (start + length).min(text.len());
+        let damaged = format!("{}{piece}{}", &text[..start], &text[end..]);
+        prop_assert_eq!(leaks(&damaged, syntax), None, "{}", damaged);
+    }
+}

@@ -1,0 +1,286 @@
+//! Which files `-f` means, and what is said of those that cannot be read.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::files::{self, MAX_BYTES};
+use nomad_csi::spec::Syntax;
+use tempfile::TempDir;
+
+struct Found {
+    /// Name, syntax and text of each.
+    texts: Vec<(String, Syntax, String)>,
+    /// Code and message of each problem.
+    said: Vec<(String, String)>,
+}
+
+impl Found {
+    fn names(&self) -> Vec<&str> {
+        self.texts.iter().map(|(name, ..)| name.as_str()).collect()
+    }
+
+    fn codes(&self) -> Vec<&str> {
+        self.said.iter().map(|(code, _)| code.as_str()).collect()
+    }
+}
+
+fn find_with(
+    directory: &Path,
+    arguments: &[&str],
+    stdin: &mut dyn Read,
+    syntax: Option<Syntax>,
+) -> Found {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut request = files::Request {
+        arguments: &arguments,
+        base_directory: directory,
+        stdin,
+        syntax,
+    };
+    let texts = files::read(&mut request, &mut sources, &mut diagnostics);
+    let text = |(id, syntax)| {
+        (
+            sources.name(id).to_owned(),
+            syntax,
+            sources.text(id).to_string(),
+        )
+    };
+    Found {
+        texts: texts.into_iter().map(text).collect(),
+        said: diagnostics
+            .iter()
+            .map(|said| (said.code.to_string(), said.message.clone()))
+            .collect(),
+    }
+}
+
+fn find(directory: &Path, arguments: &[&str]) -> Found {
+    find_with(directory, arguments, &mut io::empty(), None)
+}
+
+/// A directory with these files, each holding its own name.
+fn directory(files: &[&str]) -> TempDir {
+    let directory = TempDir::new().expect("a directory");
+    for file in files {
+        let path = directory.path().join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("its directory");
+        fs::write(path, file).expect("a file");
+    }
+    directory
+}
+
+#[test]
+fn a_directory_means_every_specification_below_it_in_order() {
+    let directory = directory(&[
+        "specs/b.hcl",
+        "specs/a.yaml",
+        "specs/c/d.yml",
+        "specs/c/e.JSON",
+        "specs/job.nomad.hcl",
+        "specs/ebs.plugin.json",
+        "specs/.hidden.hcl",
+        "specs/.git/x.hcl",
+        "specs/README.md",
+        "specs/volume",
+    ]);
+    let found = find(directory.path(), &["specs/"]);
+    assert_eq!(
+        found.names(),
+        [
+            "specs/a.yaml",
+            "specs/b.hcl",
+            "specs/c/d.yml",
+            "specs/c/e.JSON"
+        ]
+    );
+    let syntaxes: Vec<_> = found.texts.iter().map(|(_, syntax, _)| *syntax).collect();
+    assert_eq!(
+        syntaxes,
+        [Syntax::Yaml, Syntax::Hcl, Syntax::Yaml, Syntax::Json]
+    );
+    assert_eq!(found.codes(), Vec::<&str>::new());
+}
+
+#[test]
+fn arguments_keep_their_order_and_no_file_is_read_twice() {
+    let directory = directory(&["a.hcl", "b.hcl", "c.hcl"]);
+    let found = find(directory.path(), &["b.hcl", ".", "./a.hcl", "*.hcl"]);
+    assert_eq!(found.names(), ["b.hcl", "./a.hcl", "./c.hcl"]);
+    assert_eq!(found.codes(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_file_that_is_named_is_read_whatever_its_name() {
+    let directory = directory(&["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
+    let found = find(
+        directory.path(),
+        &["x.nomad.hcl", ".y.hcl", "volume", "z.txt"],
+    );
+    assert_eq!(found.names(), ["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
+    assert!(
+        found
+            .texts
+            .iter()
+            .all(|(_, syntax, _)| *syntax == Syntax::Hcl)
+    );
+    let absolute = directory.path().join("volume");
+    let found = find(Path::new("/"), &[absolute.to_str().expect("UTF-8")]);
+    assert_eq!(found.texts[0].2, "volume");
+}
+
+#[test]
+fn patterns_mean_the_files_that_they_match() {
+    let directory = directory(&[
+        "a/one.hcl",
+        "a/two.yaml",
+        "a/b/three.hcl",
+        "a/.four.hcl",
+        "five[1].hcl",
+    ]);
+    for (pattern, expected) in [
+        ("a/*.hcl", vec!["a/one.hcl"]),
+        ("a/*", vec!["a/one.hcl", "a/two.yaml"]),
+        ("a/**/*.hcl", vec!["a/b/three.hcl", "a/one.hcl"]),
+        ("*/t*.{hcl,yaml}", vec!["a/two.yaml"]),
+        ("**/three.hcl", vec!["a/b/three.hcl"]),
+        ("a/?ne.hcl", vec!["a/one.hcl"]),
+        ("five[1].hcl", vec!["five[1].hcl"]),
+    ] {
+        let found = find(directory.path(), &[pattern]);
+        assert_eq!(found.names(), expected, "{pattern}");
+        assert_eq!(found.codes(), Vec::<&str>::new(), "{pattern}");
+    }
+    assert_eq!(
+        find(directory.path(), &["*.json"]).codes(),
+        ["files/not-found"]
+    );
+    assert_eq!(
+        find(directory.path(), &["nowhere/*.hcl"]).codes(),
+        ["files/not-found"]
+    );
+    assert_eq!(
+        find(directory.path(), &["a/[.hcl"]).codes(),
+        ["files/bad-pattern"]
+    );
+}
+
+#[test]
+fn stdin_is_json_if_it_starts_so_and_else_what_was_said() {
+    let directory = directory(&[]);
+    for (text, said, expected) in [
+        ("id = 1", None, Syntax::Hcl),
+        ("\n {\"id\": 1}", None, Syntax::Json),
+        ("id: 1", Some(Syntax::Yaml), Syntax::Yaml),
+        ("{id: 1}", Some(Syntax::Yaml), Syntax::Yaml),
+        ("", None, Syntax::Hcl),
+    ] {
+        let found = find_with(directory.path(), &["-", "-"], &mut text.as_bytes(), said);
+        assert_eq!(
+            found.texts,
+            [("<stdin>".to_owned(), expected, text.to_owned())]
+        );
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    let directory = directory(&[]);
+    fs::write(directory.path().join("a.hcl"), "\u{feff}id = 1").expect("a file");
+    assert_eq!(find(directory.path(), &["a.hcl"]).texts[0].2, "id = 1");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_is_read() {
+    let directory = directory(&["good.hcl", "empty/README.md"]);
+    let path = directory.path();
+    fs::write(path.join("latin.hcl"), b"a\nid = \"\xe4\"").expect("a file");
+    fs::write(path.join("wide.hcl"), b"\xff\xfei\0d\0").expect("a file");
+    let found = find(
+        path,
+        &[
+            "missing.hcl",
+            "empty",
+            "latin.hcl",
+            "wide.hcl",
+            "good.hcl/x.hcl",
+            "good.hcl",
+        ],
+    );
+    assert_eq!(found.names(), ["good.hcl"]);
+    assert_eq!(
+        found.codes(),
+        [
+            "files/not-found",
+            "files/no-specs",
+            "files/not-utf8",
+            "files/not-utf8",
+            "files/unreadable"
+        ]
+    );
+    assert_eq!(
+        found.said[2].1,
+        "`latin.hcl` is not UTF-8: line 2 holds other bytes"
+    );
+    assert_eq!(
+        found.said[4].1,
+        "`good.hcl/x.hcl` cannot be read: not a directory"
+    );
+}
+
+/// A file that claims 100 GB and holds nothing: its size is looked at before it is read.
+#[test]
+fn a_file_over_16_mib_is_refused_unread() {
+    let directory = directory(&[]);
+    let path = directory.path().join("large.hcl");
+    fs::File::create(&path)
+        .and_then(|file| file.set_len(100 << 30))
+        .expect("a sparse file");
+    let found = find(directory.path(), &["large.hcl"]);
+    assert_eq!(found.codes(), ["files/too-large"]);
+    let whole = usize::try_from(MAX_BYTES).expect("16 MiB");
+    fs::write(&path, vec![b'#'; whole]).expect("a file");
+    assert_eq!(find(directory.path(), &["large.hcl"]).texts.len(), 1);
+    let found = find_with(directory.path(), &["-"], &mut io::repeat(b'#'), None);
+    assert_eq!(
+        found.codes(),
+        ["files/too-large"],
+        "an endless stream is left at the limit"
+    );
+}
+
+#[test]
+fn a_broken_stdin_is_told() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from(io::ErrorKind::BrokenPipe))
+        }
+    }
+    let found = find_with(Path::new("."), &["-"], &mut Broken, None);
+    assert_eq!(found.codes(), ["files/unreadable"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_back_are_followed_once() {
+    use std::os::unix::fs::symlink;
+    let directory = directory(&["specs/a.hcl", "other/b.hcl"]);
+    let path = directory.path();
+    symlink("..", path.join("specs/up")).expect("a link");
+    symlink(path.join("specs"), path.join("specs/self")).expect("a link");
+    symlink(path.join("other/b.hcl"), path.join("specs/b.hcl")).expect("a link");
+    symlink("nowhere", path.join("specs/broken.hcl")).expect("a link");
+    symlink("nowhere", path.join("specs/broken.txt")).expect("a link");
+    let found = find(path, &["specs"]);
+    let mut texts: Vec<_> = found.texts.iter().map(|(.., text)| text.as_str()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["other/b.hcl", "specs/a.hcl"]);
+    assert_eq!(
+        found.codes(),
+        ["files/not-found"],
+        "a link to nowhere that is named like a spec"
+    );
+}
