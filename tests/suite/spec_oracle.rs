@@ -11,6 +11,7 @@
 //!
 //! What both take must mean the same, field by field. What Nomad takes and we refuse must be refused
 //! because Nomad loses something of it or because it can never work; what Nomad refuses we may take.
+#![expect(clippy::print_stdout, reason = "a run reports its counts")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -461,7 +462,7 @@ impl Generator {
                     self.end()
                 },
             );
-            text.push_str(&format!("{key}{before}= {value}{end}"));
+            text.extend([key, before, "= ", &value, end]);
         }
         text
     }

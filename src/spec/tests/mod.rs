@@ -1,7 +1,7 @@
 //! Whole texts through the reader: what they mean, and what is said of them.
 
 mod decoding;
-pub(super) mod harness;
+pub(crate) mod harness;
 mod limits;
 mod properties;
 mod reading;
