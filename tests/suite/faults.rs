@@ -110,7 +110,11 @@ enum Front {
     /// By the ports.
     Ports,
     /// By gRPC.
-    Wire(FakePluginServer, tempfile::TempDir),
+    Wire {
+        server: FakePluginServer,
+        /// Holds the socket.
+        _directory: tempfile::TempDir,
+    },
 }
 
 impl Front {
@@ -118,12 +122,15 @@ impl Front {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
         let server = FakePluginServer::start(agent.backend.clone(), &socket);
-        Self::Wire(server, directory)
+        Self::Wire {
+            server,
+            _directory: directory,
+        }
     }
 
     /// Has an agent that has just started use it.
     fn attach(&self, agent: &FakeAgent) {
-        if let Self::Wire(server, _) = self {
+        if let Self::Wire { server, .. } = self {
             let connection = GrpcConnector::new().connect(server.socket());
             let (plugin, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
             agent.directory.insert(plugin, node, connection);

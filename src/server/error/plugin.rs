@@ -211,3 +211,124 @@ impl Operation {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Namespace, VolumeId};
+    use crate::ports::verdict_of;
+    use crate::server::forward::Outcome;
+
+    fn failed(operation: Operation, code: StatusCode) -> PluginFailure {
+        let rpc = operation.rpc();
+        PluginFailure {
+            operation,
+            volume: NamespacedId::new(Namespace::default(), VolumeId::new("db")),
+            subject: "vol-1".into(),
+            plugin: PluginId::new("ebs0"),
+            error: ForwardError::Failed {
+                error: PluginError {
+                    rpc,
+                    code,
+                    verdict: verdict_of(rpc, code),
+                    message: "its words".into(),
+                },
+                outcome: Outcome::Nothing,
+            },
+            aftermath: Aftermath::Nothing,
+        }
+    }
+
+    /// `csi-orchestration` 7.3, `nomad-http-api` 9: the words that clients know, and our code.
+    #[test]
+    fn answers_are_worded_as_nomad_words_them() {
+        use Operation::{Create, Delete, Validate};
+        const INTERNAL: &str = "controller plugin returned an internal error, check the plugin \
+                                allocation logs for more information: ";
+        for (operation, code, translation, expected) in [
+            (
+                Create,
+                StatusCode::AlreadyExists,
+                "volume \"vol-1\" already exists but is incompatible with these parameters: ",
+                Code::PluginConflict,
+            ),
+            (
+                Create,
+                StatusCode::ResourceExhausted,
+                "unable to provision \"vol-1\" in accessible_topology: ",
+                Code::PluginExhausted,
+            ),
+            (
+                Create,
+                StatusCode::OutOfRange,
+                "unsupported capacity_range for volume \"vol-1\": ",
+                Code::PluginCapacity,
+            ),
+            (Create, StatusCode::InvalidArgument, "", Code::PluginRefused),
+            (Create, StatusCode::Internal, INTERNAL, Code::PluginInternal),
+            (
+                Delete,
+                StatusCode::FailedPrecondition,
+                "volume \"vol-1\" is in use: ",
+                Code::VolumeInUse,
+            ),
+            (
+                Delete,
+                StatusCode::Unimplemented,
+                "",
+                Code::PluginUnsupported,
+            ),
+            (
+                Validate,
+                StatusCode::NotFound,
+                "volume \"vol-1\" could not be found: ",
+                Code::PluginVolumeNotFound,
+            ),
+            (
+                Validate,
+                StatusCode::InvalidArgument,
+                "volume capability validation failed: ",
+                Code::PluginCapability,
+            ),
+        ] {
+            let failure = failed(operation, code);
+            let (server, client) = operation.prefixes();
+            let status = format!("rpc error: code = {} desc = its words", code.as_str());
+            assert_eq!(
+                failure.text(),
+                format!("{server}{client}{translation}{status}")
+            );
+            assert_eq!(failure.code(), expected, "{operation:?} {code:?}");
+            assert!(failure.message().contains("its words"));
+        }
+    }
+
+    /// What stays on record is said, with the name by which the provider knows the volume.
+    #[test]
+    fn an_open_creation_says_how_to_go_on_and_where_to_look() {
+        let failure = PluginFailure {
+            aftermath: Aftermath::Intent {
+                provider_name: "csi-db-1".into(),
+            },
+            error: ForwardError::TimedOut {
+                rpc: Rpc::CreateVolume,
+                after: std::time::Duration::from_secs(120),
+                last: None,
+                outcome: Outcome::Unknown,
+            },
+            ..failed(Operation::Create, StatusCode::Unknown)
+        };
+        assert_eq!(failure.code(), Code::VolumePending);
+        assert_eq!(
+            failure.text(),
+            "controller create volume: CSI.ControllerCreateVolume: rpc error: code = \
+             DeadlineExceeded desc = no answer within 120 s"
+        );
+        assert_eq!(
+            failure.message(),
+            "plugin ebs0 gave no answer to CreateVolume of volume db within 120 s; it may have \
+             happened or not"
+        );
+        assert!(failure.help()[1].contains("csi-db-1"));
+    }
+}

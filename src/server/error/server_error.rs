@@ -51,6 +51,8 @@ pub enum ServerError {
     },
     /// A detach of a volume that is not there.
     NoSuchVolume(NamespacedId),
+    /// A snapshot of a volume that is not there.
+    NoSuchSource(NamespacedId),
     /// A write without volumes.
     MissingDefinition,
     /// What is asked for can never be.
@@ -256,7 +258,7 @@ impl ServerError {
             Self::NoPathToRegion(_) => (Code::ApiUnknownRegion, OTHER),
             Self::NoSuchPlugin(_) => (Code::PluginUnknown, OTHER),
             Self::NotSupported { .. } => (Code::PluginUnsupported, OTHER),
-            Self::NoSuchVolume(_) => (Code::VolumeNotFound, OTHER),
+            Self::NoSuchVolume(_) | Self::NoSuchSource(_) => (Code::VolumeNotFound, OTHER),
             Self::Invalid { .. } => (Code::VolumeInvalid, OTHER),
             Self::InBatch { error, .. } => error.class(),
             Self::Several(errors) => errors.first().map_or((Code::Internal, OTHER), Self::class),
@@ -301,6 +303,7 @@ impl ServerError {
             Self::NoSuchPlugin(_) => "no such plugin".into(),
             Self::NotSupported { plugin, what } => what.text(plugin),
             Self::NoSuchVolume(_) => "no such volume".into(),
+            Self::NoSuchSource(volume) => format!("no such volume \"{}\"", volume.id),
             Self::MissingDefinition => "missing volume definition".into(),
             Self::Invalid { problems, .. } => format!("validation: {}", problems.join(", ")),
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
@@ -386,7 +389,9 @@ impl ServerError {
                     reason.message()
                 )
             }
-            Self::VolumeNotFound(volume) | Self::NoSuchVolume(volume) => {
+            Self::VolumeNotFound(volume)
+            | Self::NoSuchVolume(volume)
+            | Self::NoSuchSource(volume) => {
                 format!("volume {volume} does not exist")
             }
             Self::VolumeInUse { volume, holders } => {
@@ -511,10 +516,7 @@ impl NotSupported {
         match self {
             Self::ListVolumes => "unimplemented for this plugin".into(),
             Self::ListSnapshots => "plugin does not support listing snapshots".into(),
-            Self::CreateSnapshot => {
-                let text = format!("plugin \"{plugin}\" does not support snapshot");
-                multi_error([text])
-            }
+            Self::CreateSnapshot => format!("plugin \"{plugin}\" does not support snapshot"),
             Self::DeleteSnapshot => multi_error(["plugin does not support snapshot".to_owned()]),
         }
     }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::reply::Reply;
 use super::router::Asked;
-use super::volumes::unreadable;
+use super::volumes::document;
 use crate::model::{Namespace, PluginId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::services::About;
 use crate::state::{State, VolumeFilter, plugins, volumes};
-use crate::wire::{decode, node_to_wire};
+use crate::wire::node_to_wire;
 
 /// How many matches of one kind a search answers.
 const SEARCH_LIMIT: usize = 20;
@@ -150,10 +150,7 @@ struct SearchRequest {
 
 /// Shell completion of Nomad's own command line.
 pub(super) fn search(asked: &Asked) -> Result {
-    if asked.body.is_empty() {
-        return Err(RequestError::EmptyBody.into());
-    }
-    let request: SearchRequest = decode(&asked.body).map_err(|error| unreadable(&error))?;
+    let request: SearchRequest = document(&asked.body)?;
     let namespace = asked.parameters.namespace();
     let namespace = namespace.unwrap_or_else(|| match request.namespace.as_str() {
         "" => Namespace::default(),

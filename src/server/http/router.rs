@@ -98,7 +98,7 @@ async fn carry_out(route: Route, asked: Asked) -> Result<Reply, ServerError> {
         Route::ListVolumes => volumes::list(&asked).await,
         Route::ListExternal => volumes::not_supported(&asked, NotSupported::ListVolumes),
         Route::ListSnapshots => volumes::not_supported(&asked, NotSupported::ListSnapshots),
-        Route::CreateSnapshot => volumes::not_supported(&asked, NotSupported::CreateSnapshot),
+        Route::CreateSnapshot => volumes::create_snapshot(&asked),
         Route::DeleteSnapshot => volumes::not_supported(&asked, NotSupported::DeleteSnapshot),
         Route::ReadVolume(id) => volumes::read(&asked, &id).await,
         Route::Register => volumes::register(&asked).await,

@@ -240,6 +240,25 @@ async fn lists_cannot_be_asked_for_their_head() {
     assert_eq!((answer.status, answer.text()), (405, ""));
 }
 
+/// 3.10: each for itself, by the plugin of its volume.
+#[tokio::test(start_paused = true)]
+async fn snapshots_are_refused_as_by_a_plugin_that_has_none() {
+    let agent = agent().await;
+    create(&agent, "db").await;
+    let body = r#"{"Snapshots":[{"SourceVolumeID":"db"},{"SourceVolumeID":"nope"}]}"#;
+    for method in ["PUT", "POST"] {
+        let answer = ask(&agent, &format!("{method} /v1/volumes/snapshot"), body).await;
+        assert_eq!(
+            (answer.status, answer.text()),
+            (
+                500,
+                "2 errors occurred:\n\t* plugin \"fake\" does not support snapshot\n\t* no such \
+                 volume \"nope\"\n\n"
+            )
+        );
+    }
+}
+
 /// IDs with brackets arrive both ways (`nomad-http-api` 2.3), others are decoded once.
 #[tokio::test(start_paused = true)]
 async fn ids_are_found_raw_and_encoded() {
@@ -344,6 +363,7 @@ async fn a_plugin_reads_as_nomads() {
         instance["ControllerInfo"]["SupportsCreateDelete"],
         json!(true)
     );
+    assert_eq!(instance.get("NodeInfo"), None);
     assert_eq!(instance["UpdateTime"], json!("2026-01-01T00:00:00Z"));
     assert_eq!(
         plugin["Nodes"][FakeAgent::NODE]["NodeInfo"]["ID"],

@@ -1,5 +1,8 @@
 //! Volumes: decode, call, encode (`nomad-http-api` 3.1 to 3.10).
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
 use super::blocking::hold;
 use super::parameters::Parameters;
 use super::reply::Reply;
@@ -9,7 +12,7 @@ use crate::server::error::{NotSupported, RequestError, ServerError};
 use crate::server::volumes::{Submitted, WriteOutcome};
 use crate::state::{State, VolumeFilter, VolumePage, VolumeToken, plugin_status, volume, volumes};
 use crate::wire::{
-    DecodeError, SECRETS, VolumeStub, WriteRequest, WriteResponse, decode, parse_secrets_header,
+    SECRETS, VolumeStub, WriteRequest, WriteResponse, decode, parse_secrets_header,
     request_from_wire, stub_to_wire, volume_to_wire,
 };
 
@@ -125,12 +128,59 @@ pub(super) fn detach(asked: &Asked, id: &str) -> Result {
 
 /// What this agent does not do through plugins: as a Nomad whose plugin lacks the capability.
 pub(super) fn not_supported(asked: &Asked, what: NotSupported) -> Result {
-    let id = PluginId::new(asked.parameters.get("plugin_id").unwrap_or_default());
-    let status = asked.services.cell.read(|state| plugin_status(state, &id));
-    if status.is_none() && what != NotSupported::CreateSnapshot {
-        return Err(ServerError::NoSuchPlugin(id));
+    let plugin = PluginId::new(asked.parameters.get("plugin_id").unwrap_or_default());
+    let status = asked
+        .services
+        .cell
+        .read(|state| plugin_status(state, &plugin));
+    match status {
+        None => Err(ServerError::NoSuchPlugin(plugin)),
+        Some(_) => Err(ServerError::NotSupported { plugin, what }),
     }
-    Err(ServerError::NotSupported { plugin: id, what })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct SnapshotsRequest {
+    snapshots: Vec<SnapshotRequest>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SnapshotRequest {
+    #[serde(rename = "SourceVolumeID")]
+    source_volume_id: String,
+    #[serde(rename = "PluginID")]
+    plugin_id: String,
+}
+
+/// No plugin of this agent makes snapshots, and each is refused for itself (3.10).
+pub(super) fn create_snapshot(asked: &Asked) -> Result {
+    let document: SnapshotsRequest = document(&asked.body)?;
+    let refusals = document.snapshots.iter().map(|snapshot| {
+        let key = key(&asked.parameters, &snapshot.source_volume_id);
+        let view = asked.services.cell.read(|state| volume(state, &key));
+        match view {
+            None => ServerError::NoSuchSource(key),
+            Some(view) => ServerError::NotSupported {
+                plugin: match snapshot.plugin_id.as_str() {
+                    "" => view.record.definition.plugin_id.clone(),
+                    id => PluginId::new(id),
+                },
+                what: NotSupported::CreateSnapshot,
+            },
+        }
+    });
+    Err(ServerError::Several(refusals.collect()))
+}
+
+/// A body's document.
+pub(super) fn document<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    if body.is_empty() {
+        return Err(RequestError::EmptyBody.into());
+    }
+    let document = decode(body);
+    document.map_err(|error| RequestError::Body(error.to_string()).into())
 }
 
 fn key(parameters: &Parameters, id: &str) -> NamespacedId {
@@ -138,10 +188,7 @@ fn key(parameters: &Parameters, id: &str) -> NamespacedId {
 }
 
 fn submitted(asked: &Asked) -> Result<Vec<Submitted>> {
-    if asked.body.is_empty() {
-        return Err(RequestError::EmptyBody.into());
-    }
-    let document: WriteRequest = decode(&asked.body).map_err(|error| unreadable(&error))?;
+    let document: WriteRequest = document(&asked.body)?;
     let fallback = asked.parameters.namespace();
     let fallback = fallback.unwrap_or_else(|| {
         if document.namespace.is_empty() {
@@ -155,10 +202,6 @@ fn submitted(asked: &Asked) -> Result<Vec<Submitted>> {
         Submitted { request, problems }
     });
     Ok(volumes.collect())
-}
-
-pub(super) fn unreadable(error: &DecodeError) -> RequestError {
-    RequestError::Body(error.to_string())
 }
 
 fn written(asked: &Asked, outcome: &WriteOutcome) -> Result {

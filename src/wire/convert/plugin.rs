@@ -43,20 +43,25 @@ pub fn plugin_from_wire(document: &PluginDocument) -> Plugin {
     }
 }
 
-/// A plugin for an answer; its indexes and times are zero.
+/// A plugin for an answer; its indexes and times are zero. Of an instance that is both, each of the
+/// two maps shows its half.
 pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
     let Plugin { summary, .. } = plugin;
     let instances = |instances: &BTreeMap<NodeId, PluginInstance>| {
-        instances
-            .iter()
+        let documents = instances.iter();
+        documents
             .map(|(node, instance)| (node.to_string(), instance_to_wire(&summary.id, instance)))
-            .collect()
+            .collect::<BTreeMap<_, _>>()
     };
+    let mut controllers = instances(&plugin.controllers);
+    let mut nodes = instances(&plugin.nodes);
+    controllers.values_mut().for_each(|i| i.node_info = None);
+    nodes.values_mut().for_each(|i| i.controller_info = None);
     let allocations: Vec<_> = plugin.allocs.iter().map(allocation_to_wire).collect();
     PluginDocument {
         allocations: (!allocations.is_empty()).then_some(allocations),
         controller_required: summary.controller_required,
-        controllers: instances(&plugin.controllers),
+        controllers,
         controllers_expected: count(summary.controllers.expected),
         controllers_healthy: count(summary.controllers.healthy),
         create_index: 0,
@@ -64,7 +69,7 @@ pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
         id: summary.id.to_string(),
         modify_index: 0,
         modify_time: 0,
-        nodes: instances(&plugin.nodes),
+        nodes,
         nodes_expected: count(summary.nodes.expected),
         nodes_healthy: count(summary.nodes.healthy),
         provider: summary.provider.clone(),
