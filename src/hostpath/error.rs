@@ -281,11 +281,9 @@ pub(super) struct BadToken;
 
 /// The path is in use for the same volume, differently.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume {id} is {done} at {path} for another use already")]
+#[error("volume {id} is mounted at {path} for another use already; undo that first")]
 pub(super) struct OtherUse {
     pub(super) id: String,
-    /// `staged` or `published`.
-    pub(super) done: &'static str,
     pub(super) path: String,
 }
 

@@ -8,8 +8,8 @@
 //!
 //! What holds after every answered call, also after `kill -9` at any moment: one name is one volume,
 //! a volume that was answered is there, a deleted one is not listed and its data is gone or going,
-//! and nothing is deleted that is mounted. Its records are [`catalog`]'s, its directories
-//! [`data`]'s, its mounts [`mounting`]'s.
+//! and nothing is deleted that is mounted. Its records are `catalog`'s, its directories
+//! `data`'s, its mounts `volume`'s.
 
 mod catalog;
 mod config;
@@ -17,13 +17,15 @@ mod controller;
 mod data;
 mod error;
 mod identity;
-mod mounting;
 mod node;
 mod place;
 mod plugin;
+mod publishing;
 mod request;
 mod serve;
+mod staging;
 mod usage;
+mod volume;
 mod volumes;
 
 pub use config::{Config, ConfigError};

@@ -6,9 +6,10 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::controller::{invalid, lacks};
 use super::error::Invalid;
-use super::mounting;
 use super::plugin::Plugin;
+use super::publishing;
 use super::request::{self, PublishRequest, StageRequest};
+use super::staging;
 use crate::csi::proto;
 use crate::csi::proto::node_server::Node;
 use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
@@ -24,7 +25,7 @@ impl Node for NodeService {
         request: Request<proto::NodeStageVolumeRequest>,
     ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
         let request = StageRequest::parse(request.get_ref()).map_err(invalid)?;
-        let work = mounting::stage(self.0.clone(), request);
+        let work = staging::stage(self.0.clone(), request);
         self.0.run(work).await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))
     }
@@ -39,7 +40,7 @@ impl Node for NodeService {
             "staging_target_path",
             &request.staging_target_path,
         )?;
-        let work = mounting::unstage(self.0.clone(), id, path);
+        let work = staging::unstage(self.0.clone(), id, path);
         self.0.run(work).await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
     }
@@ -49,7 +50,7 @@ impl Node for NodeService {
         request: Request<proto::NodePublishVolumeRequest>,
     ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
         let request = PublishRequest::parse(request.get_ref()).map_err(invalid)?;
-        let work = mounting::publish(self.0.clone(), request);
+        let work = publishing::publish(self.0.clone(), request);
         self.0.run(work).await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
     }
@@ -60,7 +61,7 @@ impl Node for NodeService {
     ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
         let request = request.get_ref();
         let (id, path) = id_and_path(&request.volume_id, "target_path", &request.target_path)?;
-        let work = mounting::unpublish(self.0.clone(), id, path);
+        let work = publishing::unpublish(self.0.clone(), id, path);
         self.0.run(work).await?;
         Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
     }
@@ -78,7 +79,7 @@ impl Node for NodeService {
         }
         let path = request::absolute("volume_path", &request.volume_path)
             .unwrap_or_else(|_| request.volume_path.clone());
-        let work = mounting::stats(self.0.clone(), id, path);
+        let work = staging::stats(self.0.clone(), id, path);
         let room = self.0.run(work).await?;
         let usage = |unit: Unit, total, available, used| proto::VolumeUsage {
             unit: unit.into(),

@@ -52,7 +52,9 @@ impl Plugin {
             .canonicalize()
             .map_err(Machine::files("find the state directory"))?;
         let volumes = state_dir.join("volumes");
-        private_directory(&volumes).map_err(Machine::files("make the directory of volumes"))?;
+        private_directory(&volumes)
+            .and_then(|()| std::fs::File::open(&state_dir)?.sync_all())
+            .map_err(Machine::files("make the directory of volumes"))?;
         let plugin = Self {
             catalog: Catalog::open(&state_dir.join("catalog.redb"))?,
             data: Data::open(&volumes).map_err(Machine::files("open the directory of volumes"))?,

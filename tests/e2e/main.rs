@@ -4,7 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that fails is to say so loudly"
+    reason = "a test that fails, or is skipped, is to say so loudly"
 )]
 
 mod agent;
@@ -13,8 +13,13 @@ mod agent_crash;
 mod agent_process;
 mod agent_stop;
 mod embedded;
+mod hostpath;
 #[path = "../support/http.rs"]
 mod http;
+#[path = "../support/namespace.rs"]
+mod namespace;
+#[path = "../support/plugin_client.rs"]
+mod plugin_client;
 mod readme;
 #[path = "../support/volumes.rs"]
 mod volumes;

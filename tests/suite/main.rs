@@ -19,7 +19,11 @@ mod csi;
 #[cfg(feature = "agent")]
 mod faults;
 #[cfg(feature = "agent")]
-mod hostpath;
+mod hostpath_controller;
+#[cfg(feature = "agent")]
+mod hostpath_node;
+#[cfg(feature = "agent")]
+mod hostpath_serve;
 mod spec_examples;
 mod transcripts;
 

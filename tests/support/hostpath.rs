@@ -4,18 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nomad_csi::csi::proto;
-use nomad_csi::csi::proto::controller_client::ControllerClient;
 use nomad_csi::csi::proto::identity_client::IdentityClient;
-use nomad_csi::csi::proto::node_client::NodeClient;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::csi::proto::volume_capability::{AccessMode, AccessType, MountVolume};
 use nomad_csi::hostpath::{Config, ServeError, serve};
 use nomad_csi::ports::RandomIds;
 use nomad_csi::ports::fake::FakeMounter;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tonic::Status;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Status};
+
+use super::plugin_client::{Client, channel, mount};
 
 /// A running plugin.
 pub(crate) struct Running {
@@ -65,147 +63,68 @@ pub(crate) fn config(directory: &Path) -> Config {
     Config::new(&endpoint, directory.join("state"), node, false).expect("it is valid")
 }
 
-/// A channel to a socket, connected when it is used.
-pub(crate) fn channel(socket: &Path) -> Channel {
-    let socket = socket.to_owned();
-    Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(
-        move |_: Uri| {
-            let socket = socket.clone();
-            async move {
-                let stream = tokio::net::UnixStream::connect(socket).await?;
-                Ok::<_, std::io::Error>(hyper_util::rt::TokioIo::new(stream))
-            }
-        },
-    ))
+/// A running plugin with its directory.
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) running: Running,
+    pub(crate) client: Client,
 }
 
-/// The plugin's services, called with CSI's own messages.
-#[derive(Clone)]
-pub(crate) struct Client {
-    pub(crate) identity: IdentityClient<Channel>,
-    pub(crate) controller: ControllerClient<Channel>,
-    pub(crate) node: NodeClient<Channel>,
-}
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::over(FakeMounter::new()).await
+    }
 
-impl Client {
-    pub(crate) fn over(channel: Channel) -> Self {
+    pub(crate) async fn over(mounter: FakeMounter) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let running = Running::start(directory.path(), mounter).await;
+        let client = running.client();
         Self {
-            identity: IdentityClient::new(channel.clone()),
-            controller: ControllerClient::new(channel.clone()),
-            node: NodeClient::new(channel),
+            directory,
+            running,
+            client,
         }
     }
 
-    /// Creates a volume and gives its ID.
-    pub(crate) async fn create(&mut self, name: &str) -> String {
-        self.try_create(named(name)).await.expect("it is created")
+    /// Stops the plugin and starts it again on the same state.
+    pub(crate) async fn restart(self) -> Self {
+        let mounter = self.running.mounter.clone();
+        drop(self.client);
+        self.running.stop().await;
+        let running = Running::start(self.directory.path(), mounter).await;
+        let client = running.client();
+        Self {
+            directory: self.directory,
+            running,
+            client,
+        }
     }
 
-    pub(crate) async fn try_create(
-        &mut self,
-        request: proto::CreateVolumeRequest,
-    ) -> Result<String, Status> {
-        let answer = self.controller.create_volume(request).await?;
-        Ok(answer.into_inner().volume.expect("a volume").volume_id)
+    /// A directory that the orchestrator made.
+    pub(crate) fn made(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
     }
 
-    pub(crate) async fn delete(&mut self, id: &str) -> Result<(), Status> {
-        let request = proto::DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            ..Default::default()
-        };
-        self.controller.delete_volume(request).await.map(drop)
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
-    pub(crate) async fn stage(
-        &mut self,
-        id: &str,
-        path: &Path,
-        capability: proto::VolumeCapability,
-    ) -> Result<(), Status> {
-        let request = proto::NodeStageVolumeRequest {
-            volume_id: id.to_owned(),
-            staging_target_path: text(path),
-            volume_capability: Some(capability),
-            ..Default::default()
-        };
-        self.node.node_stage_volume(request).await.map(drop)
+    pub(crate) fn data(&self, id: &str) -> PathBuf {
+        self.path("state/volumes").join(id)
     }
 
-    pub(crate) async fn unstage(&mut self, id: &str, path: &Path) -> Result<(), Status> {
-        let request = proto::NodeUnstageVolumeRequest {
-            volume_id: id.to_owned(),
-            staging_target_path: text(path),
-        };
-        self.node.node_unstage_volume(request).await.map(drop)
-    }
-
-    pub(crate) async fn publish(&mut self, request: Publish<'_>) -> Result<(), Status> {
-        let request = proto::NodePublishVolumeRequest {
-            volume_id: request.id.to_owned(),
-            staging_target_path: text(request.staging),
-            target_path: text(request.target),
-            volume_capability: Some(request.capability),
-            readonly: request.read_only,
-            ..Default::default()
-        };
-        self.node.node_publish_volume(request).await.map(drop)
-    }
-
-    pub(crate) async fn unpublish(&mut self, id: &str, path: &Path) -> Result<(), Status> {
-        let request = proto::NodeUnpublishVolumeRequest {
-            volume_id: id.to_owned(),
-            target_path: text(path),
-        };
-        self.node.node_unpublish_volume(request).await.map(drop)
-    }
-
-    /// The IDs on one page, and the token of the next.
-    pub(crate) async fn list(
-        &mut self,
-        max_entries: i32,
-        starting_token: &str,
-    ) -> Result<(Vec<String>, String), Status> {
-        let request = proto::ListVolumesRequest {
-            max_entries,
-            starting_token: starting_token.to_owned(),
-        };
-        let page = self.controller.list_volumes(request).await?.into_inner();
-        let id = |entry: proto::list_volumes_response::Entry| entry.volume.unwrap().volume_id;
-        Ok((page.entries.into_iter().map(id).collect(), page.next_token))
+    pub(crate) fn targets(&self) -> Vec<PathBuf> {
+        let mounts = self.running.mounter.mounts();
+        mounts.into_iter().map(|mount| mount.target).collect()
     }
 }
 
-/// A NodePublishVolume.
-#[derive(Clone)]
-pub(crate) struct Publish<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) staging: &'a Path,
-    pub(crate) target: &'a Path,
-    pub(crate) capability: proto::VolumeCapability,
-    pub(crate) read_only: bool,
+pub(crate) fn writer() -> proto::VolumeCapability {
+    mount(Mode::SingleNodeWriter, &[])
 }
 
-fn text(path: &Path) -> String {
-    path.to_str().expect("test paths are Unicode").to_owned()
-}
-
-/// The least that a CreateVolume needs.
-pub(crate) fn named(name: &str) -> proto::CreateVolumeRequest {
-    proto::CreateVolumeRequest {
-        name: name.to_owned(),
-        volume_capabilities: vec![mount(Mode::SingleNodeWriter, &[])],
-        ..Default::default()
-    }
-}
-
-/// A file system of whatever type, with that mode and those flags.
-pub(crate) fn mount(mode: Mode, flags: &[&str]) -> proto::VolumeCapability {
-    proto::VolumeCapability {
-        access_mode: Some(AccessMode { mode: mode.into() }),
-        access_type: Some(AccessType::Mount(MountVolume {
-            mount_flags: flags.iter().map(ToString::to_string).collect(),
-            ..Default::default()
-        })),
-    }
+pub(crate) fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
+    answer.unwrap_err().code()
 }

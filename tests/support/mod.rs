@@ -9,5 +9,7 @@ pub(crate) mod fake_plugin;
 pub(crate) mod hostpath;
 pub(crate) mod http_server;
 #[cfg(feature = "agent")]
+pub(crate) mod plugin_client;
+#[cfg(feature = "agent")]
 pub(crate) mod power;
 pub(crate) mod transcript;

@@ -29,3 +29,20 @@ pub(crate) fn until_true(what: &str, mut look: impl FnMut() -> bool) {
             .ok_or_else(|| "it is not so".to_owned())
     });
 }
+
+/// [`until`] for looks that have to wait themselves.
+pub(crate) async fn until_async<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        match look().await {
+            Ok(seen) => return seen,
+            Err(last) if begun.elapsed() > LIMIT => {
+                panic!("waited {LIMIT:?} for {what}; last seen: {last}")
+            }
+            Err(_) => tokio::time::sleep(BETWEEN).await,
+        }
+    }
+}

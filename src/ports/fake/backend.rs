@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::world::{FakeStaging, FakeTarget, FakeVolume, Refusal, Settings, World};
+use super::settings::Settings;
+use super::world::{FakeStaging, FakeTarget, FakeVolume, Refusal, World};
 use crate::model::ExternalId;
 use crate::ports::plugin::{Rpc, StatusCode};
 

@@ -7,6 +7,7 @@ mod journal;
 mod mounter;
 mod plugin;
 mod sealer;
+mod settings;
 mod volume_api;
 mod world;
 
@@ -17,5 +18,6 @@ pub use journal::{AppendFault, MemoryJournal};
 pub use mounter::FakeMounter;
 pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
 pub use sealer::FakeSealer;
+pub use settings::Settings;
 pub use volume_api::{CallFault, FakeServer};
-pub use world::{FakeStaging, FakeTarget, FakeVolume, Refusal, Settings, World};
+pub use world::{FakeStaging, FakeTarget, FakeVolume, Refusal, World};

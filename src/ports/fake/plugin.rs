@@ -11,7 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::backend::{CallFailed, FakeBackend};
-use super::world::{Refusal, Settings, World};
+use super::settings::Settings;
+use super::world::{Refusal, World};
 use crate::model::{
     ControllerCapabilities, ExternalId, NodeCapabilities, NodeId, PluginId, Secrets,
 };

@@ -1,0 +1,176 @@
+//! CSI's messages in the model's words; what the specification forbids to send is an error.
+
+use nomad_csi::csi::convert;
+use nomad_csi::csi::proto;
+use nomad_csi::csi::proto::volume_capability::AccessType;
+use nomad_csi::model::{
+    AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions, Secrets, Topology,
+    TopologyRequest,
+};
+use nomad_csi::ports::{CreateVolume, PublishVolume, StageVolume, ValidateVolume, VolumeSource};
+
+pub(super) fn capabilities(
+    list: &[proto::VolumeCapability],
+) -> Result<(Vec<Capability>, MountOptions), &'static str> {
+    let mut options: Option<MountOptions> = None;
+    let mut all = vec![];
+    for each in list {
+        let (capability, mount) = capability(each)?;
+        all.push(capability);
+        let Some(mount) = mount else { continue };
+        if options.get_or_insert_with(|| mount.clone()) != &mount {
+            return Err("mount options differ from capability to capability");
+        }
+    }
+    Ok((all, options.unwrap_or_default()))
+}
+
+pub(super) fn capability(
+    capability: &proto::VolumeCapability,
+) -> Result<(Capability, Option<MountOptions>), &'static str> {
+    let mode = capability
+        .access_mode
+        .as_ref()
+        .ok_or("there is no access mode")?;
+    let access_mode = convert::access_mode_from(mode.mode()).ok_or("the access mode is unknown")?;
+    let (attachment_mode, options) = match &capability.access_type {
+        None => return Err("there is no access type"),
+        Some(AccessType::Block(_)) => (AttachmentMode::BlockDevice, None),
+        Some(AccessType::Mount(mount)) if mount.volume_mount_group.is_empty() => {
+            let options = MountOptions {
+                fs_type: mount.fs_type.clone(),
+                mount_flags: mount.mount_flags.clone(),
+            };
+            (AttachmentMode::FileSystem, Some(options))
+        }
+        Some(AccessType::Mount(_)) => return Err("a mount group that was never advertised"),
+    };
+    let capability = Capability {
+        access_mode,
+        attachment_mode,
+    };
+    Ok((capability, options))
+}
+
+pub(super) fn one_capability(
+    each: Option<&proto::VolumeCapability>,
+) -> Result<(Capability, MountOptions), &'static str> {
+    let (capability, options) = capability(each.ok_or("there is no capability")?)?;
+    Ok((capability, options.unwrap_or_default()))
+}
+
+pub(super) fn capacity(range: Option<proto::CapacityRange>) -> Result<CapacityRange, &'static str> {
+    let Some(range) = range else {
+        return Ok(CapacityRange::default());
+    };
+    let bytes = |bytes| {
+        let bytes = u64::try_from(bytes).map_err(|_| "a size is negative")?;
+        Bytes::new(bytes).ok_or("a size is too large")
+    };
+    let range = CapacityRange {
+        min: bytes(range.required_bytes)?,
+        max: bytes(range.limit_bytes)?,
+    };
+    if range.is_unset() {
+        return Err("an empty capacity range was sent (GH-11238)");
+    }
+    Ok(range)
+}
+
+pub(super) fn topology(
+    requirement: Option<proto::TopologyRequirement>,
+) -> Result<Option<TopologyRequest>, &'static str> {
+    let Some(requirement) = requirement else {
+        return Ok(None);
+    };
+    let places = |list: Vec<proto::Topology>| {
+        let place = |place: proto::Topology| Topology {
+            segments: place.segments,
+        };
+        list.into_iter().map(place).collect()
+    };
+    let request = TopologyRequest {
+        required: places(requirement.requisite),
+        preferred: places(requirement.preferred),
+    };
+    if request.is_empty() {
+        return Err("an empty topology requirement was sent (W27)");
+    }
+    Ok(Some(request))
+}
+
+pub(super) fn source(
+    source: Option<proto::VolumeContentSource>,
+) -> Result<Option<VolumeSource>, &'static str> {
+    use proto::volume_content_source::Type;
+    let Some(source) = source else {
+        return Ok(None);
+    };
+    match source.r#type {
+        None => Err("an empty content source was sent"),
+        Some(Type::Volume(volume)) => Ok(Some(VolumeSource::Volume(volume.volume_id))),
+        Some(Type::Snapshot(snapshot)) => Ok(Some(VolumeSource::Snapshot(snapshot.snapshot_id))),
+    }
+}
+
+pub(super) fn create(request: proto::CreateVolumeRequest) -> Result<CreateVolume, &'static str> {
+    let (capabilities, mount_options) = capabilities(&request.volume_capabilities)?;
+    if !request.mutable_parameters.is_empty() {
+        return Err("mutable parameters that were never advertised");
+    }
+    Ok(CreateVolume {
+        name: request.name,
+        capacity: capacity(request.capacity_range)?,
+        capabilities,
+        mount_options,
+        parameters: request.parameters,
+        secrets: Secrets::from_iter(request.secrets),
+        source: source(request.volume_content_source)?,
+        topology: topology(request.accessibility_requirements)?,
+    })
+}
+
+pub(super) fn validate(
+    request: proto::ValidateVolumeCapabilitiesRequest,
+) -> Result<ValidateVolume, &'static str> {
+    let (capabilities, mount_options) = capabilities(&request.volume_capabilities)?;
+    Ok(ValidateVolume {
+        external_id: ExternalId::new(request.volume_id),
+        capabilities,
+        mount_options,
+        parameters: request.parameters,
+        context: request.volume_context,
+        secrets: Secrets::from_iter(request.secrets),
+    })
+}
+
+pub(super) fn stage(request: proto::NodeStageVolumeRequest) -> Result<StageVolume, &'static str> {
+    let (capability, mount_options) = one_capability(request.volume_capability.as_ref())?;
+    Ok(StageVolume {
+        external_id: ExternalId::new(request.volume_id),
+        publish_context: request.publish_context,
+        staging_path: request.staging_target_path.into(),
+        capability,
+        mount_options,
+        secrets: Secrets::from_iter(request.secrets),
+        context: request.volume_context,
+    })
+}
+
+pub(super) fn publish(
+    request: proto::NodePublishVolumeRequest,
+) -> Result<PublishVolume, &'static str> {
+    let (capability, mount_options) = one_capability(request.volume_capability.as_ref())?;
+    let staging_path = request.staging_target_path;
+    Ok(PublishVolume {
+        external_id: ExternalId::new(request.volume_id),
+        publish_context: request.publish_context,
+        staging_path: (!staging_path.is_empty()).then(|| staging_path.into()),
+        target_path: request.target_path.into(),
+        capability,
+        mount_options,
+        read_only: request.readonly,
+        secrets: Secrets::from_iter(request.secrets),
+        context: request.volume_context,
+    })
+}

@@ -1,0 +1,418 @@
+//! CSI's three services over the fake plugin's world.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nomad_csi::csi::proto;
+use nomad_csi::csi::proto::controller_server::Controller;
+use nomad_csi::csi::proto::identity_server::Identity;
+use nomad_csi::csi::proto::node_server::Node;
+use nomad_csi::csi::{convert, status};
+use nomad_csi::model::{ExternalId, Secrets};
+use nomad_csi::ports::fake::{CallFailed, FakeBackend, Refusal, World};
+use nomad_csi::ports::{CreatedVolume, Rpc, StatusCode};
+use tonic::{Request, Response, Status, async_trait};
+
+use super::Cuts;
+use super::messages::{create, publish, stage, validate};
+
+/// The three services.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) backend: Arc<FakeBackend>,
+    pub(super) cuts: Arc<Cuts>,
+}
+
+impl Service {
+    async fn call<T>(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+        act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
+    ) -> Result<T, Status> {
+        match self.backend.call(rpc, subject, act).await {
+            Ok(answer) => Ok(answer),
+            Err(CallFailed::Refused(refusal)) => {
+                Err(Status::new(status::to_tonic(refusal.code), refusal.message))
+            }
+            Err(CallFailed::ConnectionLost | CallFailed::NotConnected) => {
+                self.cuts.cut();
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// A call whose message is read into the model's words first; what cannot be read is a wrong.
+    async fn read<Q: Send + Sync, T>(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+        read: Result<Q, &'static str>,
+        act: impl Fn(&mut World, &Q) -> Result<T, Refusal> + Send + Sync,
+    ) -> Result<T, Status> {
+        self.call(rpc, subject, |world| match &read {
+            Ok(request) => act(world, request),
+            Err(wrong) => world.wrong(rpc, StatusCode::InvalidArgument, wrong),
+        })
+        .await
+    }
+}
+
+fn volume(created: CreatedVolume) -> proto::Volume {
+    proto::Volume {
+        capacity_bytes: created.capacity.to_wire(),
+        volume_id: created.external_id.as_str().to_owned(),
+        volume_context: created.context,
+        content_source: None,
+        accessible_topology: created.topologies.iter().map(convert::topology).collect(),
+    }
+}
+
+#[async_trait]
+impl Identity for Service {
+    async fn get_plugin_info(
+        &self,
+        _: Request<proto::GetPluginInfoRequest>,
+    ) -> Result<Response<proto::GetPluginInfoResponse>, Status> {
+        let settings = self.settings(Rpc::GetPluginInfo).await?;
+        Ok(Response::new(proto::GetPluginInfoResponse {
+            name: settings.info.name,
+            vendor_version: settings.info.vendor_version,
+            manifest: BTreeMap::new(),
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<proto::GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
+        use proto::plugin_capability::{Service, Type, service};
+        let settings = self.settings(Rpc::GetPluginCapabilities).await?;
+        let mut types = vec![
+            service::Type::Unknown,
+            service::Type::GroupControllerService,
+        ];
+        if settings.plugin.controller_service {
+            types.push(service::Type::ControllerService);
+        }
+        if settings.plugin.volume_accessibility_constraints {
+            types.push(service::Type::VolumeAccessibilityConstraints);
+        }
+        let capability = |kind: service::Type| proto::PluginCapability {
+            r#type: Some(Type::Service(Service {
+                r#type: kind.into(),
+            })),
+        };
+        Ok(Response::new(proto::GetPluginCapabilitiesResponse {
+            capabilities: types.into_iter().map(capability).collect(),
+        }))
+    }
+
+    async fn probe(
+        &self,
+        _: Request<proto::ProbeRequest>,
+    ) -> Result<Response<proto::ProbeResponse>, Status> {
+        let settings = self.settings(Rpc::Probe).await?;
+        // Absent means ready (B57).
+        let ready = (!settings.ready).then_some(false);
+        Ok(Response::new(proto::ProbeResponse { ready }))
+    }
+}
+
+impl Service {
+    async fn settings(&self, rpc: Rpc) -> Result<nomad_csi::ports::fake::Settings, Status> {
+        self.call(rpc, "", |world| Ok(world.settings.clone())).await
+    }
+}
+
+#[async_trait]
+impl Controller for Service {
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<proto::ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
+        use proto::controller_service_capability::{Rpc as Arm, Type, rpc};
+        let settings = self.settings(Rpc::ControllerGetCapabilities).await?;
+        let can = settings
+            .controller
+            .ok_or_else(|| Status::unimplemented("no controller"))?;
+        // One that this program does not know, as a later version of CSI would send it.
+        let mut types = vec![99];
+        for (has, kind) in [
+            (can.create_delete_volume, rpc::Type::CreateDeleteVolume),
+            (
+                can.publish_unpublish_volume,
+                rpc::Type::PublishUnpublishVolume,
+            ),
+            (can.list_volumes, rpc::Type::ListVolumes),
+            (can.get_capacity, rpc::Type::GetCapacity),
+            (can.create_delete_snapshot, rpc::Type::CreateDeleteSnapshot),
+            (can.list_snapshots, rpc::Type::ListSnapshots),
+            (can.clone_volume, rpc::Type::CloneVolume),
+            (can.publish_readonly, rpc::Type::PublishReadonly),
+            (can.expand_volume, rpc::Type::ExpandVolume),
+            (
+                can.list_volumes_published_nodes,
+                rpc::Type::ListVolumesPublishedNodes,
+            ),
+            (can.volume_condition, rpc::Type::VolumeCondition),
+            (can.get_volume, rpc::Type::GetVolume),
+        ] {
+            if has {
+                types.push(kind.into());
+            }
+        }
+        let capability = |kind: i32| proto::ControllerServiceCapability {
+            r#type: Some(Type::Rpc(Arm { r#type: kind })),
+        };
+        Ok(Response::new(proto::ControllerGetCapabilitiesResponse {
+            capabilities: types.into_iter().map(capability).collect(),
+        }))
+    }
+
+    async fn create_volume(
+        &self,
+        request: Request<proto::CreateVolumeRequest>,
+    ) -> Result<Response<proto::CreateVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let name = request.name.clone();
+        let created = self
+            .read(Rpc::CreateVolume, &name, create(request), World::create)
+            .await?;
+        Ok(Response::new(proto::CreateVolumeResponse {
+            volume: Some(volume(created)),
+        }))
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<proto::DeleteVolumeRequest>,
+    ) -> Result<Response<proto::DeleteVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = ExternalId::new(request.volume_id);
+        let secrets = Secrets::from_iter(request.secrets);
+        self.call(Rpc::DeleteVolume, id.as_str(), |world| {
+            world.delete(&id, &secrets)
+        })
+        .await?;
+        Ok(Response::new(proto::DeleteVolumeResponse {}))
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<proto::ValidateVolumeCapabilitiesRequest>,
+    ) -> Result<Response<proto::ValidateVolumeCapabilitiesResponse>, Status> {
+        use proto::validate_volume_capabilities_response::Confirmed;
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::ValidateVolumeCapabilities, request.volume_id.clone());
+        let confirmed = Confirmed {
+            volume_context: request.volume_context.clone(),
+            volume_capabilities: request.volume_capabilities.clone(),
+            parameters: request.parameters.clone(),
+            mutable_parameters: request.mutable_parameters.clone(),
+        };
+        self.read(rpc, &id, validate(request), World::validate)
+            .await?;
+        Ok(Response::new(proto::ValidateVolumeCapabilitiesResponse {
+            confirmed: Some(confirmed),
+            message: String::new(),
+        }))
+    }
+
+    async fn list_volumes(
+        &self,
+        _: Request<proto::ListVolumesRequest>,
+    ) -> Result<Response<proto::ListVolumesResponse>, Status> {
+        never()
+    }
+
+    async fn get_capacity(
+        &self,
+        _: Request<proto::GetCapacityRequest>,
+    ) -> Result<Response<proto::GetCapacityResponse>, Status> {
+        never()
+    }
+
+    async fn controller_get_volume(
+        &self,
+        _: Request<proto::ControllerGetVolumeRequest>,
+    ) -> Result<Response<proto::ControllerGetVolumeResponse>, Status> {
+        never()
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        _: Request<proto::ControllerPublishVolumeRequest>,
+    ) -> Result<Response<proto::ControllerPublishVolumeResponse>, Status> {
+        never()
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        _: Request<proto::ControllerUnpublishVolumeRequest>,
+    ) -> Result<Response<proto::ControllerUnpublishVolumeResponse>, Status> {
+        never()
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<proto::CreateSnapshotRequest>,
+    ) -> Result<Response<proto::CreateSnapshotResponse>, Status> {
+        never()
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: Request<proto::DeleteSnapshotRequest>,
+    ) -> Result<Response<proto::DeleteSnapshotResponse>, Status> {
+        never()
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<proto::ListSnapshotsRequest>,
+    ) -> Result<Response<proto::ListSnapshotsResponse>, Status> {
+        never()
+    }
+
+    async fn get_snapshot(
+        &self,
+        _: Request<proto::GetSnapshotRequest>,
+    ) -> Result<Response<proto::GetSnapshotResponse>, Status> {
+        never()
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        _: Request<proto::ControllerExpandVolumeRequest>,
+    ) -> Result<Response<proto::ControllerExpandVolumeResponse>, Status> {
+        never()
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        _: Request<proto::ControllerModifyVolumeRequest>,
+    ) -> Result<Response<proto::ControllerModifyVolumeResponse>, Status> {
+        never()
+    }
+}
+
+/// The orchestrator has no port for this RPC.
+fn never<T>() -> Result<T, Status> {
+    Err(Status::unimplemented("the fake does not have this"))
+}
+
+#[async_trait]
+impl Node for Service {
+    async fn node_get_capabilities(
+        &self,
+        _: Request<proto::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
+        use proto::node_service_capability::{Rpc as Arm, Type, rpc};
+        let settings = self.settings(Rpc::NodeGetCapabilities).await?;
+        let can = settings
+            .node
+            .ok_or_else(|| Status::unimplemented("no node"))?;
+        let mut types = vec![99];
+        for (has, kind) in [
+            (can.stage_unstage_volume, rpc::Type::StageUnstageVolume),
+            (can.get_volume_stats, rpc::Type::GetVolumeStats),
+            (can.expand_volume, rpc::Type::ExpandVolume),
+            (can.volume_condition, rpc::Type::VolumeCondition),
+        ] {
+            if has {
+                types.push(kind.into());
+            }
+        }
+        let capability = |kind: i32| proto::NodeServiceCapability {
+            r#type: Some(Type::Rpc(Arm { r#type: kind })),
+        };
+        Ok(Response::new(proto::NodeGetCapabilitiesResponse {
+            capabilities: types.into_iter().map(capability).collect(),
+        }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<proto::NodeGetInfoRequest>,
+    ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
+        let description = self.settings(Rpc::NodeGetInfo).await?.description;
+        let max = description.max_volumes.unwrap_or_default();
+        let place = description.accessible_topology;
+        Ok(Response::new(proto::NodeGetInfoResponse {
+            node_id: description.external_node_id.as_str().to_owned(),
+            max_volumes_per_node: i64::try_from(max).expect("a test's number is small"),
+            accessible_topology: place.as_ref().map(convert::topology),
+        }))
+    }
+
+    async fn node_stage_volume(
+        &self,
+        request: Request<proto::NodeStageVolumeRequest>,
+    ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = request.volume_id.clone();
+        self.read(Rpc::NodeStageVolume, &id, stage(request), World::stage)
+            .await?;
+        Ok(Response::new(proto::NodeStageVolumeResponse {}))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<proto::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = ExternalId::new(request.volume_id);
+        let path = PathBuf::from(request.staging_target_path);
+        self.call(Rpc::NodeUnstageVolume, id.as_str(), |world| {
+            world.unstage(&id, &path)
+        })
+        .await?;
+        Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<proto::NodePublishVolumeRequest>,
+    ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = request.volume_id.clone();
+        self.read(
+            Rpc::NodePublishVolume,
+            &id,
+            publish(request),
+            World::publish,
+        )
+        .await?;
+        Ok(Response::new(proto::NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<proto::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = ExternalId::new(request.volume_id);
+        let path = PathBuf::from(request.target_path);
+        self.call(Rpc::NodeUnpublishVolume, id.as_str(), |world| {
+            world.unpublish(&id, &path)
+        })
+        .await?;
+        Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        _: Request<proto::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<proto::NodeGetVolumeStatsResponse>, Status> {
+        never()
+    }
+
+    async fn node_expand_volume(
+        &self,
+        _: Request<proto::NodeExpandVolumeRequest>,
+    ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
+        never()
+    }
+}
