@@ -2,6 +2,8 @@
 //!
 //! Nothing is decided here: `settings` joins flags and environment, `dispatch` picks the function.
 
+#[cfg(feature = "agent")]
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -14,6 +16,7 @@ use super::ui::Output;
 ///
 /// A volume is declared in a file (HCL, YAML or JSON; every CSI volume file of Nomad is one).
 /// `validate` checks it without a server, `plan` says what would change, `apply` does it.
+/// With `--embedded` any command runs against an agent inside this very process.
 ///
 /// Results go to standard output, everything else to standard error. Exit codes: 0 done or nothing
 /// to do, 1 error, 2 changes are pending (`plan`), 3 blocked, 4 approval is needed, 130 interrupted.
@@ -43,60 +46,57 @@ pub(super) struct Global {
     /// Address of the server: http://, https:// or unix://
     #[arg(long, global = true, value_name = "URL", help_heading = SERVER)]
     pub address: Option<String>,
-    /// Use an agent of your own, in this process and with its state in DIR, instead of a server
-    /// [default of DIR: `nomad-csi/embedded` in the user's state home]
+    /// Run against an agent in this process that keeps its state in DIR, and needs nothing else
+    ///
+    /// Without a directory: `nomad-csi/embedded` in the user's state home. If an agent already runs
+    /// on that directory, it is used.
     #[cfg(feature = "agent")]
     #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        num_args = 0..=1,
-        require_equals = true,
-        conflicts_with_all = ["address", "region"],
+        long, global = true, value_name = "DIR", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", conflicts_with_all = ["address", "region"],
         help_heading = SERVER,
-        value_hint = ValueHint::DirPath
+        value_hint = ValueHint::DirPath, value_parser = clap::builder::OsStringValueParser::new()
     )]
-    #[expect(clippy::option_option, reason = "absent, without a value, with one")]
-    pub embedded: Option<Option<PathBuf>>,
+    pub embedded: Option<OsString>,
     /// Region that requests are meant for
-    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, hide_short_help = true)]
     pub region: Option<String>,
     /// Namespace; `*` is all, where a command reads
     #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
     pub namespace: Option<String>,
     /// ACL token; other users of this machine can see it in the list of processes, so rather set
     /// NOMAD_TOKEN
-    #[arg(long, global = true, value_name = "TOKEN", help_heading = SERVER)]
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = SERVER, hide_short_help = true)]
     pub token: Option<Hidden>,
     /// PEM file with the authorities to trust
-    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub ca_cert: Option<PathBuf>,
     /// Directory of PEM files with the authorities to trust
-    #[arg(long, global = true, value_name = "DIR", help_heading = SERVER, value_hint = ValueHint::DirPath)]
+    #[arg(long, global = true, value_name = "DIR", help_heading = SERVER, value_hint = ValueHint::DirPath, hide_short_help = true)]
     pub ca_path: Option<PathBuf>,
     /// PEM file with the client certificate
-    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub client_cert: Option<PathBuf>,
     /// PEM file with the client certificate's key
-    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath)]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath, hide_short_help = true)]
     pub client_key: Option<PathBuf>,
     /// Name that the server's certificate must carry, if it is not the host's
-    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, hide_short_help = true)]
     pub tls_server_name: Option<String>,
     /// Accept any server certificate: never in production
-    #[arg(long, global = true, help_heading = SERVER)]
+    #[arg(long, global = true, help_heading = SERVER, hide_short_help = true)]
     pub tls_skip_verify: bool,
     /// No colours
-    #[arg(long, global = true, help_heading = TALK, conflicts_with = "force_color")]
+    #[arg(long, global = true, help_heading = TALK, conflicts_with = "force_color", hide_short_help = true)]
     pub no_color: bool,
     /// Colours also where the output is no terminal
-    #[arg(long, global = true, help_heading = TALK)]
+    #[arg(long, global = true, help_heading = TALK, hide_short_help = true)]
     pub force_color: bool,
     /// Log to standard error what is done; twice: every call
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = TALK)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = TALK, hide_short_help = true)]
     pub verbose: u8,
     /// How it is logged
-    #[arg(long, global = true, value_name = "FORMAT", help_heading = TALK)]
+    #[arg(long, global = true, value_name = "FORMAT", help_heading = TALK, hide_short_help = true)]
     pub log_format: Option<LogFormat>,
 }
 
@@ -155,10 +155,11 @@ pub(super) enum Command {
     /// Work with plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Run an agent: Nomad's HTTP API for volumes, with a CSI plugin of its own
+    /// Run an agent: Nomad's HTTP API for volumes and plugins, with a real CSI plugin
     ///
     /// Ends in order at Ctrl-C or SIGTERM: what is being answered is finished. A second signal
-    /// leaves at once, which loses nothing either. Mounts stay.
+    /// leaves at once, which loses nothing either. Mounts stay. Whoever reaches its port may create
+    /// and delete volumes.
     #[cfg(feature = "agent")]
     Agent(Agent),
     /// Explain an error code
@@ -382,25 +383,26 @@ pub(super) enum PluginCommand {
     /// Serve the embedded plugin on a socket, as a process of its own
     ///
     /// Volumes are directories of this machine. Making them needs no privileges; mounting them
-    /// needs CAP_SYS_ADMIN. Ends in order at Ctrl-C or SIGTERM; mounts stay.
+    /// needs CAP_SYS_ADMIN. Ends in order at Ctrl-C or SIGTERM; mounts stay. The agent starts it by
+    /// itself; any other orchestrator may use it too.
     #[cfg(feature = "agent")]
-    Serve(PluginServe),
+    Serve(Serve),
 }
 
 /// `plugin serve`.
 #[cfg(feature = "agent")]
 #[derive(Args, Debug)]
-pub(super) struct PluginServe {
+pub(super) struct Serve {
     /// Where to listen: unix:// and the absolute path of a socket ending in .sock
     #[arg(long, value_name = "URL")]
     pub endpoint: String,
-    /// Where volumes and what is known of them are kept
+    /// Where its volumes and what it knows of them are
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub state_dir: PathBuf,
-    /// What the plugin calls this machine [default: the host's name]
+    /// What it calls this machine [default: its host name]
     #[arg(long, value_name = "ID")]
     pub node_id: Option<String>,
-    /// End when standard input ends, so as not to outlive the process that started it
+    /// End when standard input does, so that it does not outlive who started it
     #[arg(long)]
     pub exit_on_stdin_eof: bool,
 }
@@ -409,16 +411,16 @@ pub(super) struct PluginServe {
 #[cfg(feature = "agent")]
 #[derive(Args, Debug)]
 pub(super) struct Agent {
-    /// Server and node in one process, for development and pipelines
+    /// Server and node in one process: the only mode so far
     #[arg(long)]
     pub dev: bool,
-    /// Where state and volumes are kept [default: a new directory that is removed at the end]
+    /// Where it keeps its state [default: a temporary directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
-    /// Where to serve HTTP [default: 127.0.0.1:4646]
+    /// Where it listens [default: 127.0.0.1:4646]
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<String>,
-    /// Serve also those who are not on this machine; the agent asks nobody who they are
+    /// Listen where other machines reach it, although it does not ask who they are
     #[arg(long)]
     pub allow_unauthenticated: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
@@ -74,20 +74,17 @@ impl Stdin {
 }
 
 impl Context {
-    /// A path as the person means it.
-    pub(super) fn path(&self, path: &Path) -> PathBuf {
-        self.directory.join(path)
-    }
-
     /// Says what is wrong, and how much.
     pub(super) fn report(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
-        for diagnostic in diagnostics {
-            self.printer
-                .talk(&render(diagnostic, sources, self.printer.columns()));
-            self.printer.talk("");
+        let columns = self.printer.columns();
+        for (at, diagnostic) in diagnostics.iter().enumerate() {
+            if at > 0 {
+                self.printer.talk("");
+            }
+            self.printer.talk(&render(diagnostic, sources, columns));
         }
         if let Some(count) = count(diagnostics) {
-            self.printer.talk(&count);
+            self.printer.talk(&format!("\n{count}"));
         }
     }
 
@@ -114,7 +111,7 @@ impl Context {
         &self,
         work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
-        let target = target(&self.global, &self.directory, &self.environment)?;
+        let target = target(&self.global, &self.environment, &self.directory)?;
         let session = self.interrupts.unless(self.servers.open(&target)).await??;
         let done = work(&*session.api).await;
         let closed = session.close().await;

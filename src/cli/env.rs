@@ -36,28 +36,28 @@ macro_rules! variables {
 variables! {
     Address = "NOMAD_ADDR": "Address of the server: http://, https:// or unix://.";
     Region = "NOMAD_REGION": "Region that requests are meant for.";
-    Namespace = "NOMAD_NAMESPACE": "Namespace of what has none of its own; `*` is all, where a command reads.";
+    Namespace = "NOMAD_NAMESPACE": "Namespace; `*` is all, where a command reads.";
     Token = "NOMAD_TOKEN": "ACL token.";
     HttpAuth = "NOMAD_HTTP_AUTH": "HTTP basic authentication, `USER:PASSWORD` or `USER`.";
-    CaCert = "NOMAD_CACERT": "PEM file with the authorities to trust; wins over NOMAD_CAPATH.";
+    CaCert = "NOMAD_CACERT": "PEM file with the authorities to trust; beats NOMAD_CAPATH.";
     CaPath = "NOMAD_CAPATH": "Directory of PEM files with the authorities to trust.";
     ClientCert = "NOMAD_CLIENT_CERT": "PEM file with the client certificate.";
     ClientKey = "NOMAD_CLIENT_KEY": "PEM file with the client certificate's key.";
-    TlsServerName = "NOMAD_TLS_SERVER_NAME": "Name that the server's certificate must carry, if it is not the host's.";
+    TlsServerName = "NOMAD_TLS_SERVER_NAME": "Name in the server's certificate, if it is not the host's.";
     SkipVerify = "NOMAD_SKIP_VERIFY": "A true value accepts any server certificate: never in production.";
     NoColor = "NO_COLOR": "Any value: no colours.";
     NomadNoColor = "NOMAD_CLI_NO_COLOR": "Any value: no colours; beats forcing them.";
     NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value: colours also where the output is no terminal.";
-    Log = "NOMAD_CSI_LOG": "What is logged to standard error: `info`, `debug`, or directives such as `nomad_csi::nomad=debug`.";
+    Log = "NOMAD_CSI_LOG": "What is logged: `info`, `debug`, or `warn,nomad_csi::nomad=debug`.";
     LogFormat = "NOMAD_CSI_LOG_FORMAT": "How it is logged: `text` or `json`.";
     Columns = "COLUMNS": "Width to format for.";
     Terminal = "TERM": "`dumb`: no colours and no moving lines.";
-    StateHome = "XDG_STATE_HOME": "Where `--embedded` keeps its state: in `nomad-csi` below it.";
-    Home = "HOME": "The user's home; where XDG_STATE_HOME is unset, state is in `.local/state` below it.";
-    RuntimeDir = "XDG_RUNTIME_DIR": "Where an agent makes its sockets if their path would be too long below its data directory.";
-    HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses, never for this machine; also in small letters.";
-    HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses, never for this machine; also in small letters.";
-    NoProxy = "NO_PROXY": "Hosts that are reached without a proxy, separated by commas; also in small letters.";
+    StateHome = "XDG_STATE_HOME": "`--embedded` keeps its state in `nomad-csi` below it.";
+    Home = "HOME": "Without XDG_STATE_HOME, state is in `.local/state` below it.";
+    RuntimeDir = "XDG_RUNTIME_DIR": "Where an agent's sockets are, if its own directory's path is too long.";
+    HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also in small letters.";
+    HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also in small letters.";
+    NoProxy = "NO_PROXY": "Hosts reached without a proxy, by commas; also in small letters.";
     Complete = "COMPLETE": "Set by the shell's completion script, never by hand.";
 }
 
@@ -162,8 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_docs_are_sentences() {
+    fn names_are_unique_and_docs_are_sentences_that_fit_a_line() {
         for (at, variable) in Variable::ALL.iter().enumerate() {
+            assert!(variable.doc().len() <= 74, "{}", variable.name());
             let before = &Variable::ALL[..at];
             assert!(before.iter().all(|other| other.name() != variable.name()));
             assert!(variable.doc().ends_with('.'), "{}", variable.name());

@@ -28,5 +28,7 @@ pub use exit::Exit;
 pub use interrupts::Interrupts;
 pub use run::run;
 pub use servers::{Companion, RealServers, Servers, Session};
+#[cfg(feature = "agent")]
+pub use settings::Embedding;
 pub use settings::Target;
 pub use world::{Input, Process, Sink, World};

@@ -173,7 +173,7 @@ fn order(arguments: &Submit, verb: Verb) -> submit::Order<'_> {
     }
 }
 
-/// Waits for a command that talks to a server. A second interrupt leaves it where it is.
+/// Waits for a command that talks to a server.
 fn wait(
     context: &Context,
     process: Process,
@@ -183,10 +183,10 @@ fn wait(
         start_log(context, LogLevel::Warn)?;
     }
     let left = "left at once: calls that were running may still take effect; look with `nomad-csi volume status`";
-    drive(context, process, left, command)
+    in_runtime(context, process, left, command)
 }
 
-/// Waits for a command that serves others. It logs what an operator would tell a colleague.
+/// Waits for a command that is a server, and says what it does.
 #[cfg(feature = "agent")]
 fn serve(
     context: &Context,
@@ -197,10 +197,11 @@ fn serve(
         start_log(context, LogLevel::Info)?;
     }
     let left = "left at once: what was begun is taken up by the next start";
-    drive(context, process, left, command)
+    in_runtime(context, process, left, command)
 }
 
-fn drive(
+/// Waits for a command. A second interrupt leaves it where it is, and says what that means.
+fn in_runtime(
     context: &Context,
     process: Process,
     left: &str,

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use super::error::CliError;
 #[cfg(feature = "agent")]
-use super::settings::EmbeddedTarget;
+use super::settings::Embedding;
 use super::settings::Target;
 #[cfg(feature = "agent")]
-use crate::agent::{AgentConfig, Embedded};
+use crate::agent::Embedded;
 use crate::nomad::NomadClient;
 #[cfg(feature = "agent")]
-use crate::nomad::Settings;
+use crate::nomad::{Hidden, Settings};
 use crate::ports::VolumeApi;
 
 /// A server that is being talked to.
@@ -69,20 +69,18 @@ impl Servers for RealServers {
                 })
             }
             #[cfg(feature = "agent")]
-            Target::Embedded(target) => embedded(target).await,
+            Target::Embedded(embedding) => embedded(embedding).await,
         }
     }
 }
 
-/// Starts the agent, or finds the one that has the directory, and talks to it over its socket as to
-/// any other server.
 #[cfg(feature = "agent")]
-async fn embedded(target: &EmbeddedTarget) -> Result<Session, CliError> {
-    let config = AgentConfig::embedded(target.directory.clone(), target.runtime_directory.clone())?;
-    let agent = Embedded::start(&config).await?;
+async fn embedded(embedding: &Embedding) -> Result<Session, CliError> {
+    let agent = Embedded::start(&embedding.agent).await?;
     let settings = Settings {
-        namespace: target.namespace.clone(),
-        ..Settings::new(format!("unix://{}", agent.socket().display()))
+        name: Some("the embedded agent".to_owned()),
+        address: Hidden::new(format!("unix://{}", agent.socket().display())),
+        ..embedding.settings.clone()
     };
     match NomadClient::new(&settings) {
         Ok(client) => Ok(Session {

@@ -1,8 +1,12 @@
 //! Flags and environment, joined once into typed settings; a flag wins over its variable.
 
+use std::path::Path;
+
 use super::args::{Global, LogFormat};
 use super::env::{Environment, NotText, Variable};
 use super::error::CliError;
+#[cfg(feature = "agent")]
+use crate::agent::{AgentConfig, embedded_directory};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Namespace;
 use crate::nomad::{Hidden, ProxySettings, Settings, TlsSettings};
@@ -13,21 +17,19 @@ use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 pub enum Target {
     /// One that is reached over HTTP.
     Cluster(Box<Settings>),
-    /// An agent for this command alone, or the one that has its directory.
+    /// An agent inside this process.
     #[cfg(feature = "agent")]
-    Embedded(Box<EmbeddedTarget>),
+    Embedded(Box<Embedding>),
 }
 
-/// The agent of `--embedded`.
+/// The agent of one command, and what is asked of it.
 #[cfg(feature = "agent")]
 #[derive(Clone, Debug)]
-pub struct EmbeddedTarget {
-    /// Where its state is.
-    pub directory: std::path::PathBuf,
-    /// Where sockets may be made if their path would be too long there.
-    pub runtime_directory: Option<std::path::PathBuf>,
-    /// For requests that name no namespace of their own.
-    pub namespace: Option<String>,
+pub struct Embedding {
+    /// The agent.
+    pub agent: AgentConfig,
+    /// What else the command line says of requests; the address is the agent's.
+    pub settings: Settings,
 }
 
 impl From<NotText> for CliError {
@@ -41,39 +43,35 @@ impl From<NotText> for CliError {
     }
 }
 
-/// The server that is meant.
+/// The server that is meant; relative paths start from `directory`.
 ///
 /// # Errors
 /// If a variable is no text, or nothing says where the embedded agent lives.
 pub(super) fn target(
     global: &Global,
-    directory: &std::path::Path,
     environment: &Environment,
+    directory: &Path,
 ) -> Result<Target, CliError> {
+    let settings = cluster(global, environment)?;
     #[cfg(feature = "agent")]
     if let Some(named) = &global.embedded {
-        return embedded(named.as_deref(), global, directory, environment);
+        let agent = embedded(Path::new(named), directory, environment)?;
+        return Ok(Target::Embedded(Box::new(Embedding { agent, settings })));
     }
-    #[cfg(not(feature = "agent"))]
-    let _ = directory;
-    cluster(global, environment).map(|settings| Target::Cluster(Box::new(settings)))
+    Ok(Target::Cluster(Box::new(settings)))
 }
 
 #[cfg(feature = "agent")]
 fn embedded(
-    named: Option<&std::path::Path>,
-    global: &Global,
-    directory: &std::path::Path,
+    named: &Path,
+    directory: &Path,
     environment: &Environment,
-) -> Result<Target, CliError> {
+) -> Result<AgentConfig, CliError> {
     let state_home = environment.path(Variable::StateHome);
     let home = environment.path(Variable::Home);
-    let kept = crate::agent::embedded_directory(named, state_home.as_deref(), home.as_deref())?;
-    Ok(Target::Embedded(Box::new(EmbeddedTarget {
-        directory: directory.join(kept),
-        runtime_directory: environment.path(Variable::RuntimeDir),
-        namespace: namespace(global, environment)?.map(|namespace| namespace.to_string()),
-    })))
+    let state = embedded_directory(Some(named), state_home.as_deref(), home.as_deref())?;
+    let runtime_dir = environment.path(Variable::RuntimeDir);
+    Ok(AgentConfig::embedded(directory.join(state), runtime_dir)?)
 }
 
 fn cluster(global: &Global, environment: &Environment) -> Result<Settings, CliError> {
@@ -93,6 +91,7 @@ fn cluster(global: &Global, environment: &Environment) -> Result<Settings, CliEr
         None => hidden(Variable::Token)?,
     };
     Ok(Settings {
+        name: None,
         address: Hidden::new(address),
         region: text(&global.region, Variable::Region)?,
         namespace: namespace(global, environment)?.map(|namespace| namespace.to_string()),

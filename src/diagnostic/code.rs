@@ -48,9 +48,7 @@ codes! {
     ApplyNotAsWritten = "apply/not-as-written": "The server accepted a change, and the volume is not as it was asked for.",
         "Look at the volume; the server may be too old for the field, or somebody changed it meanwhile.";
 
-    // --- removal and the command line
-    VolumeSharedData = "volume/shared-data": "Two registered volumes are one and the same for the storage provider, so deleting one would destroy the other's data.",
-        "Deregister one of the two; delete the last.";
+    // --- the command line
     CliApprovalNeeded = "cli/approval-needed": "Somebody has to agree to the change, and nobody could be asked or nobody did.",
         "Run the command on a terminal, or with `--yes`.";
     CliInvalidValue = "cli/invalid-value": "A value on the command line or in the environment cannot be used.",

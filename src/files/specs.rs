@@ -265,7 +265,7 @@ impl Reader<'_> {
 }
 
 /// What the operating system says, without its number.
-fn reason(error: &io::Error) -> String {
+pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((reason, _)) => reason.to_lowercase(),

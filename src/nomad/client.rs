@@ -81,7 +81,7 @@ impl VolumeApi for NomadClient {
 
     async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
         let request = Request::new(Method::GET, &["regions"]);
-        let what = "it could not be found out who answers";
+        let what = "nothing could be planned";
         let headers = self.session.headers(&request, what).await?;
         Ok(Server::of(&headers).merge_rules())
     }

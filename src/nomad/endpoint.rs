@@ -91,6 +91,9 @@ impl Endpoint {
     pub(super) fn new(settings: &Settings) -> Result<Self, ApiError> {
         let mut address = Address::parse(settings.address.expose())?;
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(name) = given(&settings.name) {
+            address.name = name;
+        }
         let http_auth = settings.http_auth.as_ref().map(Hidden::expose);
         let http_auth = http_auth.and_then(BasicAuth::parse);
         let auth = address.auth.take().or(http_auth);

@@ -30,6 +30,8 @@ impl std::fmt::Debug for Hidden {
 /// Everything that a client needs to know of a server. Empty texts count as not given.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What people call the server, if not by its address.
+    pub name: Option<String>,
     /// `NOMAD_ADDR`: `http://`, `https://` or `unix://`; may hold `user:password@`.
     pub address: Hidden,
     /// `NOMAD_REGION`: sent with every request.
@@ -53,6 +55,7 @@ impl Settings {
     /// Settings of an address, with nothing else given.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
+            name: None,
             address: Hidden::new(address),
             region: None,
             namespace: None,

@@ -298,9 +298,13 @@ fn missing_plugin(spec: &VolumeSpec, observed: &Observed) -> Diagnostic {
 fn unable_plugin(spec: &VolumeSpec, plugin: &Plugin, needs: Needs) -> Option<Diagnostic> {
     let id = &plugin.summary.id;
     let key = spec.key();
+    let field = match needs {
+        Needs::Expansion => "capacity_min",
+        Needs::Registration | Needs::Create => "plugin_id",
+    };
     let problem = |code, message: String, text: String, help: &str| {
         Diagnostic::error(code, message)
-            .label(spec.field_span("plugin_id"), "")
+            .label(spec.field_span(field), "")
             .note(format!("the server would say: {text}"))
             .help(help)
     };

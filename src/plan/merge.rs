@@ -365,15 +365,17 @@ fn expansion(existing: &Volume, wanted: CapacityRange) -> Result<Expansion, Refu
 
 fn too_small_maximum(max: Bytes, than: &str, other: Bytes) -> Refusal {
     let (max, other) = (max.decimal(), other.decimal());
-    let what = if than == "min" {
-        "the least capacity that is asked for"
+    let reason = if than == "min" {
+        format!("the largest capacity ({max}) is less than the least that is asked for ({other})")
     } else {
-        "what the volume has already, and a volume never shrinks"
+        format!(
+            "the largest capacity ({max}) is less than the {other} it has, and a volume never shrinks"
+        )
     };
     Refusal {
         field: "capacity_max",
         text: format!("max requested capacity ({max}) less than or equal to {than} ({other})"),
-        reason: format!("the largest capacity ({max}) is less than {what} ({other})"),
+        reason,
     }
 }
 

@@ -143,7 +143,7 @@ fn shared(volume: &Volume, others: &[&VolumeSummary]) -> Diagnostic {
     let key = volume.key();
     let remote = volume.remote_id();
     let message = format!("volume {key} is not deleted: its data is also another volume's");
-    let mut problem = Diagnostic::error(Code::VolumeSharedData, message);
+    let mut problem = Diagnostic::error(Code::VolumeShared, message);
     for other in others {
         problem = problem.note(format!(
             "volume {} in namespace {} has the same external ID {remote} at plugin {}",

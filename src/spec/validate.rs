@@ -96,11 +96,14 @@ impl Rules<'_> {
             {
                 let message = format!("the capability `{capability}` stands twice");
                 let place = |at: usize| spec.capability_spans.get(at).copied().unwrap_or(spec.span);
-                self.diagnostics.push(
-                    Diagnostic::error(Code::SpecDuplicateCapability, message)
-                        .label(place(at), "here again")
-                        .label(place(first), "first here"),
-                );
+                let diagnostic = Diagnostic::error(Code::SpecDuplicateCapability, message)
+                    .label(place(at), "here again");
+                // In a list, all stand at its key.
+                self.diagnostics.push(if place(first) == place(at) {
+                    diagnostic
+                } else {
+                    diagnostic.label(place(first), "first here")
+                });
             }
         }
         self.mount_options();

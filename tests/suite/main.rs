@@ -7,6 +7,7 @@
 )]
 
 mod architecture;
+mod bad_input;
 mod client_answers;
 mod client_failures;
 mod client_recorded;
@@ -18,6 +19,7 @@ mod crash;
 mod csi;
 #[cfg(feature = "agent")]
 mod faults;
+mod generated;
 #[cfg(feature = "agent")]
 mod hostpath_controller;
 #[cfg(feature = "agent")]

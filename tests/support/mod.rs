@@ -5,6 +5,7 @@ pub(crate) mod canned;
 pub(crate) mod certificates;
 #[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;
+pub(crate) mod hermetic;
 #[cfg(feature = "agent")]
 pub(crate) mod hostpath;
 pub(crate) mod http_server;

@@ -16,23 +16,17 @@
 //! Each session has a directory, an environment, a clock and a server of its own, so all of them run
 //! at once. `NOMAD_CSI_BLESS=1` writes down what the program does now.
 
-use std::io::{BufRead as _, BufReader, Cursor, Read, Write};
+use std::cell::RefCell;
+use std::io::{BufRead as _, BufReader, Cursor, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use nomad_csi::cli::{
-    CliError, Environment, Input, Interrupts, Process, RealServers, Servers, Session, Sink, Target,
-    World, run,
-};
-use nomad_csi::nomad::{Hidden, Settings};
-use nomad_csi::ports::Clock;
+use nomad_csi::cli::{Environment, Input, Interrupts, World, run};
+use nomad_csi::nomad::Settings;
 
 use super::canned::{CannedServer, Told};
+use super::hermetic::{Marked, Output, Redirect, world};
 use super::http_server::{Answer, answer};
-
-/// Fridays are quiet: 2026-01-02T03:04:05Z.
-const NOW: i64 = 1_767_323_045_000_000_000;
 
 /// Runs a transcript and compares; or rewrites it, if that was asked for.
 ///
@@ -65,6 +59,10 @@ struct Player {
     has_server: bool,
     /// Requests whose answers were told since the last command.
     told: Vec<String>,
+    /// What files and answers say, so that a UUID that was made up can be told from one that was not.
+    said: String,
+    /// UUIDs that were made up, in their order.
+    made_up: RefCell<Vec<String>>,
 }
 
 impl Player {
@@ -79,6 +77,8 @@ impl Player {
             silent,
             has_server: false,
             told: vec![],
+            said: String::new(),
+            made_up: RefCell::default(),
         }
     }
 
@@ -93,6 +93,9 @@ impl Player {
                 continue;
             };
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if info != "console" {
+                self.said += &block.concat();
+            }
             let shown = self.block(info, &block);
             written += &shown;
             written += "```\n";
@@ -223,27 +226,19 @@ impl Player {
         } else {
             Box::new(Cursor::new(input))
         };
-        let world = World {
-            arguments: words
-                .iter()
-                .map(|word| word.replace("[DIR]", &self.path("")).into())
-                .collect(),
+        let arguments = words
+            .iter()
+            .map(|word| word.replace("[DIR]", &self.path("")));
+        let exit = run(World {
             environment: Environment::from_iter(environment),
-            directory: self.directory.path().to_owned(),
             stdin: Input {
                 reader,
                 is_terminal,
             },
-            stdout: output.sink(""),
-            stderr: output.sink("2> "),
-            columns: Some(100),
-            clock: Arc::new(Fixed),
-            time_zone: || jiff::tz::TimeZone::UTC,
-            servers: Arc::new(Redirect(self.url().to_owned())),
+            servers: Arc::new(Redirect::to(&self.url())),
             interrupts: self.interrupts.clone(),
-            process: Process::Shared,
-        };
-        let exit = run(world);
+            ..world(self.directory.path(), arguments, &output)
+        });
         let mut shown = self.anonymous(&output.text());
         if exit.code() != 0 {
             shown = shown + "? " + &exit.code().to_string() + "\n";
@@ -266,14 +261,37 @@ impl Player {
     }
 
     fn anonymous(&self, text: &str) -> String {
-        text.replace(&self.path(""), "[DIR]")
+        let text = text
+            .replace(&self.path(""), "[DIR]")
             .replace(&self.server.url(), Settings::DEFAULT_ADDRESS)
-            .replace(&self.silent, Settings::DEFAULT_ADDRESS)
+            .replace(&self.silent, Settings::DEFAULT_ADDRESS);
+        let mut made_up = self.made_up.borrow_mut();
+        let mut shown = text.clone();
+        for uuid in uuids(&text).filter(|uuid| !self.said.contains(*uuid)) {
+            if !made_up.iter().any(|other| other == uuid) {
+                made_up.push(uuid.to_owned());
+            }
+        }
+        for (at, uuid) in made_up.iter().enumerate() {
+            shown = shown.replace(uuid, &format!("[UUID {}]", at + 1));
+        }
+        shown
     }
 }
 
+/// Everything that looks like a UUID.
+fn uuids(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_hexdigit() && c != '-');
+    words.filter(|word| {
+        let lengths: Vec<usize> = word.split('-').map(str::len).collect();
+        lengths == [8, 4, 4, 4, 12]
+    })
+}
+
 fn listing(folder: &Path) -> String {
-    let entries = std::fs::read_dir(folder).expect("the directory is there");
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return "2> there is no such directory\n".to_owned();
+    };
     let mut names: Vec<String> = entries
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned() + "\n")
@@ -332,57 +350,6 @@ fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// Both streams in the order in which they were written.
-#[derive(Clone, Default)]
-struct Output(Arc<Mutex<Vec<Piece>>>);
-
-/// What was written, and to which stream.
-type Piece = (&'static str, Vec<u8>);
-
-impl Output {
-    fn sink(&self, mark: &'static str) -> Sink {
-        let writer = Box::new(Marked {
-            mark,
-            output: self.clone(),
-        });
-        Sink {
-            writer,
-            is_terminal: false,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for (mark, bytes) in self.0.lock().expect("unpoisoned").iter() {
-            for line in String::from_utf8_lossy(bytes).lines() {
-                text += format!("{mark}{line}").trim_end();
-                text.push('\n');
-            }
-        }
-        text
-    }
-}
-
-struct Marked {
-    mark: &'static str,
-    output: Output,
-}
-
-impl Write for Marked {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut written = self.output.0.lock().expect("unpoisoned");
-        match written.last_mut() {
-            Some((mark, so_far)) if *mark == self.mark => so_far.extend_from_slice(bytes),
-            _ => written.push((self.mark, bytes.to_vec())),
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What is typed is seen, as on a terminal, a line at a time.
 struct Keyboard {
     typed: BufReader<Cursor<Vec<u8>>>,
@@ -400,33 +367,5 @@ impl Read for Keyboard {
         { echo }.write_all(&line)?;
         buffer[..line.len()].copy_from_slice(&line);
         Ok(line.len())
-    }
-}
-
-struct Fixed;
-
-impl Clock for Fixed {
-    fn now(&self) -> i64 {
-        NOW
-    }
-}
-
-/// Leads from where Nomad listens by default to the session's own server.
-struct Redirect(String);
-
-#[async_trait]
-impl Servers for Redirect {
-    async fn open(&self, target: &Target) -> Result<Session, CliError> {
-        let target = match target {
-            Target::Cluster(settings) if settings.address.expose() == Settings::DEFAULT_ADDRESS => {
-                let address = Hidden::new(self.0.as_str());
-                Target::Cluster(Box::new(Settings {
-                    address,
-                    ..(**settings).clone()
-                }))
-            }
-            other => other.clone(),
-        };
-        RealServers.open(&target).await
     }
 }

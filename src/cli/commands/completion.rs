@@ -4,19 +4,22 @@
 //! that values come from where they are: IDs of volumes and plugins from the server that the
 //! environment names. A server that does not answer within a fraction of a second completes nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 
 use crate::cli::args::{Cli, Completion, Global, Shell};
 use crate::cli::context::Context;
-use crate::cli::env::Variable;
+use crate::cli::env::{Environment, Variable};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::settings::{namespace, target};
+use crate::cli::servers::Servers;
+use crate::cli::settings::{Target, namespace, target};
 use crate::cli::ui::Output;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Namespace;
@@ -95,7 +98,7 @@ pub(crate) fn complete(context: &Context, shell: &str) -> Result<Exit, CliError>
         .cloned()
         .collect();
     let mut answer = vec![];
-    let mut command = command(context);
+    let mut command = command(context, &words);
     shell
         .write_complete(&mut command, words, Some(&context.directory), &mut answer)
         .map_err(|error| broken(&error.to_string()))?;
@@ -104,42 +107,55 @@ pub(crate) fn complete(context: &Context, shell: &str) -> Result<Exit, CliError>
 }
 
 /// The command line with values that the server knows.
-fn command(context: &Context) -> clap::Command {
-    let known = Known::ask(context);
-    let ids = known.volumes;
-    let plugins = known.plugins;
-    let volume = |command: clap::Command, name: &'static str, argument: &'static str| {
-        let ids = ids.clone();
-        command.mut_subcommand(name, move |verb| {
-            verb.mut_arg(argument, move |argument| argument.add(starting_with(ids)))
-        })
-    };
+fn command(context: &Context, words: &[OsString]) -> clap::Command {
+    let asking = Arc::new(Asking {
+        global: global(words),
+        environment: context.environment.clone(),
+        directory: context.directory.clone(),
+        servers: Arc::clone(&context.servers),
+        known: OnceLock::new(),
+    });
+    let volumes = |argument: clap::Arg| argument.add(asking.completer(|known| &known.volumes));
+    let plugins = |argument: clap::Arg| argument.add(asking.completer(|known| &known.plugins));
+    let namespaces =
+        |argument: clap::Arg| argument.add(asking.completer(|known| &known.namespaces));
     Cli::command()
-        .mut_arg("namespace", |argument| {
-            argument.add(starting_with(known.namespaces))
-        })
+        .mut_arg("namespace", namespaces)
         .mut_subcommand("volume", |command| {
-            let command = volume(command, "status", "id");
-            let command = volume(command, "delete", "ids");
-            volume(command, "deregister", "ids").mut_subcommand("status", |verb| {
-                let verb = verb.mut_arg("output", forms);
-                verb.mut_arg("plugin", |argument| {
-                    argument.add(starting_with(plugins.clone()))
+            command
+                .mut_subcommand("delete", |verb| verb.mut_arg("ids", volumes))
+                .mut_subcommand("deregister", |verb| verb.mut_arg("ids", volumes))
+                .mut_subcommand("create", |verb| verb.mut_arg("output", forms))
+                .mut_subcommand("register", |verb| verb.mut_arg("output", forms))
+                .mut_subcommand("status", |verb| {
+                    verb.mut_arg("id", volumes)
+                        .mut_arg("plugin", plugins)
+                        .mut_arg("output", forms)
                 })
-            })
         })
         .mut_subcommand("plugin", |command| {
             command.mut_subcommand("status", |verb| {
-                let verb = verb.mut_arg("output", forms);
-                verb.mut_arg("id", |argument| {
-                    argument.add(starting_with(plugins.clone()))
-                })
+                verb.mut_arg("id", plugins).mut_arg("output", forms)
             })
         })
+        .mut_subcommand("apply", |command| command.mut_arg("output", forms))
         .mut_subcommand("explain", |command| {
-            let codes = Code::ALL.iter().map(ToString::to_string).collect();
+            let codes = Code::ALL
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>();
             command.mut_arg("code", |argument| argument.add(starting_with(codes)))
         })
+}
+
+/// The flags that were typed so far, as far as they can be made out.
+fn global(words: &[OsString]) -> Global {
+    let matches = Cli::command()
+        .ignore_errors(true)
+        .try_get_matches_from(words);
+    matches
+        .and_then(|matches| Global::from_arg_matches(&matches))
+        .unwrap_or_default()
 }
 
 fn forms(argument: clap::Arg) -> clap::Arg {
@@ -147,16 +163,26 @@ fn forms(argument: clap::Arg) -> clap::Arg {
 }
 
 fn starting_with(values: Vec<String>) -> ArgValueCompleter {
-    ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
-        let current = current.to_string_lossy();
-        let matching = values
-            .iter()
-            .filter(|value| value.starts_with(current.as_ref()));
-        matching.map(CompletionCandidate::new).collect::<Vec<_>>()
-    })
+    ArgValueCompleter::new(move |current: &OsStr| candidates(&values, current))
 }
 
-/// What the server knows.
+fn candidates(values: &[String], current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let matching = values
+        .iter()
+        .filter(|value| value.starts_with(current.as_ref()));
+    matching.map(CompletionCandidate::new).collect()
+}
+
+/// What the server knows, asked for when the first value is wanted.
+struct Asking {
+    global: Global,
+    environment: Environment,
+    directory: PathBuf,
+    servers: Arc<dyn Servers>,
+    known: OnceLock<Known>,
+}
+
 #[derive(Default)]
 struct Known {
     volumes: Vec<String>,
@@ -164,35 +190,44 @@ struct Known {
     namespaces: Vec<String>,
 }
 
-impl Known {
-    /// Asks for it, for as long as somebody at a keyboard does not notice. No agent is started for
-    /// a completion.
-    fn ask(context: &Context) -> Self {
-        let Ok(settings) = target(&Global::default(), &context.directory, &context.environment)
+impl Asking {
+    fn completer(self: &Arc<Self>, of: fn(&Known) -> &Vec<String>) -> ArgValueCompleter {
+        let asking = Arc::clone(self);
+        ArgValueCompleter::new(move |current: &OsStr| {
+            candidates(of(asking.known.get_or_init(|| asking.ask())), current)
+        })
+    }
+
+    /// Asks for as long as somebody at a keyboard does not notice. No agent is started for that.
+    fn ask(&self) -> Known {
+        let Ok(target @ Target::Cluster(_)) =
+            target(&self.global, &self.environment, &self.directory)
         else {
-            return Self::default();
+            return Known::default();
         };
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
         else {
-            return Self::default();
+            return Known::default();
         };
         let known = runtime.block_on(async {
             let asking = async {
-                let session = context.servers.open(&settings).await.ok()?;
-                let scope = namespace(&Global::default(), &context.environment)
-                    .ok()
-                    .flatten();
-                Some(Self::of(&*session.api, scope.unwrap_or_default()).await)
+                let session = self.servers.open(&target).await.ok()?;
+                let scope = namespace(&self.global, &self.environment)
+                    .ok()?
+                    .unwrap_or_default();
+                Some(Known::of(&*session.api, &scope).await)
             };
             tokio::time::timeout(PATIENCE, asking).await.ok().flatten()
         });
         runtime.shutdown_background();
         known.unwrap_or_default()
     }
+}
 
-    async fn of(api: &dyn VolumeApi, scope: Namespace) -> Self {
+impl Known {
+    async fn of(api: &dyn VolumeApi, scope: &Namespace) -> Self {
         let everywhere = VolumeQuery {
             namespace: Namespace::new(Namespace::ALL),
             prefix: None,
@@ -203,7 +238,7 @@ impl Known {
         let volumes = volumes.unwrap_or_default();
         let in_scope = volumes
             .iter()
-            .filter(|one| scope.as_str() == Namespace::ALL || one.value.namespace == scope);
+            .filter(|one| scope.as_str() == Namespace::ALL || one.value.namespace == *scope);
         let mut namespaces: Vec<_> = volumes
             .iter()
             .map(|one| one.value.namespace.to_string())
@@ -211,13 +246,10 @@ impl Known {
         namespaces.push(Namespace::ALL.to_owned());
         namespaces.sort();
         namespaces.dedup();
+        let plugins = plugins.unwrap_or_default();
         Self {
             volumes: in_scope.map(|one| one.value.id.to_string()).collect(),
-            plugins: plugins
-                .unwrap_or_default()
-                .iter()
-                .map(|one| one.value.id.to_string())
-                .collect(),
+            plugins: plugins.iter().map(|one| one.value.id.to_string()).collect(),
             namespaces,
         }
     }

@@ -17,10 +17,8 @@ pub(crate) fn run(context: &Context, arguments: &Man) -> Result<Exit, CliError> 
     let pages = pages();
     if let Some(directory) = &arguments.directory {
         for page in &pages {
-            write_new(
-                &context.path(directory).join(&page.file),
-                page.text.as_bytes(),
-            )?;
+            let file = directory.join(&page.file);
+            write_new(&context.directory, &file, page.text.as_bytes())?;
         }
         context.printer.talk(&format!(
             "wrote {} pages to {}",

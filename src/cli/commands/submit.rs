@@ -12,7 +12,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::specs::{Wanted, load};
-use crate::cli::ui::{Output, Progress, plan_text, volume_detail, volume_list};
+use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::plan::{Action, MergeRules, Plan, build};
@@ -144,10 +144,25 @@ async fn submit(
     if counts.changes() > 0 {
         approve(context, api, verb, counts.changes()).await?;
     }
+    if verb == Verb::Create {
+        tell_existing(context, &prepared.plan);
+    }
     let outcomes = carry_out(context, api, &prepared, parallelism).await;
     let exit = tell(context, wanted, &prepared.plan, &outcomes);
     print(context, &prepared, &outcomes, order.output);
     Ok(exit)
+}
+
+/// Whoever says `create` may not know that it exists.
+fn tell_existing(context: &Context, plan: &Plan) {
+    for planned in &plan.volumes {
+        if let Action::Update(_) = planned.action {
+            let key = one_line(&planned.spec.key().to_string());
+            context.printer.talk(&format!(
+                "volume {key}: exists already, so it is updated instead"
+            ));
+        }
+    }
 }
 
 async fn approve(

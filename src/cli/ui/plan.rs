@@ -211,14 +211,9 @@ fn planned_json(planned: &Planned, sources: &SourceMap) -> Value {
             object["reasons"] = reasons.iter().map(|one| to_json(one, sources)).collect();
         }
         Action::Create | Action::Register => {
-            if planned
-                .request
-                .secrets
-                .as_ref()
-                .is_some_and(|secrets| !secrets.is_empty())
-            {
-                object["secrets"] = "replaced".into();
-            }
+            let secrets = planned.request.secrets.as_ref();
+            let sent = secrets.is_some_and(|secrets| !secrets.is_empty());
+            object["secrets"] = if sent { "sent" } else { "none" }.into();
         }
         Action::Unchanged => {}
     }
@@ -238,7 +233,7 @@ fn action_word(action: &Action) -> &'static str {
 fn secrets_word(secrets: SecretsChange) -> &'static str {
     match secrets {
         SecretsChange::Keep => "kept",
-        SecretsChange::Replace => "replaced",
+        SecretsChange::Replace => "sent",
         SecretsChange::Clear => "cleared",
     }
 }

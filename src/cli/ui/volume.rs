@@ -100,7 +100,7 @@ fn fields(volume: &Volume, wide: bool) -> Vec<(&'static str, String)> {
         ("Plugin ID", volume.plugin_id.to_string()),
         ("Provider", volume.provider.clone()),
         ("Version", volume.provider_version.clone()),
-        ("Capacity", volume.capacity.binary()),
+        ("Capacity", capacity(volume.capacity)),
         ("Schedulable", volume.schedulable.to_string()),
         (
             "Controllers Healthy",
@@ -136,6 +136,14 @@ fn fields(volume: &Volume, wide: bool) -> Vec<(&'static str, String)> {
 
 fn mode(mode: Option<impl ToString>) -> String {
     mode.map(|mode| mode.to_string()).unwrap_or_default()
+}
+
+/// Nomad's CLI shows 0 B where the provider does not say.
+fn capacity(bytes: Bytes) -> String {
+    if bytes.is_zero() {
+        return "unknown".to_owned();
+    }
+    bytes.binary()
 }
 
 /// Both in people's units and exactly; nothing if it was not asked for.

@@ -592,3 +592,21 @@ fn multi_error(texts: impl IntoIterator<Item = String>) -> String {
     };
     format!("{count} occurred:\n\t{}\n\n", points.join("\n\t"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Namespace, VolumeId};
+
+    #[test]
+    fn what_is_the_servers_own_has_a_code_of_its_own() {
+        let volume = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
+        let error = SealError;
+        for (error, code) in [
+            (ServerError::UnknownPath, Code::ServerUnknownPath),
+            (ServerError::Secrets { volume, error }, Code::ServerSecrets),
+        ] {
+            assert_eq!(error.class().0, code, "{error:?}");
+        }
+    }
+}

@@ -1,19 +1,19 @@
-//! `plugin serve`: the embedded plugin as a process of its own.
+//! `plugin serve`: the host-path plugin, until it is told to stop.
 
 use crate::agent::{PluginOptions, serve_plugin};
-use crate::cli::args::PluginServe;
+use crate::cli::args::Serve;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 
-/// Serves the plugin until somebody ends it.
+/// Serves it. Being told to stop is no interruption of it: it ends well.
 ///
 /// # Errors
-/// If it cannot begin.
-pub(crate) async fn run(context: &Context, arguments: &PluginServe) -> Result<Exit, CliError> {
+/// If it cannot start.
+pub(crate) async fn run(context: &Context, arguments: &Serve) -> Result<Exit, CliError> {
     let options = PluginOptions {
         endpoint: arguments.endpoint.clone(),
-        state_dir: context.path(&arguments.state_dir),
+        state_dir: context.directory.join(&arguments.state_dir),
         node_id: arguments.node_id.clone(),
         exit_on_stdin_eof: arguments.exit_on_stdin_eof,
     };

@@ -94,7 +94,7 @@ async fn resolve(
         [one] => Ok(one.id.clone()),
         several => {
             context.printer.talk(&plugin_list(several, false));
-            let message = format!("{} plugins start with {prefix}", several.len());
+            let message = format!("the IDs of {} plugins start with `{prefix}`", several.len());
             Err(Diagnostic::error(Code::CliAmbiguousId, message)
                 .help("type the whole ID of one of those above")
                 .into())
@@ -103,7 +103,10 @@ async fn resolve(
 }
 
 fn missing(api: &dyn VolumeApi, id: &str) -> Diagnostic {
-    let message = format!("{} has no plugin {id}, and none that starts so", api.name());
+    let message = format!(
+        "{} has no plugin `{id}`, and none that starts so",
+        api.name()
+    );
     Diagnostic::error(Code::PluginNotFound, message)
         .help("`nomad-csi plugin status` lists all plugins; one exists once its job is registered")
 }

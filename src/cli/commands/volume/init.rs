@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Exit, CliError>
         return Ok(Exit::Done);
     }
     let file = named.map_or_else(|| PathBuf::from(format!("volume.{syntax}")), Path::to_owned);
-    write_new(&context.path(&file), text.as_bytes())?;
+    write_new(&context.directory, &file, text.as_bytes())?;
     context.printer.talk(&format!(
         "wrote {}; now edit it, and check it with `nomad-csi validate -f {}`",
         file.display(),

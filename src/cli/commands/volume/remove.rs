@@ -194,7 +194,7 @@ async fn missing(api: &dyn VolumeApi, scope: &Namespace, id: &str) -> Diagnostic
     } else {
         format!("in namespace {scope}")
     };
-    let message = format!("{} has no volume {id} {place}", api.name());
+    let message = format!("{} has no volume `{id}` {place}", api.name());
     let mut problem = Diagnostic::error(Code::VolumeNotFound, message);
     let everywhere = list(api, &Namespace::new(Namespace::ALL), None)
         .await
@@ -216,7 +216,7 @@ async fn missing(api: &dyn VolumeApi, scope: &Namespace, id: &str) -> Diagnostic
 
 fn several(id: &str, namespaces: &[Namespace]) -> Diagnostic {
     let names: Vec<_> = namespaces.iter().map(Namespace::as_str).collect();
-    let message = format!("{} namespaces have a volume {id}", namespaces.len());
+    let message = format!("{} namespaces have a volume `{id}`", namespaces.len());
     Diagnostic::error(Code::CliAmbiguousId, message)
         .note(format!("they are: {}", names.join(", ")))
         .help("name the one that is meant with `--namespace`")

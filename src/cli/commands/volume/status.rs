@@ -130,13 +130,13 @@ async fn resolve(
 fn ambiguous(id: &str, several: &[VolumeSummary]) -> Diagnostic {
     let count = several.len();
     if several.iter().all(|volume| volume.id.as_str() == id) {
-        let message = format!("{count} namespaces have a volume {id}");
+        let message = format!("{count} namespaces have a volume `{id}`");
         return Diagnostic::error(Code::CliAmbiguousId, message)
             .help("name the one that is meant with `--namespace`");
     }
     Diagnostic::error(
         Code::CliAmbiguousId,
-        format!("the IDs of {count} volumes start with {id}"),
+        format!("the IDs of {count} volumes start with `{id}`"),
     )
     .help("type the whole ID of one of those above")
 }
@@ -148,7 +148,7 @@ fn missing(api: &dyn VolumeApi, query: &VolumeQuery, id: &str) -> Diagnostic {
         format!("in namespace {}", query.namespace)
     };
     let message = format!(
-        "{} has no volume {id} {place}, and none that starts so",
+        "{} has no volume `{id}` {place}, and none that starts so",
         api.name()
     );
     Diagnostic::error(Code::VolumeNotFound, message)

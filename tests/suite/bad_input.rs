@@ -1,0 +1,117 @@
+//! Bad input that no transcript can hold: files that are large, binary or unreadable, a full disk, a
+//! reader who has gone away.
+
+use std::io::{Error, ErrorKind, Write};
+use std::path::Path;
+
+use nomad_csi::cli::{Exit, Sink};
+use nomad_csi::diagnostic::Code;
+
+#[cfg(feature = "agent")]
+use crate::support::hermetic::Redirect;
+use crate::support::hermetic::run_in;
+
+/// What is said when a command line is refused with that code.
+fn refused(directory: &Path, line: &str, code: Code) -> String {
+    let ended = run_in(directory, line, |_| {});
+    assert_eq!(ended.exit, Exit::Error, "{}", ended.text);
+    assert!(
+        ended.text.contains(&format!("error[{code}]: ")),
+        "{}",
+        ended.text
+    );
+    ended.text
+}
+
+#[test]
+fn files_that_cannot_be_specifications_are_refused_by_name() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(directory.path().join(name), bytes).expect("it is writable");
+    };
+    write("large.hcl", &vec![b'#'; (16 << 20) + 1]);
+    write("latin1.hcl", b"id = \"caf\xe9\"\n");
+    write("utf16.hcl", b"\xff\xfei\0d\0");
+    write("plain", b"");
+    for (argument, code) in [
+        ("large.hcl", Code::FilesTooLarge),
+        ("latin1.hcl", Code::FilesNotUtf8),
+        ("utf16.hcl", Code::FilesNotUtf8),
+        ("plain/below.hcl", Code::FilesUnreadable),
+        ("a[.hcl", Code::FilesBadPattern),
+    ] {
+        let said = refused(directory.path(), &format!("validate -f {argument}"), code);
+        assert!(said.contains(argument), "{said}");
+    }
+}
+
+#[test]
+fn an_endless_pipe_is_not_read_to_its_end() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let ended = run_in(directory.path(), "validate -f -", |world| {
+        world.stdin.reader = Box::new(std::io::repeat(b'x'));
+    });
+    assert_eq!(ended.exit, Exit::Error);
+    let code = Code::FilesTooLarge;
+    assert!(
+        ended.text.contains(&format!("error[{code}]: ")),
+        "{}",
+        ended.text
+    );
+}
+
+struct Broken(ErrorKind);
+
+impl Write for Broken {
+    fn write(&mut self, _bytes: &[u8]) -> std::io::Result<usize> {
+        Err(Error::from(self.0))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_who_has_gone_away_is_no_error_and_a_full_disk_is_one() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let to = |kind| {
+        run_in(directory.path(), "man", |world| {
+            world.stdout = Sink {
+                writer: Box::new(Broken(kind)),
+                is_terminal: false,
+            };
+        })
+    };
+    let closed = to(ErrorKind::BrokenPipe);
+    assert_eq!((closed.exit, closed.text.as_str()), (Exit::Done, ""));
+    let full = to(ErrorKind::StorageFull);
+    assert_eq!(full.exit, Exit::Error);
+    let code = Code::CliOutputFailed;
+    assert!(
+        full.text.contains(&format!("error[{code}]: ")),
+        "{}",
+        full.text
+    );
+}
+
+/// A plugin that does not start is said, and nothing is left running.
+#[cfg(feature = "agent")]
+#[test]
+fn an_embedded_plugin_that_does_not_start_is_told() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let ended = run_in(
+        directory.path(),
+        "volume status --embedded=state",
+        |world| {
+            world.servers = std::sync::Arc::new(Redirect::with_plugin_program("/bin/false"));
+        },
+    );
+    assert_eq!(ended.exit, Exit::Error, "{}", ended.text);
+    let code = Code::AgentPluginNotHealthy;
+    assert!(
+        ended.text.contains(&format!("error[{code}]: ")),
+        "{}",
+        ended.text
+    );
+}
