@@ -10,7 +10,7 @@
     reason = "a benchmark that fails is to say so loudly, and it prints its figures"
 )]
 
-use std::io::{BufRead as _, BufReader, Read, Write};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use nomad_csi::model::SealedSecrets;
 use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::registered;
-use nomad_csi::state::{Event, State};
+use nomad_csi::state::samples::{definition, key, provided};
+use nomad_csi::state::{Event, EventKind, State};
 use nomad_csi::store::EmbeddedJournal;
 use serde_json::{Value, json};
 
@@ -29,16 +30,87 @@ const CHANGES: [usize; 2] = [1_000, 8_000];
 const LISTED: usize = 100_000;
 
 fn main() {
-    println!("durable changes over HTTP, per second (clients: changes/s, median, 99th; floor; ratio)");
+    println!(
+        "durable changes over HTTP, per second (clients: changes/s, median, 99th; floor; ratio)"
+    );
     for (clients, changes) in CLIENTS.into_iter().zip(CHANGES) {
         let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let agent = Agent::start(data.path());
         change(&agent, "create", clients, changes, creation);
         let external = external_ids(&agent);
-        run(agent.address, clients, changes, &|at| request("DELETE", &format!("/v1/volume/csi/v{at}"), None));
-        change(&agent, "register", clients, changes, move |at| registration(at, &external[at % external.len()]));
+        run(agent.address, clients, changes, &|at| {
+            request("DELETE", &format!("/v1/volume/csi/v{at}"), None)
+        });
+        change(&agent, "register", clients, changes, move |at| {
+            registration(at, &external[at % external.len()])
+        });
     }
     list();
+}
+
+/// The list of many volumes: once whole and once in pages, beside the same bytes from a bare server.
+fn list() {
+    let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fill(data.path());
+    let started = Instant::now();
+    let agent = Agent::start(data.path());
+    println!("\n{LISTED} volumes");
+    println!("  start    {:8.0} ms", milliseconds(started.elapsed()));
+    let whole = request("GET", "/v1/volumes?type=csi", None);
+    let (time, bytes) = best_of(5, agent.address, &whole);
+    let (floor, _) = best_of(5, echo(whole.len(), bytes), &whole);
+    println!(
+        "  list     {:8.0} ms   {:.1} MB   floor {:.0} ms   ratio {:.1}",
+        milliseconds(time),
+        bytes as f64 / 1e6,
+        milliseconds(floor),
+        time.as_secs_f64() / floor.as_secs_f64(),
+    );
+    let page = request("GET", "/v1/volumes?type=csi&per_page=100", None);
+    let (time, bytes) = best_of(20, agent.address, &page);
+    println!("  page 100 {:8.2} ms   {bytes} bytes", milliseconds(time));
+}
+
+/// The shortest time of so many requests over one connection, and the length of the answer.
+fn best_of(times: usize, address: SocketAddr, request: &[u8]) -> (Duration, usize) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let answers = (0..times).map(|_| {
+        let sent = Instant::now();
+        let bytes = exchange(&mut stream, request).len();
+        (sent.elapsed(), bytes)
+    });
+    answers.min().unwrap()
+}
+
+/// Writes the journal of an agent that has registered them all.
+fn fill(data: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let journal = EmbeddedJournal::open(data.join("journal.redb"))
+            .await
+            .unwrap();
+        let mut index = State::FIRST_INDEX + 1;
+        for part in 0..LISTED / 1000 {
+            let events: Vec<Event> = (0..1000)
+                .map(|at| registered(&format!("volume-{part}-{at}")))
+                .collect();
+            journal.append(index, events.into()).await.unwrap();
+            index += 1000;
+        }
+    });
+}
+
+fn registered(id: &str) -> Event {
+    let key = key("default", id);
+    let kind = EventKind::VolumeRegistered {
+        definition: Box::new(definition(&key)),
+        provided: Box::new(provided(id)),
+        secrets: SealedSecrets::default(),
+    };
+    Event::new(1, kind)
 }
 
 /// A running agent.
@@ -50,7 +122,15 @@ struct Agent {
 impl Agent {
     fn start(data: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
-            .args(["agent", "--dev", "--http", "127.0.0.1:0", "--log-format", "json", "--data-dir"])
+            .args([
+                "agent",
+                "--dev",
+                "--http",
+                "127.0.0.1:0",
+                "--log-format",
+                "json",
+                "--data-dir",
+            ])
             .arg(data)
             .stderr(Stdio::piped())
             .spawn()
@@ -58,10 +138,17 @@ impl Agent {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.find_map(|line| {
             let event: Value = serde_json::from_str(&line.unwrap()).ok()?;
-            event["address"].as_str()?.strip_prefix("http://")?.parse().ok()
+            event["address"]
+                .as_str()?
+                .strip_prefix("http://")?
+                .parse()
+                .ok()
         });
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.unwrap() }
+        Self {
+            child,
+            address: address.unwrap(),
+        }
     }
 }
 
@@ -72,9 +159,18 @@ impl Drop for Agent {
     }
 }
 
-fn change(agent: &Agent, what: &str, clients: usize, changes: usize, of: impl Fn(usize) -> Vec<u8> + Sync) {
+fn change(
+    agent: &Agent,
+    what: &str,
+    clients: usize,
+    changes: usize,
+    of: impl Fn(usize) -> Vec<u8> + Sync,
+) {
     let measured = run(agent.address, clients, changes, &of);
-    let answer = exchange(&mut TcpStream::connect(agent.address).unwrap(), &of(changes));
+    let answer = exchange(
+        &mut TcpStream::connect(agent.address).unwrap(),
+        &of(changes),
+    );
     let floor = run(echo(of(0).len(), answer.len()), clients, changes, &of);
     println!(
         "  {what:8} {clients:3}: {:7.0}/s  {:6.2} ms  {:6.2} ms   floor {:7.0}/s   ratio {:.3}",
@@ -93,7 +189,12 @@ struct Measured {
 }
 
 /// Sends `changes` requests over `clients` connections that are kept, each waiting for its answer.
-fn run(address: SocketAddr, clients: usize, changes: usize, of: &(impl Fn(usize) -> Vec<u8> + Sync)) -> Measured {
+fn run(
+    address: SocketAddr,
+    clients: usize,
+    changes: usize,
+    of: &(impl Fn(usize) -> Vec<u8> + Sync),
+) -> Measured {
     let next = AtomicUsize::new(0);
     let begun = Instant::now();
     let mut times: Vec<Duration> = std::thread::scope(|scope| {
@@ -113,11 +214,18 @@ fn run(address: SocketAddr, clients: usize, changes: usize, of: &(impl Fn(usize)
             }
         };
         let running: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
-        running.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        running
+            .into_iter()
+            .flat_map(|client| client.join().unwrap())
+            .collect()
     });
     let per_second = changes as f64 / begun.elapsed().as_secs_f64();
     times.sort_unstable();
-    Measured { per_second, median: times[times.len() / 2], slow: times[times.len() * 99 / 100] }
+    Measured {
+        per_second,
+        median: times[times.len() / 2],
+        slow: times[times.len() * 99 / 100],
+    }
 }
 
 fn milliseconds(time: Duration) -> f64 {
@@ -127,15 +235,24 @@ fn milliseconds(time: Duration) -> f64 {
 fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
-    format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+    format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
 }
 
 fn creation(at: usize) -> Vec<u8> {
-    request("PUT", &format!("/v1/volume/csi/v{at}/create"), Some(&volume(at, None)))
+    request(
+        "PUT",
+        &format!("/v1/volume/csi/v{at}/create"),
+        Some(&volume(at, None)),
+    )
 }
 
 fn registration(at: usize, external: &str) -> Vec<u8> {
-    request("PUT", &format!("/v1/volume/csi/v{at}"), Some(&volume(at, Some(external))))
+    request(
+        "PUT",
+        &format!("/v1/volume/csi/v{at}"),
+        Some(&volume(at, Some(external))),
+    )
 }
 
 fn volume(at: usize, external: Option<&str>) -> Value {
@@ -155,7 +272,10 @@ fn external_ids(agent: &Agent) -> Vec<String> {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     let answer = exchange(&mut stream, &request("GET", "/v1/volumes?type=csi", None));
     let volumes: Vec<Value> = serde_json::from_slice(body(&answer)).unwrap();
-    volumes.iter().map(|volume| volume["ExternalID"].as_str().unwrap().to_owned()).collect()
+    volumes
+        .iter()
+        .map(|volume| volume["ExternalID"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Sends a request and returns the whole answer, head and body.
@@ -165,19 +285,31 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     let mut part = vec![0; 64 << 10];
     loop {
         let length = stream.read(&mut part).unwrap();
-        assert!(length > 0, "the connection ended: {}", String::from_utf8_lossy(&answer));
+        assert!(
+            length > 0,
+            "the connection ended: {}",
+            String::from_utf8_lossy(&answer)
+        );
         answer.extend_from_slice(&part[..length]);
         if is_whole(&answer) {
-            assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+            assert!(
+                answer.starts_with(b"HTTP/1.1 200"),
+                "{}",
+                String::from_utf8_lossy(&answer)
+            );
             return answer;
         }
     }
 }
 
 fn is_whole(answer: &[u8]) -> bool {
-    let Some(end) = head_end(answer) else { return false };
+    let Some(end) = head_end(answer) else {
+        return false;
+    };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
     match length {
         Some(length) => answer.len() >= end + 4 + length,
         None => answer.ends_with(b"0\r\n\r\n"),
@@ -196,8 +328,13 @@ fn body(answer: &[u8]) -> &[u8] {
 fn echo(request: usize, answer: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.saturating_sub(45));
-    let answer: Arc<[u8]> = [head.as_bytes(), &vec![b' '; answer.saturating_sub(45)]].concat().into();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+        answer.saturating_sub(45)
+    );
+    let answer: Arc<[u8]> = [head.as_bytes(), &vec![b' '; answer.saturating_sub(45)]]
+        .concat()
+        .into();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, answer) = (stream.unwrap(), answer.clone());

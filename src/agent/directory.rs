@@ -26,6 +26,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::config::DataDirectory;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::hostpath::first_use;
+use crate::ports::MountEntry;
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -128,12 +130,22 @@ impl Workplace {
         let _kept_if_not_empty = fs::remove_dir(&self.sockets);
     }
 
-    /// Removes a temporary data directory with all that is in it; a kept one is kept. What cannot be
-    /// removed stays, and is told to the log.
-    pub(super) fn remove_if_temporary(&self) {
-        if self.is_temporary {
-            told(&self.data, remove_tree(&self.data));
+    /// Removes a temporary data directory with all that is in it; a kept one is kept. So is one of
+    /// which something is mounted anywhere: somebody still uses a volume. What cannot be removed
+    /// stays, and is told to the log.
+    pub(super) fn remove_if_temporary(&self, mounts: &[MountEntry]) {
+        if !self.is_temporary {
+            return;
         }
+        if let Some(mount) = first_use(&self.data, mounts) {
+            tracing::warn!(
+                data = %self.data.display(),
+                mount = %mount.target.display(),
+                "the temporary directory stays: a volume in it is still mounted"
+            );
+            return;
+        }
+        told(&self.data, remove_tree(&self.data));
     }
 }
 
@@ -271,6 +283,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::ports::MountFlags;
 
     fn place(wanted: &DataDirectory, runtime: Option<&Path>) -> Workplace {
         Workplace::furnish(DataPlace::prepare(wanted).unwrap(), runtime).unwrap()
@@ -308,7 +321,7 @@ mod tests {
             "the same for the same directory"
         );
         made.remove_sockets();
-        made.remove_if_temporary();
+        made.remove_if_temporary(&[]);
         assert!(!socket.parent().unwrap().exists());
         assert!(made.data().exists(), "a kept directory is kept");
     }
@@ -334,9 +347,27 @@ mod tests {
         fs::create_dir_all(place.plugin_state().join("volumes/a")).unwrap();
         fs::write(place.plugin_state().join("volumes/a/file"), "x").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), place.data().join("link")).unwrap();
-        place.remove_if_temporary();
+        place.remove_if_temporary(&[]);
         assert!(!place.data().exists());
         assert!(elsewhere.path().join("kept").exists());
+    }
+
+    #[test]
+    fn a_temporary_directory_stays_while_a_volume_in_it_is_mounted() {
+        let place = place(&DataDirectory::Temporary, None);
+        let volume = place.plugin_state().join("volumes/a");
+        let mount = |target: PathBuf, root: PathBuf| MountEntry {
+            target,
+            root,
+            device: "8:1".to_owned(),
+            flags: MountFlags::default(),
+        };
+        let root = mount("/".into(), "/".into());
+        let mounts = [root.clone(), mount("/elsewhere".into(), volume)];
+        place.remove_if_temporary(&mounts);
+        assert!(place.data().exists());
+        place.remove_if_temporary(&[root]);
+        assert!(!place.data().exists());
     }
 
     #[test]

@@ -27,8 +27,9 @@ use super::directory::{DataPlace, Workplace};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::plugin::HOSTPATH;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::mounts::LinuxMounter;
 use crate::node::{TaskStatus, wait_until_healthy};
-use crate::ports::{Clock as _, SystemClock};
+use crate::ports::{Clock as _, Mounter as _, SystemClock};
 use crate::server::Services;
 use crate::server::http::router;
 use crate::store::{DataLock, Holder};
@@ -229,10 +230,14 @@ impl Agent {
 
 /// Gives up the directory: the sockets first, because the next agent's have the same names.
 async fn leave(place: Workplace, lock: DataLock) {
+    let mounts = LinuxMounter.list().await;
     let left = blocking::run(move || {
         place.remove_sockets();
         drop(lock);
-        place.remove_if_temporary();
+        match mounts {
+            Ok(mounts) => place.remove_if_temporary(&mounts),
+            Err(error) => tracing::warn!(%error, "no directory is removed"),
+        }
     });
     if left.await.is_err() {
         tracing::warn!("the agent's directory was not tidied");

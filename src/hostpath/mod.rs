@@ -29,4 +29,5 @@ mod volume;
 mod volumes;
 
 pub use config::{Config, ConfigError};
+pub use place::first_use;
 pub use serve::{ServeError, serve};

@@ -42,8 +42,9 @@ impl Place {
     }
 }
 
-/// The first mount of or in the volume whose data is at `path`, if there is any.
-pub(super) fn first_use<'a>(path: &Path, mounts: &'a [MountEntry]) -> Option<&'a MountEntry> {
+/// The first mount of or in the directory at `path`, wherever it is, if there is any: while there is
+/// one, nothing there is removed.
+pub fn first_use<'a>(path: &Path, mounts: &'a [MountEntry]) -> Option<&'a MountEntry> {
     let place = Place::of(path, mounts)?;
     mounts
         .iter()
