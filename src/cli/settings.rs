@@ -47,6 +47,13 @@ impl From<NotText> for CliError {
 ///
 /// # Errors
 /// If a variable is no text, or nothing says where the embedded agent lives.
+#[cfg_attr(
+    not(feature = "agent"),
+    expect(
+        unused_variables,
+        reason = "only the embedded agent lives in a directory"
+    )
+)]
 pub(super) fn target(
     global: &Global,
     environment: &Environment,
