@@ -268,14 +268,21 @@ fn volume(at: usize, external: Option<&str>) -> Value {
     json!({ "Volumes": [volume] })
 }
 
+/// In the order in which the volumes were numbered; the list is in that of their IDs as texts.
 fn external_ids(agent: &Agent) -> Vec<String> {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     let answer = exchange(&mut stream, &request("GET", "/v1/volumes?type=csi", None));
     let volumes: Vec<Value> = serde_json::from_slice(body(&answer)).unwrap();
-    volumes
+    let text = |volume: &Value, key: &str| volume[key].as_str().unwrap().to_owned();
+    let mut ids: Vec<(usize, String)> = volumes
         .iter()
-        .map(|volume| volume["ExternalID"].as_str().unwrap().to_owned())
-        .collect()
+        .map(|volume| {
+            let number = text(volume, "ID")[1..].parse().unwrap();
+            (number, text(volume, "ExternalID"))
+        })
+        .collect();
+    ids.sort_unstable();
+    ids.into_iter().map(|(_, external)| external).collect()
 }
 
 /// Sends a request and returns the whole answer, head and body.
