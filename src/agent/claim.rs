@@ -85,7 +85,7 @@ async fn answers(socket: &Path) -> bool {
 pub(super) fn lock_problem(error: &LockError, holder: Option<&Holder>) -> Diagnostics {
     let mut problem = Diagnostic::error(error.code(), error.to_string());
     if let Some(source) = std::error::Error::source(error) {
-        problem = problem.note(source.to_string());
+        problem = problem.note(source.to_string()).help(remedy(error, source));
     }
     if let Some(holder) = holder {
         if let Ok(since) = jiff::Timestamp::from_nanosecond(holder.started_at.into()) {
@@ -100,6 +100,17 @@ pub(super) fn lock_problem(error: &LockError, holder: Option<&Holder>) -> Diagno
         problem = problem.help(format!("or stop it: kill {}", holder.pid));
     }
     problem.into()
+}
+
+fn remedy(error: &LockError, source: &(dyn std::error::Error + 'static)) -> &'static str {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let io = source.downcast_ref::<std::io::Error>();
+    match io.map(std::io::Error::kind) {
+        Some(StorageFull | QuotaExceeded) => {
+            "Free some space on its file system; nothing that was answered is lost."
+        }
+        Some(_) | None => error.code().remedy(),
+    }
 }
 
 #[cfg(test)]
