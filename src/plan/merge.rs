@@ -30,6 +30,8 @@ pub struct MergeRules {
     pub omitted_secrets: OmittedMap,
     /// What happens to the stored context if the update has none or an empty one (GH-24922).
     pub omitted_context: OmittedMap,
+    /// Whether a volume whose size nobody knows is large enough for the least that is asked for.
+    pub unknown_capacity: UnknownCapacityRule,
 }
 
 /// What a map that is not in the update means.
@@ -63,6 +65,17 @@ pub enum MountOptionsRule {
     AbsentIsEmpty,
 }
 
+/// How large a volume is whose provider reported no size (zero on the wire: a directory, or a volume
+/// that was only registered; `csi-orchestration` 2.7). A raised minimum asks for an expansion under
+/// either rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownCapacityRule {
+    /// It has no bytes: any minimum asks for an expansion, also the one it was made with.
+    IsZero,
+    /// It has the least that was asked for before.
+    HoldsRecordedMinimum,
+}
+
 impl MergeRules {
     /// A Nomad server from 2.0 on.
     pub const NOMAD: Self = Self {
@@ -70,15 +83,17 @@ impl MergeRules {
         mount_options: MountOptionsRule::AbsentDiffers,
         omitted_secrets: OmittedMap::Wipe,
         omitted_context: OmittedMap::Keep,
+        unknown_capacity: UnknownCapacityRule::IsZero,
     };
 
-    /// Our agent: secrets are not lost by leaving them out, absent is empty, and order does not matter
-    /// where it has no meaning.
+    /// Our agent: secrets are not lost by leaving them out, absent is empty, order does not matter where
+    /// it has no meaning, and a volume of unknown size holds what it was made for.
     pub const AGENT: Self = Self {
         topologies: TopologyRule::AsSets,
         mount_options: MountOptionsRule::AbsentIsEmpty,
         omitted_secrets: OmittedMap::Keep,
         omitted_context: OmittedMap::Keep,
+        unknown_capacity: UnknownCapacityRule::HoldsRecordedMinimum,
     };
 }
 
@@ -146,7 +161,8 @@ pub fn merge(
     if !refusals.is_empty() {
         return Err(refusals);
     }
-    let expansion = expansion(existing, update.capacity).map_err(|refusal| vec![refusal])?;
+    let expansion = expansion(existing, update.capacity, rules.unknown_capacity)
+        .map_err(|refusal| vec![refusal])?;
     let requested_capacity = match expansion {
         Expansion::None => existing.requested_capacity,
         Expansion::Record | Expansion::Needed { .. } => update.capacity,
@@ -344,7 +360,11 @@ fn given(map: Option<&BTreeMap<String, String>>) -> Option<&BTreeMap<String, Str
     map.filter(|map| !map.is_empty())
 }
 
-fn expansion(existing: &Volume, wanted: CapacityRange) -> Result<Expansion, Refusal> {
+fn expansion(
+    existing: &Volume,
+    wanted: CapacityRange,
+    unknown: UnknownCapacityRule,
+) -> Result<Expansion, Refusal> {
     if wanted.is_unset() || wanted == existing.requested_capacity {
         return Ok(Expansion::None);
     }
@@ -356,11 +376,23 @@ fn expansion(existing: &Volume, wanted: CapacityRange) -> Result<Expansion, Refu
             return Err(too_small_maximum(wanted.max, "current", existing.capacity));
         }
     }
-    Ok(if wanted.min <= existing.capacity {
+    Ok(if wanted.min <= least_capacity(existing, unknown) {
         Expansion::Record
     } else {
         Expansion::Needed { to: wanted }
     })
+}
+
+/// The size that a volume has for certain.
+fn least_capacity(existing: &Volume, unknown: UnknownCapacityRule) -> Bytes {
+    match unknown {
+        UnknownCapacityRule::HoldsRecordedMinimum if existing.capacity.is_zero() => {
+            existing.requested_capacity.min
+        }
+        UnknownCapacityRule::HoldsRecordedMinimum | UnknownCapacityRule::IsZero => {
+            existing.capacity
+        }
+    }
 }
 
 fn too_small_maximum(max: Bytes, than: &str, other: Bytes) -> Refusal {

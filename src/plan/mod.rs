@@ -15,7 +15,7 @@ pub use build::{Observed, PluginState, build, remaining};
 pub use diff::{Change, Shown, diff};
 pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
-    TopologyRule, merge,
+    TopologyRule, UnknownCapacityRule, merge,
 };
 pub use pin::Pin;
 pub use removal::{Removal, removal_problems};

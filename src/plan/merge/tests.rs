@@ -597,3 +597,33 @@ fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
         Expansion::Needed { to: range(1, 0) }
     );
 }
+
+/// A directory has no size of its own. Nomad takes that for zero bytes and asks the provider to expand
+/// it, whatever changed; the agent only asks if the least grows.
+#[test]
+fn a_volume_of_unknown_size_holds_the_minimum_it_was_made_with_on_the_agent() {
+    let created = Volume {
+        capacity: Bytes::ZERO,
+        ..stored()
+    };
+    for ((min, max), on_agent) in [
+        ((1000, 5000), Expansion::Record),
+        ((1000, 1000), Expansion::Record),
+        ((500, 2000), Expansion::Record),
+        (
+            (1001, 5000),
+            Expansion::Needed {
+                to: range(1001, 5000),
+            },
+        ),
+    ] {
+        let update = VolumeRequest {
+            capacity: range(min, max),
+            ..again(&created)
+        };
+        let expansion = |rules| merge(&created, &update, rules).unwrap().expansion;
+        assert_eq!(expansion(MergeRules::AGENT), on_agent, "{min} {max}");
+        let to = range(min, max);
+        assert_eq!(expansion(MergeRules::NOMAD), Expansion::Needed { to });
+    }
+}
