@@ -45,6 +45,8 @@ names! {
     VolumeId;
     /// The storage provider's own ID of a volume: CSI's `volume_id`.
     ExternalId;
+    /// The storage provider's own ID of a snapshot: CSI's `snapshot_id`.
+    SnapshotId;
     /// A plugin's ID, unique in a region.
     PluginId;
     /// A Nomad client node, a UUID.

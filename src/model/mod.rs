@@ -6,20 +6,23 @@
 mod alloc;
 mod bytes;
 mod capability;
+mod external;
 mod id;
 mod mount_options;
 mod node;
 mod plugin;
 mod secrets;
+mod snapshot;
 mod topology;
 mod volume;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
+pub use external::{Condition, ExternalVolume};
 pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
-    VolumeId,
+    SnapshotId, VolumeId,
 };
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
@@ -28,5 +31,6 @@ pub use plugin::{
     Plugin, PluginInstance, PluginSummary,
 };
 pub use secrets::{SealedSecrets, Secrets};
+pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};
 pub use volume::{Volume, VolumeRequest, VolumeSummary};

@@ -8,22 +8,29 @@
 mod allocation;
 mod convert;
 mod decode;
+mod duration;
 mod error;
+mod external;
 mod header;
 mod node;
 mod plugin;
 mod request;
+mod snapshot;
 mod time;
+mod variable;
 mod volume;
 
 pub use allocation::AllocationStub;
 pub use convert::{
-    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, node_to_wire, plugin_from_wire,
-    plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire, request_from_wire,
-    request_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
+    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, external_volume_from_wire,
+    external_volume_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,
+    plugin_summary_to_wire, plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire,
+    snapshot_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
+pub use duration::{GoDuration, InvalidDuration};
 pub use error::ErrorBody;
+pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
 pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,
@@ -33,6 +40,8 @@ pub use plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
 };
 pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
+pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
+pub use variable::{ItemsDocument, LockDocument, VariableDocument};
 pub use volume::{
     CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,
     VolumeDocument, VolumeStub,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::model::Namespace;
 use crate::server::error::RequestError;
+use crate::wire::GoDuration;
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
@@ -103,40 +104,9 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Go's durations: `10s`, `1500ms`, `1h2m3.5s`; `0` needs no unit. A negative one is none here.
+/// Go's durations; a negative one is none here.
 fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut total = Duration::ZERO;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..number_end].parse().ok()?;
-        rest = &rest[number_end..];
-        let unit_end = rest
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len());
-        let seconds = number * unit_seconds(&rest[..unit_end])?;
-        total = total.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
-        rest = &rest[unit_end..];
-    }
-    Some(total)
-}
-
-fn unit_seconds(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "ns" => 1e-9,
-        "us" | "µs" | "μs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    })
+    GoDuration::parse(text).ok()?.to_std()
 }
 
 #[cfg(test)]
