@@ -6,6 +6,7 @@
 mod action;
 mod build;
 mod diff;
+mod ledger;
 mod merge;
 mod pin;
 mod removal;
@@ -13,6 +14,11 @@ mod removal;
 pub use action::{Action, Counts, Plan, Planned, Update};
 pub use build::{Observed, PluginState, build, remaining};
 pub use diff::{Change, Shown, diff};
+pub use ledger::{
+    Actor, FieldHash, FieldHashes, Intent, IntentStep, LedgerKey, LedgerProblem, LedgerSet,
+    Ownership, SeenEqual, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
+    StoredValue,
+};
 pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
     TopologyRule, UnknownCapacityRule, merge,

@@ -11,6 +11,7 @@ mod driver;
 pub mod fake;
 mod ids;
 mod journal;
+mod ledger;
 mod mounter;
 mod observer;
 mod plugin;
@@ -24,6 +25,7 @@ pub use connector::{Connector, PluginConnection};
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
+pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{

@@ -1,0 +1,250 @@
+//! Hashes of fields: enough to see that a value is another one, and nothing of the value.
+//!
+//! Every hash is HMAC-SHA256, cut to 128 bits, under a random key of the set, over the volume's name,
+//! the field's name and the value in one canonical form. So equal values of two volumes have unequal
+//! hashes, and hashes of two sets cannot be compared. The key lies in the same ledger: whoever reads
+//! that can try values out, which is why a ledger is to be read by those who may read the secrets,
+//! and why a secret that can be guessed is none.
+//!
+//! A canonical form is the one in which plans compare (`plan::diff`): sizes in bytes,
+//! capabilities, topologies and mount flags as sets, absent and empty alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::Sha256;
+
+use crate::model::{Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest};
+
+/// The key under which a set's hashes are made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LedgerKey([u8; 32]);
+
+impl LedgerKey {
+    /// A key of bytes that come from chance.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The hash of one field's value in its canonical form.
+    fn hash(&self, volume: &NamespacedId, field: &str, value: &serde_json::Value) -> FieldHash {
+        // HMAC fills a short key up with zeros to the block of its hash, so this is the same key.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        let (namespace, id) = (volume.namespace.as_str(), volume.id.as_str());
+        for part in [namespace, id, field, &value.to_string()] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        let full = mac.finalize().into_bytes();
+        let mut short = [0; 16];
+        short.copy_from_slice(&full[..16]);
+        FieldHash(short)
+    }
+
+    /// Of secrets, as they were sent.
+    pub fn of_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> FieldHash {
+        let pairs: BTreeMap<&str, &str> = secrets.expose().collect();
+        self.hash(volume, "secrets", &value(&pairs))
+    }
+
+    /// Of mount flags, as a set.
+    pub fn of_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> FieldHash {
+        let flags: BTreeSet<&String> = flags.iter().collect();
+        self.hash(volume, "mount_options.mount_flags", &value(&flags))
+    }
+
+    /// Every field that a request says, hidden ones too.
+    pub fn of_request(&self, request: &VolumeRequest) -> FieldHashes {
+        let key = request.key();
+        let mut hashes: FieldHashes = Said::of(request)
+            .0
+            .iter()
+            .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
+            .collect();
+        if let Some(options) = &request.mount_options {
+            let hash = self.of_mount_flags(&key, &options.mount_flags);
+            hashes.insert("mount_options.mount_flags".to_owned(), hash);
+        }
+        if let Some(secrets) = &request.secrets {
+            hashes.insert("secrets".to_owned(), self.of_secrets(&key, secrets));
+        }
+        hashes
+    }
+
+    /// Every field that a server shows: never `secrets`, and mount flags only where they are not
+    /// redacted.
+    pub fn of_volume(&self, volume: &Volume) -> FieldHashes {
+        let key = volume.key();
+        let mut hashes: FieldHashes = Said::by(volume)
+            .0
+            .iter()
+            .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
+            .collect();
+        let options = volume.mount_options.as_ref();
+        if !options.is_some_and(MountOptions::are_redacted) {
+            let flags = options.map_or(&[][..], |options| &options.mount_flags);
+            let hash = self.of_mount_flags(&key, flags);
+            hashes.insert("mount_options.mount_flags".to_owned(), hash);
+        }
+        hashes
+    }
+}
+
+impl std::fmt::Debug for LedgerKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LedgerKey(hidden)")
+    }
+}
+
+/// Hashes by field, named by the keys of a specification, dotted where they are nested.
+pub type FieldHashes = BTreeMap<String, FieldHash>;
+
+/// Whether two values are the same is all that it says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldHash([u8; 16]);
+
+impl std::fmt::Debug for FieldHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&digits(&self.0))
+    }
+}
+
+impl Serialize for FieldHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&digits(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for FieldHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bytes(deserializer).map(Self)
+    }
+}
+
+impl Serialize for LedgerKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&digits(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for LedgerKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bytes(deserializer).map(Self)
+    }
+}
+
+fn digits(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    let both = |byte: &u8| {
+        [
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]
+    };
+    bytes.iter().flat_map(both).collect()
+}
+
+fn bytes<'de, const N: usize, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; N], D::Error> {
+    use serde::de::Error as _;
+    let text = String::deserialize(deserializer)?;
+    let invalid = || D::Error::custom(format!("expected {} hexadecimal digits", 2 * N));
+    if text.len() != 2 * N || !text.is_ascii() {
+        return Err(invalid());
+    }
+    let mut bytes = [0; N];
+    for (byte, at) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| invalid())?;
+    }
+    Ok(bytes)
+}
+
+/// Fields that are not hidden, in their canonical form.
+struct Said(Vec<(&'static str, serde_json::Value)>);
+
+impl Said {
+    /// What a request says. What it does not say is not there: nobody wants anything of it.
+    fn of(request: &VolumeRequest) -> Self {
+        let size = |bytes: Bytes| (!bytes.is_zero()).then(|| value(&bytes.to_wire()));
+        let topology = request.topology_request.as_ref();
+        let capabilities: BTreeSet<_> = request.capabilities.iter().collect();
+        let fields = [
+            ("name", request.name.as_ref().map(value)),
+            ("plugin_id", Some(value(&request.plugin_id))),
+            ("external_id", request.external_id.as_ref().map(value)),
+            ("snapshot_id", request.snapshot_id.as_ref().map(value)),
+            ("clone_id", request.clone_id.as_ref().map(value)),
+            ("capacity_min", size(request.capacity.min)),
+            ("capacity_max", size(request.capacity.max)),
+            ("capability", Some(value(&capabilities))),
+            (
+                "mount_options.fs_type",
+                request.mount_options.as_ref().map(|o| value(&o.fs_type)),
+            ),
+            (
+                "topology_request.required",
+                topology.map(|topology| places(&topology.required)),
+            ),
+            (
+                "topology_request.preferred",
+                topology.map(|topology| places(&topology.preferred)),
+            ),
+            ("parameters", request.parameters.as_ref().map(value)),
+            ("context", request.context.as_ref().map(value)),
+        ];
+        let said = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
+        Self(fields.into_iter().filter_map(said).collect())
+    }
+
+    /// What a server shows, absent fields as empty ones.
+    fn by(volume: &Volume) -> Self {
+        let options = volume.mount_options.as_ref();
+        let topology = volume.topology_request.as_ref();
+        let capabilities: BTreeSet<_> = volume.capabilities.iter().collect();
+        let text = |text: Option<&String>| value(&text.map_or("", String::as_str));
+        let external = volume.external_id.as_ref().map_or("", |id| id.as_str());
+        Self(vec![
+            ("name", value(&volume.name)),
+            ("plugin_id", value(&volume.plugin_id)),
+            ("external_id", value(&external)),
+            ("snapshot_id", text(volume.snapshot_id.as_ref())),
+            ("clone_id", text(volume.clone_id.as_ref())),
+            (
+                "capacity_min",
+                value(&volume.requested_capacity.min.to_wire()),
+            ),
+            (
+                "capacity_max",
+                value(&volume.requested_capacity.max.to_wire()),
+            ),
+            ("capability", value(&capabilities)),
+            (
+                "mount_options.fs_type",
+                text(options.map(|options| &options.fs_type)),
+            ),
+            (
+                "topology_request.required",
+                places(topology.map_or(&[], |topology| &topology.required)),
+            ),
+            (
+                "topology_request.preferred",
+                places(topology.map_or(&[], |topology| &topology.preferred)),
+            ),
+            ("parameters", value(&volume.parameters)),
+            ("context", value(&volume.context)),
+        ])
+    }
+}
+
+fn places(list: &[Topology]) -> serde_json::Value {
+    value(&list.iter().collect::<BTreeSet<_>>())
+}
+
+/// As JSON; what stands here always can be written so.
+fn value(of: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(of).unwrap_or_default()
+}

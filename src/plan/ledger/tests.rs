@@ -1,0 +1,356 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::shard::LARGEST;
+use super::*;
+use crate::model::{
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, MountOptions, Namespace,
+    NamespacedId, Secrets, VolumeId, VolumeRequest,
+};
+
+const KEY: [u8; 32] = [7; 32];
+const SECRET: &str = "canary-secret-5c1d";
+const FLAG: &str = "password=canary-flag-9f3e";
+
+fn name() -> SetName {
+    SetName::parse("web").unwrap()
+}
+
+fn set() -> LedgerSet {
+    LedgerSet::new(name(), LedgerKey::new(KEY))
+}
+
+fn volume(id: impl Into<String>) -> NamespacedId {
+    NamespacedId::new(Namespace::default(), VolumeId::new(id))
+}
+
+fn request(id: &str) -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: id.into(),
+        name: Some(id.into()),
+        external_id: None,
+        plugin_id: "hostpath".into(),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        }],
+        capacity: CapacityRange {
+            min: Bytes::new(1 << 30).unwrap(),
+            max: Bytes::ZERO,
+        },
+        topology_request: None,
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: Some(MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: vec![FLAG.into(), "noatime".into()],
+        }),
+        secrets: Some(Secrets::from_iter([("token", SECRET)])),
+        parameters: Some(BTreeMap::from([("kind".into(), "fast".into())])),
+        context: None,
+    }
+}
+
+/// A ledger in memory, which compares and sets. Stops after so many changes.
+fn write(stored: &mut StoredSet, changes: &[ShardChange], revision: &mut u64) {
+    for change in changes {
+        let now = stored.shards.get(&change.shard).map(|shard| shard.revision);
+        assert_eq!(now, change.expected, "{}", change.shard);
+        *revision += 1;
+        stored.record(change, *revision);
+    }
+}
+
+fn read(stored: &StoredSet) -> LedgerSet {
+    LedgerSet::read(name(), stored, LedgerKey::new([1; 32])).unwrap()
+}
+
+fn save(set: &LedgerSet, stored: &mut StoredSet) -> Vec<ShardChange> {
+    let changes = set.changes(stored, "a-save").unwrap();
+    let mut revision = stored
+        .shards
+        .values()
+        .map(|s| s.revision)
+        .max()
+        .unwrap_or(0);
+    write(stored, &changes, &mut revision);
+    changes
+}
+
+fn many(count: usize) -> LedgerSet {
+    let mut set = set();
+    for at in 0..count {
+        set.record_applied(&request(&format!("volume-{at}")));
+    }
+    set
+}
+
+#[test]
+fn names_of_sets_fit_into_a_path() {
+    let long = "x".repeat(49);
+    for (text, expected) in [
+        ("web", None),
+        ("0-web_Prod", None),
+        ("", Some(SetNameProblem::Empty)),
+        ("-web", Some(SetNameProblem::Start('-'))),
+        ("a/b", Some(SetNameProblem::Character('/'))),
+        ("a.b", Some(SetNameProblem::Character('.'))),
+        ("ä", Some(SetNameProblem::Character('ä'))),
+        (&long, Some(SetNameProblem::TooLong(49))),
+    ] {
+        assert_eq!(SetName::parse(text).err(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn no_secret_and_no_mount_flag_stands_in_any_shard() {
+    let mut stored = StoredSet::default();
+    save(&many(100), &mut stored);
+    for (name, shard) in &stored.shards {
+        for canary in [SECRET, FLAG, "noatime", "fast", "ext4"] {
+            assert!(!shard.text.contains(canary), "{name}: {canary}");
+        }
+    }
+    let shown = format!("{:?}", read(&stored));
+    assert!(
+        !shown.contains("0707") && !shown.contains(SECRET),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_was_applied_of_hidden_fields_is_recognised() {
+    let mut set = set();
+    let db = volume("db");
+    assert_eq!(set.secrets(&db), StoredValue::Unknown);
+    assert_eq!(set.same_secrets(&db, &Secrets::default()), None);
+    set.record_applied(&request("db"));
+    assert_eq!(set.secrets(&db), StoredValue::Given);
+    assert_eq!(set.mount_flags(&db), StoredValue::Given);
+    let same = Secrets::from_iter([("token", SECRET)]);
+    assert_eq!(set.same_secrets(&db, &same), Some(true));
+    let other = Secrets::from_iter([("token", "another")]);
+    assert_eq!(set.same_secrets(&db, &other), Some(false));
+    let turned = ["noatime".to_owned(), FLAG.to_owned(), FLAG.to_owned()];
+    assert_eq!(set.same_mount_flags(&db, &turned), Some(true));
+    assert_eq!(set.same_mount_flags(&db, &[]), Some(false));
+    let without = VolumeRequest {
+        secrets: Some(Secrets::default()),
+        mount_options: None,
+        ..request("db")
+    };
+    set.record_applied(&without);
+    assert_eq!(set.secrets(&db), StoredValue::Empty);
+    assert_eq!(set.mount_flags(&db), StoredValue::Unknown);
+}
+
+#[test]
+fn equal_values_of_two_volumes_have_unequal_hashes() {
+    let key = LedgerKey::new(KEY);
+    let secrets = Secrets::from_iter([("token", SECRET)]);
+    let of = |id: &str| key.of_secrets(&volume(id), &secrets);
+    assert_ne!(of("a"), of("b"));
+    let other = LedgerKey::new([8; 32]);
+    assert_ne!(of("a"), other.of_secrets(&volume("a"), &secrets));
+}
+
+#[test]
+fn an_intent_owns_nothing_and_forgetting_leaves_it() {
+    let mut set = set();
+    let db = volume("db");
+    let intent = Intent {
+        step: IntentStep::Register,
+        since: 5,
+        by: Actor {
+            user: "ada".into(),
+            host: "build-7".into(),
+            process: 4711,
+            command: "apply".into(),
+        },
+    };
+    set.intend(db.clone(), intent.clone());
+    assert_eq!(set.owned().count(), 0);
+    set.own(db.clone(), Ownership::default());
+    assert!(set.forget(&db) && !set.forget(&db));
+    assert_eq!(set.intents().collect::<Vec<_>>(), [(&db, &intent)]);
+    assert!(set.settle(&db) && !set.settle(&db));
+    assert_eq!(set, self::set());
+}
+
+#[test]
+fn only_the_latest_hundred_plans_are_remembered() {
+    let mut set = set();
+    for at in 0..150 {
+        set.record_plan(format!("plan-{at}"), at);
+    }
+    assert_eq!(set.applied_plan("plan-49"), None);
+    assert_eq!(set.applied_plan("plan-50"), Some(50));
+    assert_eq!(set.applied_plan("plan-149"), Some(149));
+}
+
+#[test]
+fn a_set_that_is_stored_already_is_not_written_again() {
+    let mut stored = StoredSet::default();
+    let set = many(200);
+    assert!(!save(&set, &mut stored).is_empty());
+    assert_eq!(save(&set, &mut stored), []);
+    assert_eq!(read(&stored), set);
+}
+
+#[test]
+fn one_changed_volume_changes_its_shard_and_the_head() {
+    let mut stored = StoredSet::default();
+    let mut set = many(2_000);
+    save(&set, &mut stored);
+    assert!(stored.shards.len() > 50, "{}", stored.shards.len());
+    set.ownership_mut(&volume("volume-7")).unwrap().protect = true;
+    let changes = save(&set, &mut stored);
+    assert_eq!(changes.len(), 2);
+    assert!(changes[0].shard.is_head());
+}
+
+/// Without its head a set still owns what it owns, and knows no hash.
+#[test]
+fn a_lost_head_loses_hashes_and_no_ownership() {
+    let mut stored = StoredSet::default();
+    save(&many(3), &mut stored);
+    stored.shards.remove(&ShardName::head());
+    let left = read(&stored);
+    assert_eq!(left.owned().count(), 3);
+    assert_eq!(left.secrets(&volume("volume-0")), StoredValue::Unknown);
+}
+
+#[test]
+fn what_another_program_wrote_is_refused() {
+    let mut stored = StoredSet::default();
+    save(&many(3), &mut stored);
+    let root = ShardName::parse("v").unwrap();
+    for (text, later) in [
+        (r#"{"format":2,"sequence":9,"volumes":[]}"#, true),
+        (r#"{"format":1,"sequence":9,"volumes":[],"more":1}"#, false),
+        (
+            r#"{"format":1,"sequence":9,"volumes":[{"namespace":"a","id":"b","more":1}]}"#,
+            false,
+        ),
+        ("", false),
+    ] {
+        let shard = stored.shards.get_mut(&root).unwrap();
+        text.clone_into(&mut shard.text);
+        let refused = LedgerSet::read(name(), &stored, LedgerKey::new(KEY)).unwrap_err();
+        let is_later = matches!(refused, LedgerProblem::TooNew { format: 2, .. });
+        assert_eq!(is_later, later, "{text}: {refused}");
+    }
+}
+
+#[test]
+fn a_volume_that_fits_into_no_shard_is_named() {
+    let mut set = many(3);
+    let huge = volume("x".repeat(LARGEST));
+    set.own(huge.clone(), Ownership::default());
+    let refused = set.changes(&StoredSet::default(), "a-save").unwrap_err();
+    assert_eq!(refused, LedgerProblem::TooLarge(huge));
+}
+
+#[test]
+fn a_shards_name_is_the_head_or_bits() {
+    for (text, is_one) in [
+        ("head", true),
+        ("v", true),
+        ("v0110", true),
+        ("v2", false),
+        ("lock", false),
+        ("", false),
+    ] {
+        assert_eq!(ShardName::parse(text).is_some(), is_one, "{text}");
+    }
+}
+
+/// What happens to a set: volumes come, change and go.
+#[derive(Clone, Debug)]
+enum Step {
+    Own(u16, bool),
+    Forget(u16),
+    ForgetMost,
+    Save,
+    /// A save of which only so many changes arrive.
+    CrashedSave(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let one = prop_oneof![
+        60 => (0..400_u16, any::<bool>()).prop_map(|(id, protect)| Step::Own(id, protect)),
+        10 => (0..400_u16).prop_map(Step::Forget),
+        1 => Just(Step::ForgetMost),
+        6 => Just(Step::Save),
+        4 => (0..6_usize).prop_map(Step::CrashedSave),
+    ];
+    prop::collection::vec(one, 1..600)
+}
+
+fn carry_out(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
+    match step {
+        Step::Own(id, protect) => {
+            let owned = Ownership {
+                protect: *protect,
+                applied: applied.clone(),
+                ..Ownership::default()
+            };
+            set.own(volume(format!("volume-{id}")), owned);
+        }
+        Step::Forget(id) => drop(set.forget(&volume(format!("volume-{id}")))),
+        Step::ForgetMost => {
+            let keys: Vec<NamespacedId> = set.owned().map(|(key, _)| key.clone()).collect();
+            for key in keys.iter().filter(|key| !key.id.as_str().ends_with('7')) {
+                set.forget(key);
+            }
+        }
+        Step::Save | Step::CrashedSave(_) => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Sharding and joining again is the identity, whatever the shards were before, also those that
+    /// a crash left; no shard is above the limit; of a crashed save, every volume is as before or
+    /// as after, and the set goes on.
+    #[test]
+    fn a_set_is_what_was_stored(steps in steps()) {
+        let mut stored = StoredSet::default();
+        let mut revision = 0;
+        let mut set = set();
+        let applied = set.key().of_request(&request("volume"));
+        for step in &steps {
+            carry_out(&mut set, step, &applied);
+            let (Step::Save | Step::CrashedSave(_)) = step else { continue };
+            let before = if stored.is_empty() { self::set() } else { read(&stored) };
+            let changes = set.changes(&stored, "a-save").unwrap();
+            let arriving = match step {
+                Step::CrashedSave(arriving) => changes.len().min(*arriving),
+                _ => changes.len(),
+            };
+            write(&mut stored, &changes[..arriving], &mut revision);
+            for (name, shard) in &stored.shards {
+                prop_assert!(shard.text.len() <= LARGEST, "{name}");
+            }
+            if stored.is_empty() {
+                continue;
+            }
+            let after = read(&stored);
+            if arriving == changes.len() {
+                prop_assert_eq!(&after, &set);
+                continue;
+            }
+            let all = |set: &LedgerSet| -> BTreeSet<NamespacedId> {
+                set.owned().map(|(key, _)| key.clone()).collect()
+            };
+            for key in all(&before).union(&all(&set)).chain(&all(&after)) {
+                let now = after.ownership(key);
+                prop_assert!(now == before.ownership(key) || now == set.ownership(key), "{key}");
+            }
+            set = after;
+        }
+    }
+}
