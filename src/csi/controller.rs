@@ -5,13 +5,16 @@ use async_trait::async_trait;
 use super::connect::Client;
 use super::proto::controller_client::ControllerClient;
 use super::proto::{
-    ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteVolumeRequest,
-    ValidateVolumeCapabilitiesRequest, Volume,
+    ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteSnapshotRequest,
+    DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
 };
-use super::{confirm, convert, status};
-use crate::model::{Bytes, ControllerCapabilities, ExternalId, Secrets};
+use super::{confirm, convert, status, storage};
+use crate::model::{
+    Bytes, ControllerCapabilities, ExternalId, ExternalVolume, Secrets, Snapshot, SnapshotId,
+};
 use crate::ports::{
-    Controller, CreateVolume, CreatedVolume, PluginError, Rpc, StatusCode, ValidateVolume,
+    Controller, CreateSnapshot, CreateVolume, CreatedVolume, ExpandVolume, ExpandedVolume,
+    ListSnapshots, Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -83,6 +86,74 @@ impl Controller for Client {
             code: StatusCode::InvalidArgument,
             verdict: Verdict::Permanent,
             message: format!("the plugin does not confirm it: {}", reasons.join("; ")),
+        })
+    }
+
+    async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
+        let request = storage::list_volumes_request(page);
+        let answer = self
+            .call(Rpc::ListVolumes, request, async |channel, request| {
+                let client = ControllerClient::new(channel);
+                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                client.list_volumes(request).await
+            })
+            .await?;
+        storage::listed_volumes(answer)
+    }
+
+    async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
+        let rpc = Rpc::CreateSnapshot;
+        let request = storage::create_snapshot_request(request);
+        let answer = self
+            .call(rpc, request, async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.create_snapshot(request).await
+            })
+            .await?;
+        storage::snapshot(rpc, answer.snapshot)
+    }
+
+    async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
+        let request = DeleteSnapshotRequest {
+            snapshot_id: id.as_str().to_owned(),
+            secrets: convert::secrets(&secrets),
+        };
+        let answer = self
+            .call(Rpc::DeleteSnapshot, request, async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.delete_snapshot(request).await
+            })
+            .await;
+        status::done(answer)
+    }
+
+    async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
+        let request = storage::list_snapshots_request(request);
+        let answer = self
+            .call(Rpc::ListSnapshots, request, async |channel, request| {
+                let client = ControllerClient::new(channel);
+                let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
+                client.list_snapshots(request).await
+            })
+            .await?;
+        storage::listed_snapshots(answer)
+    }
+
+    async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
+        let request = storage::expand_request(&request);
+        let answer = self
+            .call(
+                Rpc::ControllerExpandVolume,
+                request,
+                async |channel, request| {
+                    let mut client = ControllerClient::new(channel);
+                    client.controller_expand_volume(request).await
+                },
+            )
+            .await?;
+        Ok(ExpandedVolume {
+            capacity: Bytes::from_wire(answer.capacity_bytes),
+            node_expansion_required: answer.node_expansion_required,
         })
     }
 }

@@ -23,6 +23,11 @@ pub const fn of(rpc: Rpc) -> Duration {
         Rpc::CreateVolume
         | Rpc::DeleteVolume
         | Rpc::ValidateVolumeCapabilities
+        | Rpc::ListVolumes
+        | Rpc::CreateSnapshot
+        | Rpc::DeleteSnapshot
+        | Rpc::ListSnapshots
+        | Rpc::ControllerExpandVolume
         | Rpc::NodeStageVolume
         | Rpc::NodeUnstageVolume
         | Rpc::NodePublishVolume

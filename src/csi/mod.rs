@@ -14,5 +14,6 @@ mod identity;
 mod node;
 pub mod proto;
 pub mod status;
+mod storage;
 
 pub use connect::GrpcConnector;

@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::model::{
-    ControllerCapabilities, ExternalId, NodeCapabilities, NodeId, PluginId, PluginInstance, Secrets,
+    ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
+    PluginInstance, Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::{
-    Connector, Controller, CreateVolume, CreatedVolume, DriverError, Identity, NodeDescription,
-    NodeService, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
-    PublishVolume, ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver,
-    ValidateVolume,
+    Connector, Controller, CreateSnapshot, CreateVolume, CreatedVolume, DriverError, ExpandVolume,
+    ExpandedVolume, Identity, ListSnapshots, NodeDescription, NodeService, Page, PageRequest,
+    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
+    ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -122,6 +123,27 @@ impl Controller for FakePlugin {
             StatusCode::Unimplemented,
             "",
         ))
+    }
+
+    async fn list_volumes(&self, _: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
+        Err(refuse(Rpc::ListVolumes, StatusCode::Unimplemented, ""))
+    }
+
+    async fn create_snapshot(&self, _: CreateSnapshot) -> Result<Snapshot, PluginError> {
+        Err(refuse(Rpc::CreateSnapshot, StatusCode::Unimplemented, ""))
+    }
+
+    async fn delete_snapshot(&self, _: SnapshotId, _: Secrets) -> Result<(), PluginError> {
+        Err(refuse(Rpc::DeleteSnapshot, StatusCode::Unimplemented, ""))
+    }
+
+    async fn list_snapshots(&self, _: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
+        Err(refuse(Rpc::ListSnapshots, StatusCode::Unimplemented, ""))
+    }
+
+    async fn expand_volume(&self, _: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
+        let rpc = Rpc::ControllerExpandVolume;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
     }
 }
 

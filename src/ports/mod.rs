@@ -17,6 +17,7 @@ mod observer;
 mod plugin;
 mod plugins;
 mod sealer;
+mod storage;
 mod verdict;
 mod volume_api;
 
@@ -35,5 +36,6 @@ pub use plugin::{
 };
 pub use plugins::PluginDirectory;
 pub use sealer::{SealError, Sealer};
+pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};

@@ -10,9 +10,13 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
+use super::storage::{
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+};
 use crate::model::{
     Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
-    MountOptions, NodeCapabilities, Secrets, Topology, TopologyRequest,
+    ExternalVolume, MountOptions, NodeCapabilities, Secrets, Snapshot, SnapshotId, Topology,
+    TopologyRequest,
 };
 use crate::retry::Verdict;
 
@@ -33,6 +37,16 @@ pub enum Rpc {
     DeleteVolume,
     /// Controller.
     ValidateVolumeCapabilities,
+    /// Controller.
+    ListVolumes,
+    /// Controller.
+    CreateSnapshot,
+    /// Controller.
+    DeleteSnapshot,
+    /// Controller.
+    ListSnapshots,
+    /// Controller.
+    ControllerExpandVolume,
     /// Node.
     NodeGetCapabilities,
     /// Node.
@@ -49,7 +63,7 @@ pub enum Rpc {
 
 impl Rpc {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
         Self::Probe,
@@ -57,6 +71,11 @@ impl Rpc {
         Self::CreateVolume,
         Self::DeleteVolume,
         Self::ValidateVolumeCapabilities,
+        Self::ListVolumes,
+        Self::CreateSnapshot,
+        Self::DeleteSnapshot,
+        Self::ListSnapshots,
+        Self::ControllerExpandVolume,
         Self::NodeGetCapabilities,
         Self::NodeGetInfo,
         Self::NodeStageVolume,
@@ -75,6 +94,11 @@ impl Rpc {
             Self::CreateVolume => "CreateVolume",
             Self::DeleteVolume => "DeleteVolume",
             Self::ValidateVolumeCapabilities => "ValidateVolumeCapabilities",
+            Self::ListVolumes => "ListVolumes",
+            Self::CreateSnapshot => "CreateSnapshot",
+            Self::DeleteSnapshot => "DeleteSnapshot",
+            Self::ListSnapshots => "ListSnapshots",
+            Self::ControllerExpandVolume => "ControllerExpandVolume",
             Self::NodeGetCapabilities => "NodeGetCapabilities",
             Self::NodeGetInfo => "NodeGetInfo",
             Self::NodeStageVolume => "NodeStageVolume",
@@ -332,6 +356,16 @@ pub trait Controller: Send + Sync {
     /// ValidateVolumeCapabilities: succeeds if the plugin confirms everything, or does not say
     /// (B50); fails with `Permanent` and all reasons if what it confirms lacks something (B51).
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError>;
+    /// ListVolumes: a page of all that the provider has, registered or not.
+    async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError>;
+    /// CreateSnapshot. Returns when the snapshot is cut; it may not be ready yet.
+    async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError>;
+    /// DeleteSnapshot. A snapshot that is not there is success (W28).
+    async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError>;
+    /// ListSnapshots.
+    async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError>;
+    /// ControllerExpandVolume. A volume that is large enough already is success.
+    async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError>;
 }
 
 /// CSI's Node service.

@@ -14,6 +14,8 @@ enum Kind {
     Information,
     /// Changes nothing, but somebody waits for the answer.
     Check,
+    /// Changes nothing, and may name a page that is no more.
+    List,
     /// Makes something.
     Make,
     /// Takes something away.
@@ -29,8 +31,16 @@ const fn kind(rpc: Rpc) -> Kind {
         | Rpc::NodeGetCapabilities
         | Rpc::NodeGetInfo => Kind::Information,
         Rpc::ValidateVolumeCapabilities => Kind::Check,
-        Rpc::CreateVolume | Rpc::NodeStageVolume | Rpc::NodePublishVolume => Kind::Make,
-        Rpc::DeleteVolume | Rpc::NodeUnstageVolume | Rpc::NodeUnpublishVolume => Kind::Undo,
+        Rpc::ListVolumes | Rpc::ListSnapshots => Kind::List,
+        Rpc::CreateVolume
+        | Rpc::CreateSnapshot
+        | Rpc::ControllerExpandVolume
+        | Rpc::NodeStageVolume
+        | Rpc::NodePublishVolume => Kind::Make,
+        Rpc::DeleteVolume
+        | Rpc::DeleteSnapshot
+        | Rpc::NodeUnstageVolume
+        | Rpc::NodeUnpublishVolume => Kind::Undo,
     }
 }
 
@@ -124,7 +134,9 @@ pub const fn verdict_of(rpc: Rpc, code: StatusCode) -> Verdict {
     let row = row_of(code);
     match kind(rpc) {
         Kind::Information => row.information,
-        Kind::Check => row.check,
+        // The page is not one of the list any more: it has to be begun anew (5.7, 5.13).
+        Kind::List if matches!(code, StatusCode::Aborted) => Verdict::Permanent,
+        Kind::Check | Kind::List => row.check,
         Kind::Make => row.make,
         Kind::Undo => row.undo,
     }
@@ -134,7 +146,7 @@ pub const fn verdict_of(rpc: Rpc, code: StatusCode) -> Verdict {
 pub const fn verdict_unsent(rpc: Rpc) -> Verdict {
     match kind(rpc) {
         Kind::Information => Verdict::RetryLater,
-        Kind::Check | Kind::Make | Kind::Undo => Verdict::Retry,
+        Kind::Check | Kind::List | Kind::Make | Kind::Undo => Verdict::Retry,
     }
 }
 
@@ -153,7 +165,9 @@ mod tests {
         ];
         for rpc in Rpc::ALL {
             for code in StatusCode::ALL {
-                let expected = repeated.contains(&code) && kind(rpc) != Kind::Information;
+                let page_is_gone = kind(rpc) == Kind::List && code == StatusCode::Aborted;
+                let expected =
+                    repeated.contains(&code) && kind(rpc) != Kind::Information && !page_is_gone;
                 assert_eq!(
                     verdict_of(rpc, code).is_repeated(),
                     expected,

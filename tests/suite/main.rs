@@ -18,6 +18,8 @@ mod crash;
 #[cfg(feature = "agent")]
 mod csi;
 #[cfg(feature = "agent")]
+mod csi_storage;
+#[cfg(feature = "agent")]
 mod faults;
 mod generated;
 #[cfg(feature = "agent")]

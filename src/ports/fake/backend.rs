@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::settings::Settings;
-use super::world::{FakeStaging, FakeTarget, FakeVolume, Refusal, World};
-use crate::model::ExternalId;
+use super::world::{FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, Refusal, World};
+use crate::model::{Bytes, Condition, ExternalId, SnapshotId};
 use crate::ports::plugin::{Rpc, StatusCode};
 
 /// What goes wrong with one call.
@@ -162,6 +162,30 @@ impl FakeBackend {
     /// All volumes, by external ID.
     pub fn volumes(&self) -> Vec<FakeVolume> {
         self.inner().world.volumes.values().cloned().collect()
+    }
+
+    /// Says how a volume is from now on.
+    pub fn set_condition(&self, external_id: &ExternalId, condition: Condition) {
+        if let Some(volume) = self.inner().world.volumes.get_mut(external_id) {
+            volume.condition = condition;
+        }
+    }
+
+    /// Adds a snapshot that nobody created here, of a volume that may be gone.
+    pub fn add_snapshot(&self, id: SnapshotId, source: ExternalId) {
+        let snapshot = FakeSnapshot {
+            name: id.to_string(),
+            id: id.clone(),
+            source,
+            size: Bytes::ZERO,
+            cut_at: 1,
+        };
+        self.inner().world.snapshots.insert(id, snapshot);
+    }
+
+    /// All snapshots, by ID.
+    pub fn snapshots(&self) -> Vec<FakeSnapshot> {
+        self.inner().world.snapshots.values().cloned().collect()
     }
 
     /// All stagings.

@@ -8,6 +8,7 @@ mod mounter;
 mod plugin;
 mod sealer;
 mod settings;
+mod storage;
 mod volume_api;
 mod world;
 
@@ -20,4 +21,4 @@ pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
 pub use sealer::FakeSealer;
 pub use settings::Settings;
 pub use volume_api::{CallFault, FakeServer};
-pub use world::{FakeStaging, FakeTarget, FakeVolume, Refusal, World};
+pub use world::{FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, Refusal, World};

@@ -14,7 +14,8 @@ use super::backend::{CallFailed, FakeBackend};
 use super::settings::Settings;
 use super::world::{Refusal, World};
 use crate::model::{
-    ControllerCapabilities, ExternalId, NodeCapabilities, NodeId, PluginId, Secrets,
+    ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
+    Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::connector::{Connector, PluginConnection};
 use crate::ports::plugin::{
@@ -23,6 +24,9 @@ use crate::ports::plugin::{
     ValidateVolume,
 };
 use crate::ports::plugins::PluginDirectory;
+use crate::ports::storage::{
+    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+};
 use crate::ports::verdict::{verdict_of, verdict_unsent};
 
 /// How long a call may take, in virtual time: as the longest of the real deadlines.
@@ -81,10 +85,10 @@ impl FakePlugin {
     async fn undo(
         &self,
         rpc: Rpc,
-        id: &ExternalId,
+        id: &str,
         act: impl Fn(&mut World) -> Result<(), Refusal> + Send,
     ) -> Result<(), PluginError> {
-        match self.call(rpc, id.as_str(), act).await {
+        match self.call(rpc, id, act).await {
             Err(error) if error.code == StatusCode::NotFound => Ok(()),
             answer => answer,
         }
@@ -144,7 +148,7 @@ impl Controller for FakePlugin {
         external_id: ExternalId,
         secrets: Secrets,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::DeleteVolume, &external_id, |world| {
+        self.undo(Rpc::DeleteVolume, external_id.as_str(), |world| {
             world.delete(&external_id, &secrets)
         })
         .await
@@ -154,6 +158,41 @@ impl Controller for FakePlugin {
         let rpc = Rpc::ValidateVolumeCapabilities;
         self.call(rpc, request.external_id.as_str(), |world| {
             world.validate(&request)
+        })
+        .await
+    }
+
+    async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
+        self.call(Rpc::ListVolumes, "", |world| world.list_volumes(&page))
+            .await
+    }
+
+    async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
+        let subject = request.source.as_str();
+        self.call(Rpc::CreateSnapshot, subject, |world| {
+            world.create_snapshot(&request)
+        })
+        .await
+    }
+
+    async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
+        self.undo(Rpc::DeleteSnapshot, id.as_str(), |world| {
+            world.delete_snapshot(&id, &secrets)
+        })
+        .await
+    }
+
+    async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
+        self.call(Rpc::ListSnapshots, "", |world| {
+            world.list_snapshots(&request)
+        })
+        .await
+    }
+
+    async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
+        let subject = request.external_id.as_str();
+        self.call(Rpc::ControllerExpandVolume, subject, |world| {
+            world.expand(&request)
         })
         .await
     }
@@ -184,7 +223,7 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         staging_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::NodeUnstageVolume, &external_id, |world| {
+        self.undo(Rpc::NodeUnstageVolume, external_id.as_str(), |world| {
             world.unstage(&external_id, &staging_path)
         })
         .await
@@ -203,7 +242,7 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         target_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::NodeUnpublishVolume, &external_id, |world| {
+        self.undo(Rpc::NodeUnpublishVolume, external_id.as_str(), |world| {
             world.unpublish(&external_id, &target_path)
         })
         .await

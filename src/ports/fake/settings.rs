@@ -5,6 +5,10 @@ use crate::ports::plugin::{NodeDescription, PluginCapabilities, PluginInfo};
 
 /// What the plugin says of itself, and what it wants.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one flag per property of a plugin"
+)]
 pub struct Settings {
     /// GetPluginInfo.
     pub info: PluginInfo,
@@ -22,6 +26,12 @@ pub struct Settings {
     pub secrets: Secrets,
     /// What a new volume's size is if nothing is asked for; zero is "unknown".
     pub default_capacity: Bytes,
+    /// Above this nothing grows.
+    pub largest_capacity: Option<Bytes>,
+    /// Whether growth has a second half on every node that has the volume.
+    pub node_expansion_required: bool,
+    /// Whether snapshots are ready to use; if not, the plugin still works on them.
+    pub snapshots_are_ready: bool,
     /// Whether an unknown volume is NOT_FOUND on the way down too, as some drivers have it (W28).
     pub unknown_is_not_found: bool,
 }
@@ -53,6 +63,9 @@ impl Default for Settings {
             ready: true,
             secrets: Secrets::default(),
             default_capacity: Bytes::ZERO,
+            largest_capacity: None,
+            node_expansion_required: false,
+            snapshots_are_ready: true,
             unknown_is_not_found: false,
         }
     }

@@ -1,4 +1,4 @@
-//! What the fake plugin keeps: volumes, stagings and targets of one node.
+//! What the fake plugin keeps: volumes, snapshots, stagings and targets of one node.
 //!
 //! A world, not a script of answers: it follows CSI 1.12 (sections of `csi-spec`). What is merely
 //! refused (a name that is taken, a volume that is not there) is a [`Refusal`]. What the
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
 use crate::model::{
-    AccessMode, Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, MountOptions,
-    NodeCapabilities, Secrets, TopologyRequest,
+    AccessMode, Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
+    MountOptions, NodeCapabilities, Secrets, SnapshotId, TopologyRequest,
 };
 use crate::ports::plugin::{
     CreateVolume, CreatedVolume, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume,
@@ -28,7 +28,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-fn refuse<T>(code: StatusCode, message: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn refuse<T>(code: StatusCode, message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         code,
         message: message.into(),
@@ -46,17 +46,34 @@ pub struct FakeVolume {
     pub context: BTreeMap<String, String>,
     /// Its size.
     pub capacity: Bytes,
-    wanted: Wanted,
+    /// How it is, for a plugin that says so.
+    pub condition: Condition,
+    pub(super) wanted: Wanted,
+}
+
+/// A snapshot of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeSnapshot {
+    /// `snap-1`, `snap-2` and so on; or as it was added.
+    pub id: SnapshotId,
+    /// The name it was created under.
+    pub name: String,
+    /// The volume that it was cut from.
+    pub source: ExternalId,
+    /// That volume's size at that time.
+    pub size: Bytes,
+    /// When it was cut, seconds since the epoch.
+    pub cut_at: u64,
 }
 
 /// What one name stands for: a second create of the name has to ask for the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+pub(super) struct Wanted {
     capacity: CapacityRange,
     capabilities: BTreeSet<Capability>,
     mount_options: MountOptions,
     parameters: BTreeMap<String, String>,
-    source: Option<VolumeSource>,
+    pub(super) source: Option<VolumeSource>,
     topology: TopologyRequest,
 }
 
@@ -88,10 +105,12 @@ pub struct World {
     /// What the plugin says of itself.
     pub settings: Settings,
     pub(super) volumes: BTreeMap<ExternalId, FakeVolume>,
+    pub(super) snapshots: BTreeMap<SnapshotId, FakeSnapshot>,
     pub(super) stagings: BTreeMap<ExternalId, FakeStaging>,
     pub(super) targets: BTreeMap<(ExternalId, PathBuf), FakeTarget>,
     pub(super) wrongs: Vec<String>,
     created: u64,
+    pub(super) cut: u64,
 }
 
 impl World {
@@ -123,6 +142,7 @@ impl World {
             name: None,
             context,
             capacity: self.settings.default_capacity,
+            condition: Condition::default(),
             wanted: Wanted::default(),
         };
         self.volumes.insert(external_id, volume);
@@ -151,6 +171,11 @@ impl World {
         {
             return refuse(StatusCode::NotFound, format!("no source volume {id}"));
         }
+        if let Some(VolumeSource::Snapshot(id)) = &request.source
+            && !self.snapshots.contains_key(&SnapshotId::new(id.as_str()))
+        {
+            return refuse(StatusCode::NotFound, format!("no snapshot {id}"));
+        }
         self.created += 1;
         let external_id = ExternalId::new(format!("fake-{}", self.created));
         let capacity = if request.capacity.is_unset() {
@@ -163,6 +188,7 @@ impl World {
             name: Some(request.name.clone()),
             context: [("made-by".to_owned(), external_id.to_string())].into(),
             capacity,
+            condition: Condition::default(),
             wanted,
         };
         let answer = created(&volume);
@@ -387,7 +413,7 @@ impl World {
         self.targets.keys().any(|(volume, _)| volume == id)
     }
 
-    fn controller(&self) -> ControllerCapabilities {
+    pub(super) fn controller(&self) -> ControllerCapabilities {
         self.settings.controller.unwrap_or_default()
     }
 
@@ -395,21 +421,21 @@ impl World {
         self.settings.node.unwrap_or_default()
     }
 
-    fn advertised(&mut self, rpc: Rpc, is_there: bool) -> Result<(), Refusal> {
+    pub(super) fn advertised(&mut self, rpc: Rpc, is_there: bool) -> Result<(), Refusal> {
         if is_there {
             return Ok(());
         }
         self.wrong(rpc, StatusCode::Unimplemented, "it was never advertised")
     }
 
-    fn carries_secrets(&mut self, rpc: Rpc, secrets: &Secrets) -> Result<(), Refusal> {
+    pub(super) fn carries_secrets(&mut self, rpc: Rpc, secrets: &Secrets) -> Result<(), Refusal> {
         if self.settings.secrets.is_empty() || self.settings.secrets == *secrets {
             return Ok(());
         }
         self.wrong(rpc, StatusCode::Unauthenticated, "secrets are missing")
     }
 
-    fn has_id(&mut self, rpc: Rpc, id: &ExternalId) -> Result<(), Refusal> {
+    pub(super) fn has_id(&mut self, rpc: Rpc, id: &ExternalId) -> Result<(), Refusal> {
         if !id.as_str().is_empty() {
             return Ok(());
         }
@@ -463,6 +489,6 @@ fn created(volume: &FakeVolume) -> CreatedVolume {
     }
 }
 
-fn unknown<T>(id: &ExternalId) -> Result<T, Refusal> {
+pub(super) fn unknown<T>(id: &ExternalId) -> Result<T, Refusal> {
     refuse(StatusCode::NotFound, format!("no volume {id}"))
 }

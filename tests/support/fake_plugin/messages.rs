@@ -4,10 +4,13 @@ use nomad_csi::csi::convert;
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::AccessType;
 use nomad_csi::model::{
-    AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions, Secrets, Topology,
-    TopologyRequest,
+    AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalVolume, MountOptions,
+    Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
 };
-use nomad_csi::ports::{CreateVolume, PublishVolume, StageVolume, ValidateVolume, VolumeSource};
+use nomad_csi::ports::{
+    CreateVolume, ExpandVolume, ListSnapshots, PageRequest, PublishVolume, StageVolume,
+    ValidateVolume, VolumeSource,
+};
 
 pub(super) fn capabilities(
     list: &[proto::VolumeCapability],
@@ -173,4 +176,78 @@ pub(super) fn publish(
         secrets: Secrets::from_iter(request.secrets),
         context: request.volume_context,
     })
+}
+
+pub(super) fn page(max_entries: i32, token: String) -> Result<PageRequest, &'static str> {
+    let entries = u32::try_from(max_entries).map_err(|_| "max_entries is negative")?;
+    Ok(PageRequest { entries, token })
+}
+
+pub(super) fn list_snapshots(
+    request: proto::ListSnapshotsRequest,
+) -> Result<ListSnapshots, &'static str> {
+    let (source, id) = (request.source_volume_id, request.snapshot_id);
+    Ok(ListSnapshots {
+        page: page(request.max_entries, request.starting_token)?,
+        source: (!source.is_empty()).then(|| ExternalId::new(source)),
+        id: (!id.is_empty()).then(|| SnapshotId::new(id)),
+        secrets: Secrets::from_iter(request.secrets),
+    })
+}
+
+pub(super) fn expand(
+    request: proto::ControllerExpandVolumeRequest,
+) -> Result<ExpandVolume, &'static str> {
+    let (used, options) = match &request.volume_capability {
+        None => (None, None),
+        Some(each) => {
+            let (capability, options) = capability(each)?;
+            (Some(capability), options)
+        }
+    };
+    Ok(ExpandVolume {
+        external_id: ExternalId::new(request.volume_id),
+        capacity: capacity(request.capacity_range)?,
+        capability: used,
+        mount_options: options.unwrap_or_default(),
+        secrets: Secrets::from_iter(request.secrets),
+    })
+}
+
+pub(super) fn listed(volume: ExternalVolume) -> proto::list_volumes_response::Entry {
+    use proto::list_volumes_response::{Entry, VolumeStatus};
+    let snapshot = volume.snapshot_id.map(VolumeSource::Snapshot);
+    let source = volume.clone_id.map(VolumeSource::Volume).or(snapshot);
+    let nodes = volume.published_nodes.iter();
+    Entry {
+        volume: Some(proto::Volume {
+            capacity_bytes: volume.capacity.to_wire(),
+            volume_id: volume.external_id.as_str().to_owned(),
+            volume_context: volume.context,
+            content_source: source.as_ref().map(convert::content_source),
+            accessible_topology: vec![],
+        }),
+        status: Some(VolumeStatus {
+            published_node_ids: nodes.map(ToString::to_string).collect(),
+            volume_condition: volume.condition.map(|condition| proto::VolumeCondition {
+                abnormal: condition.abnormal,
+                message: condition.message,
+            }),
+        }),
+    }
+}
+
+pub(super) fn snapshot(snapshot: &Snapshot) -> proto::Snapshot {
+    let second = 1_000_000_000;
+    proto::Snapshot {
+        size_bytes: snapshot.size.to_wire(),
+        snapshot_id: snapshot.id.as_str().to_owned(),
+        source_volume_id: snapshot.source.as_str().to_owned(),
+        creation_time: Some(prost_types::Timestamp {
+            seconds: snapshot.create_time / second,
+            nanos: i32::try_from(snapshot.create_time % second).expect("less than a second"),
+        }),
+        ready_to_use: snapshot.is_ready,
+        group_snapshot_id: String::new(),
+    }
 }

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::controller_server::Controller;
 use nomad_csi::csi::proto::identity_server::Identity;
+use nomad_csi::csi::proto::list_snapshots_response::Entry;
 use nomad_csi::csi::proto::node_server::Node;
 use nomad_csi::csi::{convert, status};
-use nomad_csi::model::{ExternalId, Secrets};
+use nomad_csi::model::{ExternalId, Secrets, SnapshotId};
 use nomad_csi::ports::fake::{CallFailed, FakeBackend, Refusal, World};
-use nomad_csi::ports::{CreatedVolume, Rpc, StatusCode};
+use nomad_csi::ports::{CreateSnapshot, CreatedVolume, Rpc, StatusCode};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::Cuts;
-use super::messages::{create, publish, stage, validate};
+use super::messages::{
+    create, expand, list_snapshots, listed, page, publish, snapshot, stage, validate,
+};
 
 /// The three services.
 #[derive(Clone)]
@@ -222,9 +225,17 @@ impl Controller for Service {
 
     async fn list_volumes(
         &self,
-        _: Request<proto::ListVolumesRequest>,
+        request: Request<proto::ListVolumesRequest>,
     ) -> Result<Response<proto::ListVolumesResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let page = page(request.max_entries, request.starting_token);
+        let page = self
+            .read(Rpc::ListVolumes, "", page, World::list_volumes)
+            .await?;
+        Ok(Response::new(proto::ListVolumesResponse {
+            entries: page.entries.into_iter().map(listed).collect(),
+            next_token: page.next.unwrap_or_default(),
+        }))
     }
 
     async fn get_capacity(
@@ -257,23 +268,55 @@ impl Controller for Service {
 
     async fn create_snapshot(
         &self,
-        _: Request<proto::CreateSnapshotRequest>,
+        request: Request<proto::CreateSnapshotRequest>,
     ) -> Result<Response<proto::CreateSnapshotResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let request = CreateSnapshot {
+            source: ExternalId::new(request.source_volume_id),
+            name: request.name,
+            parameters: request.parameters,
+            secrets: Secrets::from_iter(request.secrets),
+        };
+        let subject = request.source.as_str();
+        let cut = self
+            .call(Rpc::CreateSnapshot, subject, |world| {
+                world.create_snapshot(&request)
+            })
+            .await?;
+        Ok(Response::new(proto::CreateSnapshotResponse {
+            snapshot: Some(snapshot(&cut)),
+        }))
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<proto::DeleteSnapshotRequest>,
+        request: Request<proto::DeleteSnapshotRequest>,
     ) -> Result<Response<proto::DeleteSnapshotResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let id = SnapshotId::new(request.snapshot_id);
+        let secrets = Secrets::from_iter(request.secrets);
+        self.call(Rpc::DeleteSnapshot, id.as_str(), |world| {
+            world.delete_snapshot(&id, &secrets)
+        })
+        .await?;
+        Ok(Response::new(proto::DeleteSnapshotResponse {}))
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<proto::ListSnapshotsRequest>,
+        request: Request<proto::ListSnapshotsRequest>,
     ) -> Result<Response<proto::ListSnapshotsResponse>, Status> {
-        never()
+        let request = list_snapshots(request.into_inner());
+        let page = self
+            .read(Rpc::ListSnapshots, "", request, World::list_snapshots)
+            .await?;
+        let entries = page.entries.into_iter().map(|each| Entry {
+            snapshot: Some(snapshot(&each)),
+        });
+        Ok(Response::new(proto::ListSnapshotsResponse {
+            entries: entries.collect(),
+            next_token: page.next.unwrap_or_default(),
+        }))
     }
 
     async fn get_snapshot(
@@ -285,9 +328,15 @@ impl Controller for Service {
 
     async fn controller_expand_volume(
         &self,
-        _: Request<proto::ControllerExpandVolumeRequest>,
+        request: Request<proto::ControllerExpandVolumeRequest>,
     ) -> Result<Response<proto::ControllerExpandVolumeResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::ControllerExpandVolume, request.volume_id.clone());
+        let expanded = self.read(rpc, &id, expand(request), World::expand).await?;
+        Ok(Response::new(proto::ControllerExpandVolumeResponse {
+            capacity_bytes: expanded.capacity.to_wire(),
+            node_expansion_required: expanded.node_expansion_required,
+        }))
     }
 
     async fn controller_modify_volume(

@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 
-use crate::model::{ControllerCapabilities, ExternalId, Secrets};
+use crate::model::{
+    ControllerCapabilities, ExternalId, ExternalVolume, Secrets, Snapshot, SnapshotId,
+};
 use crate::ports::fake::FakePlugin;
 use crate::ports::{
-    Controller, CreateVolume, CreatedVolume, PluginConnection, PluginError, ValidateVolume,
+    Controller, CreateSnapshot, CreateVolume, CreatedVolume, ExpandVolume, ExpandedVolume,
+    ListSnapshots, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
 };
 use crate::server::fake::FakeAgent;
 
@@ -16,6 +19,7 @@ pub(super) struct Sent {
     pub(super) creates: Mutex<Vec<CreateVolume>>,
     pub(super) validations: Mutex<Vec<ValidateVolume>>,
     pub(super) deletes: Mutex<Vec<(ExternalId, Secrets)>>,
+    pub(super) expansions: Mutex<Vec<ExpandVolume>>,
 }
 
 struct Recorder {
@@ -63,5 +67,26 @@ impl Controller for Recorder {
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
         self.sent.validations.lock().unwrap().push(request.clone());
         self.plugin.validate_volume(request).await
+    }
+
+    async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
+        self.plugin.list_volumes(page).await
+    }
+
+    async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
+        self.plugin.create_snapshot(request).await
+    }
+
+    async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
+        self.plugin.delete_snapshot(id, secrets).await
+    }
+
+    async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
+        self.plugin.list_snapshots(request).await
+    }
+
+    async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
+        self.sent.expansions.lock().unwrap().push(request.clone());
+        self.plugin.expand_volume(request).await
     }
 }
