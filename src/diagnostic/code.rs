@@ -39,6 +39,10 @@ codes! {
         "Give the secrets in the specification; if the volume has none, write `secrets {}`.";
     PlanIgnoredField = "plan/ignored-field": "The server takes the field and does nothing with it.",
         "Remove the change, or create the volume anew.";
+    PlanProtected = "plan/protected": "The volume is protected: a run that would remove it is refused.",
+        "Apply it once with `protect = false`, or give it up with `forget`; then remove it.";
+    PlanStillWanted = "plan/still-wanted": "A volume is to be removed, and a file still wants it.",
+        "Decide: remove it from the files, or do not ask for its removal.";
     PlanStale = "plan/stale": "Between the plan and its execution the volume was changed by somebody else, so it was left alone.",
         "Run the command again: it plans from what is there now.";
 

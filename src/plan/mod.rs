@@ -5,15 +5,29 @@
 
 mod action;
 mod build;
+mod depend;
 mod diff;
+mod hidden;
+mod holder;
+mod inputs;
 mod ledger;
 mod merge;
 mod pin;
+mod precondition;
 mod removal;
+mod remove;
+mod risk;
+#[cfg(test)]
+mod samples;
+mod stakes;
+mod update;
 
-pub use action::{Action, Counts, Plan, Planned, Update};
-pub use build::{Observed, PluginState, build, remaining};
+pub use action::{Action, Counts, Plan, Planned, Replace, ReplaceSteps, Update, Wait};
+pub use build::build;
 pub use diff::{Change, Shown, diff};
+pub use hidden::{HiddenField, Remembered};
+pub use holder::Holder;
+pub use inputs::{Inputs, Observed, Owned, OwnedVolume, PluginState, Requests};
 pub use ledger::{
     Actor, FieldHash, FieldHashes, Intent, IntentStep, LedgerKey, LedgerProblem, LedgerSet,
     Ownership, SeenEqual, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
@@ -25,3 +39,5 @@ pub use merge::{
 };
 pub use pin::Pin;
 pub use removal::{Removal, removal_problems};
+pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
+pub use update::remaining;

@@ -5,8 +5,9 @@
 //! destroys the other's data (`users` 4). So it is asked here, of what was read right before. The
 //! names of those in the way are in the answer.
 
+use super::holder::Holder;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Alloc, AllocId, ClientStatus, DesiredStatus, Volume, VolumeSummary};
+use crate::model::{Volume, VolumeSummary};
 
 /// How a volume is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,50 +28,29 @@ pub fn removal_problems(
     removal: Removal,
     others: &[VolumeSummary],
 ) -> Vec<Diagnostic> {
-    let claims = match removal {
-        Removal::Deregister { force: true } => live_claims(volume),
-        Removal::Deregister { force: false } | Removal::Delete => all_claims(volume),
-    };
+    let holders = holders_in_the_way(volume, removal);
     let mut problems = vec![];
-    if !claims.is_empty() {
-        problems.push(claimed(volume, &claims, removal));
+    if !holders.is_empty() {
+        problems.push(claimed(volume, &holders, removal));
     }
     if removal == Removal::Delete {
-        let sharing: Vec<_> = others
-            .iter()
-            .filter(|other| shares_data(volume, other))
-            .collect();
-        if !sharing.is_empty() {
-            problems.push(shared(volume, &sharing));
-        }
+        problems.extend(shared(volume, others));
     }
     problems
 }
 
-/// A claim's allocation, if the server still knows it.
-type Claim<'a> = (&'a AllocId, Option<&'a Alloc>);
-
-fn all_claims(volume: &Volume) -> Vec<Claim<'_>> {
-    let known = |id: &AllocId| volume.allocs.iter().find(|alloc| alloc.id == *id);
-    volume.claimants().map(|id| (id, known(id))).collect()
+/// Who holds the volume back from being removed so.
+pub(super) fn holders_in_the_way(volume: &Volume, removal: Removal) -> Vec<Holder> {
+    let mut holders = Holder::of(volume);
+    match removal {
+        Removal::Deregister { force: true } => holders.retain(Holder::is_live),
+        Removal::Deregister { force: false } | Removal::Delete => {}
+    }
+    holders
 }
 
-/// As the server judges a forced deregistration: an allocation that is gone, or that has ended on
-/// the server or on its client, holds nothing back (`csi-orchestration` 2.9).
-fn live_claims(volume: &Volume) -> Vec<Claim<'_>> {
-    let is_live = |(_, alloc): &Claim<'_>| {
-        alloc.is_some_and(|alloc| {
-            let wanted = match alloc.desired {
-                DesiredStatus::Stop | DesiredStatus::Evict => false,
-                DesiredStatus::Run | DesiredStatus::Other(_) => true,
-            };
-            wanted && !alloc.client.is_terminal()
-        })
-    };
-    all_claims(volume).into_iter().filter(is_live).collect()
-}
-
-fn claimed(volume: &Volume, claims: &[Claim<'_>], removal: Removal) -> Diagnostic {
+/// Why it is not removed now: who claims it.
+pub(super) fn claimed(volume: &Volume, claims: &[Holder], removal: Removal) -> Diagnostic {
     let key = volume.key();
     let what = match removal {
         Removal::Delete => "deleted",
@@ -83,11 +63,11 @@ fn claimed(volume: &Volume, claims: &[Claim<'_>], removal: Removal) -> Diagnosti
     let message = format!("volume {key} is not {what}: {count}");
     let mut problem = Diagnostic::error(Code::VolumeInUse, message);
     for claim in claims {
-        problem = problem.note(claim_words(claim));
+        problem = problem.note(claim.to_string());
     }
     let stop = "stop the jobs that use it, wait until their allocations have ended, and try again";
     problem = problem.help(stop);
-    let gone = claims.iter().any(|(_, alloc)| alloc.is_none());
+    let gone = claims.iter().any(|holder| holder.alloc.is_none());
     match removal {
         Removal::Deregister { force: false } if gone => {
             problem.help("claims of allocations that have ended, or that the server no longer knows, are dropped by `--force`")
@@ -96,35 +76,6 @@ fn claimed(volume: &Volume, claims: &[Claim<'_>], removal: Removal) -> Diagnosti
             problem.help("a claim of an allocation that the server no longer knows is stuck: no job holds it; once you are sure that nothing has the volume mounted, `volume deregister --force` and registering it again frees it")
         }
         Removal::Deregister { .. } | Removal::Delete => problem,
-    }
-}
-
-fn claim_words((id, alloc): &Claim<'_>) -> String {
-    let Some(alloc) = alloc else {
-        return format!("allocation {id}: the server no longer knows it");
-    };
-    let node = if alloc.node_name.is_empty() {
-        alloc.node_id.to_string()
-    } else {
-        format!("{} ({})", alloc.node_name, alloc.node_id)
-    };
-    format!(
-        "allocation {id}: job {}, group {}, node {node}, {}",
-        alloc.job_id,
-        alloc.task_group,
-        status(&alloc.client)
-    )
-}
-
-fn status(client: &ClientStatus) -> &str {
-    match client {
-        ClientStatus::Pending => "pending",
-        ClientStatus::Running => "running",
-        ClientStatus::Complete => "complete, but not yet released",
-        ClientStatus::Failed => "failed, but not yet released",
-        ClientStatus::Lost => "lost, but not yet released",
-        ClientStatus::Unknown => "unknown: its node is disconnected",
-        ClientStatus::Other(word) => word,
     }
 }
 
@@ -139,7 +90,13 @@ fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
     !is_itself && other.plugin_id == volume.plugin_id && remote == volume.remote_id().as_str()
 }
 
-fn shared(volume: &Volume, others: &[&VolumeSummary]) -> Diagnostic {
+/// Why its data is not deleted: who else has it.
+pub(super) fn shared(volume: &Volume, others: &[VolumeSummary]) -> Option<Diagnostic> {
+    let sharing = |other: &&VolumeSummary| shares_data(volume, other);
+    let others: Vec<_> = others.iter().filter(sharing).collect();
+    if others.is_empty() {
+        return None;
+    }
     let key = volume.key();
     let remote = volume.remote_id();
     let message = format!("volume {key} is not deleted: its data is also another volume's");
@@ -150,10 +107,10 @@ fn shared(volume: &Volume, others: &[&VolumeSummary]) -> Diagnostic {
             other.id, other.namespace, other.plugin_id
         ));
     }
-    problem.help(format!(
+    Some(problem.help(format!(
         "`volume deregister {}` removes this registration and leaves the data to the other",
         volume.id
-    ))
+    )))
 }
 
 #[cfg(test)]

@@ -61,11 +61,18 @@ pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
 async fn one(execution: &Execution<'_>, position: usize, planned: &Planned) -> (usize, Outcome) {
     let outcome = match &planned.action {
         Action::Unchanged => Outcome::plain(Ending::Unchanged),
-        Action::Blocked(_) => Outcome::plain(Ending::Blocked),
-        Action::Create | Action::Register | Action::Update(_) if execution.stop.is_cancelled() => {
+        // Removals are planned only if somebody asks for them, and the command line has no word yet.
+        Action::Blocked(_)
+        | Action::Waits(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData => Outcome::plain(Ending::Blocked),
+        Action::Create(_) | Action::Register(_) | Action::Update(_) | Action::Expand(_)
+            if execution.stop.is_cancelled() =>
+        {
             Outcome::plain(Ending::NotBegun)
         }
-        Action::Create | Action::Register | Action::Update(_) => {
+        Action::Create(_) | Action::Register(_) | Action::Update(_) | Action::Expand(_) => {
             execution.watch.began(position);
             let outcome = change(execution, planned).await;
             execution.watch.ended(position, &outcome);
@@ -82,12 +89,18 @@ async fn change(execution: &Execution<'_>, planned: &Planned) -> Outcome {
     if execution.stop.is_cancelled() {
         return Outcome::plain(Ending::NotBegun);
     }
-    let written = match planned.action {
-        Action::Create => execution.api.create_volume(&planned.request).await,
-        Action::Register | Action::Update(_) => {
-            execution.api.register_volume(&planned.request).await
+    let written = match &planned.action {
+        Action::Create(request) => execution.api.create_volume(request).await,
+        Action::Register(request) => execution.api.register_volume(request).await,
+        Action::Update(update) | Action::Expand(update) => {
+            execution.api.register_volume(&update.request).await
         }
-        Action::Unchanged | Action::Blocked(_) => Ok(Written::default()),
+        Action::Unchanged
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::Waits(_)
+        | Action::Blocked(_) => Ok(Written::default()),
     };
     match written {
         Ok(written) => read_back(execution, planned, written).await,
@@ -99,8 +112,8 @@ async fn change(execution: &Execution<'_>, planned: &Planned) -> Outcome {
 }
 
 async fn recheck(api: &dyn VolumeApi, planned: &Planned) -> Result<(), Ending> {
-    let key = planned.spec.key();
-    let now = match api.read_volume(&key).await {
+    let key = &planned.key;
+    let now = match api.read_volume(key).await {
         Ok(now) => now,
         Err(error) => {
             let failed = error.diagnostic().note(format!(
@@ -124,7 +137,7 @@ async fn recheck(api: &dyn VolumeApi, planned: &Planned) -> Result<(), Ending> {
 }
 
 async fn read_back(execution: &Execution<'_>, planned: &Planned, written: Written) -> Outcome {
-    let key = planned.spec.key();
+    let key = &planned.key;
     let said = written.warnings.iter().map(|text| {
         Diagnostic::warning(
             Code::ApplyServerWarning,
@@ -133,7 +146,7 @@ async fn read_back(execution: &Execution<'_>, planned: &Planned, written: Writte
         .note(text.clone())
     });
     let mut warnings: Vec<_> = said.collect();
-    let reading = match execution.api.read_volume(&key).await {
+    let reading = match execution.api.read_volume(key).await {
         Ok(Some(reading)) => reading,
         Ok(None) => {
             let gone = format!("volume {key} was accepted, but the server does not have it");
@@ -162,9 +175,9 @@ async fn read_back(execution: &Execution<'_>, planned: &Planned, written: Writte
 }
 
 fn not_as_written(rules: MergeRules, planned: &Planned, now: &Volume) -> Option<Diagnostic> {
-    let fields = remaining(&planned.request, now, rules);
+    let fields = remaining(planned.request()?, now, rules);
     (!fields.is_empty()).then(|| {
-        let key = planned.spec.key();
+        let key = &planned.key;
         let fields = fields.join(", ");
         Diagnostic::warning(
             Code::ApplyNotAsWritten,
@@ -186,11 +199,11 @@ const LOOKS: [Duration; 4] = [
 ];
 
 async fn find_out(execution: &Execution<'_>, planned: &Planned, error: ApiError) -> Outcome {
-    let key = planned.spec.key();
+    let key = &planned.key;
     let mut seen = None;
     for pause in LOOKS {
         tokio::time::sleep(pause).await;
-        match execution.api.read_volume(&key).await {
+        match execution.api.read_volume(key).await {
             Ok(Some(reading)) if has_arrived(execution.rules, planned, &reading) => {
                 let message = format!(
                     "the answer was lost, but the change of volume {key} was found to be done"
@@ -224,7 +237,8 @@ async fn find_out(execution: &Execution<'_>, planned: &Planned, error: ApiError)
 
 fn has_arrived(rules: MergeRules, planned: &Planned, reading: &Reading<Volume>) -> bool {
     let moved = planned.pin != Pin::of(Some(&reading.value));
-    moved && remaining(&planned.request, &reading.value, rules).is_empty()
+    let as_wanted = |request| remaining(request, &reading.value, rules).is_empty();
+    moved && planned.request().is_some_and(as_wanted)
 }
 
 #[cfg(test)]

@@ -93,6 +93,16 @@ fn no_transcript_is_forgotten() {
 /// Codes that no transcript shows, and a test that sees them: its file below the project, its name.
 const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
     (
+        Code::PlanProtected,
+        "src/plan/remove/tests.rs",
+        "what_is_protected_is_neither_pruned_nor_deleted_nor_replaced",
+    ),
+    (
+        Code::PlanStillWanted,
+        "src/plan/remove/tests.rs",
+        "data_of_a_volume_that_a_file_wants_is_not_deleted",
+    ),
+    (
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",
         "a_reader_who_has_gone_away_is_no_error_and_a_full_disk_is_one",

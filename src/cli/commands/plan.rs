@@ -38,7 +38,7 @@ async fn show(
     context.printer.data(&text);
     context.report(&remarks(&plan), &wanted.sources);
     let counts = plan.counts();
-    Ok(match (counts.blocked, counts.changes()) {
+    Ok(match (counts.stuck(), counts.changes()) {
         (0, 0) => Exit::Done,
         (0, _) => Exit::Changes,
         (_, _) => Exit::Blocked,

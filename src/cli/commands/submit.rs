@@ -15,7 +15,7 @@ use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
-use crate::plan::{Action, MergeRules, Plan, build};
+use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build};
 use crate::ports::{Reading, VolumeApi};
 use crate::reconcile::{Ending, Execution, Observation, Outcome, execute, observe};
 use crate::spec::Purpose;
@@ -72,12 +72,14 @@ pub(crate) async fn prepare(
         Ok::<_, CliError>((rules, observation))
     };
     let (rules, observation) = context.interrupts.unless(reading).await??;
-    let plan = build(
-        wanted.volumes.clone(),
-        &observation.observed,
-        rules,
+    let plan = build(Inputs {
+        wanted: wanted.volumes.clone(),
         purpose,
-    );
+        observed: &observation.observed,
+        rules,
+        owned: None,
+        requests: &Requests::default(),
+    });
     Ok(Prepared {
         plan,
         observation,
@@ -87,11 +89,20 @@ pub(crate) async fn prepare(
 
 /// Why the plan cannot be carried out, and what will surprise, in one list.
 pub(crate) fn remarks(plan: &Plan) -> Diagnostics {
-    let mut remarks = vec![];
+    let mut remarks = plan.remarks.clone();
     for planned in &plan.volumes {
         remarks.extend(planned.warnings.iter().cloned());
-        if let Action::Blocked(reasons) = &planned.action {
-            remarks.extend(reasons.iter().cloned());
+        match &planned.action {
+            Action::Blocked(reasons) => remarks.extend(reasons.iter().cloned()),
+            Action::Waits(wait) => remarks.extend(wait.reasons.iter().cloned()),
+            Action::Unchanged
+            | Action::Create(_)
+            | Action::Register(_)
+            | Action::Update(_)
+            | Action::Expand(_)
+            | Action::Replace(_)
+            | Action::Deregister
+            | Action::DeleteData => {}
         }
     }
     remarks.into_iter().collect()
@@ -135,7 +146,7 @@ async fn submit(
     }
     context.report(&remarks(&prepared.plan), &wanted.sources);
     let counts = prepared.plan.counts();
-    if counts.blocked > 0 {
+    if counts.stuck() > 0 {
         context
             .printer
             .talk("nothing was changed, because not everything can be");
@@ -156,8 +167,8 @@ async fn submit(
 /// Whoever says `create` may not know that it exists.
 fn tell_existing(context: &Context, plan: &Plan) {
     for planned in &plan.volumes {
-        if let Action::Update(_) = planned.action {
-            let key = one_line(&planned.spec.key().to_string());
+        if let Action::Update(_) | Action::Expand(_) = planned.action {
+            let key = one_line(&planned.key.to_string());
             context.printer.talk(&format!(
                 "volume {key}: exists already, so it is updated instead"
             ));
@@ -234,7 +245,7 @@ fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -
                 exit = exit.max(Exit::Error);
             }
             Ending::NotBegun => {
-                not_begun.push(planned.spec.key().to_string());
+                not_begun.push(planned.key.to_string());
                 exit = exit.max(Exit::Interrupted);
             }
         }
@@ -281,7 +292,7 @@ fn found(prepared: &Prepared, outcomes: &[Outcome]) -> Vec<Reading<Volume>> {
     volumes
         .filter_map(|(planned, outcome)| match &outcome.ending {
             Ending::Done(Some(reading)) => Some((**reading).clone()),
-            Ending::Unchanged => before(&planned.spec.key()),
+            Ending::Unchanged => before(&planned.key),
             Ending::Done(None)
             | Ending::Blocked
             | Ending::Stale(_)

@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 
 use super::diagnostic::to_json;
 use super::printer::one_line;
-use crate::diagnostic::SourceMap;
+use crate::diagnostic::{Diagnostic, SourceMap};
 use crate::model::{Bytes, Topology, VolumeRequest};
-use crate::plan::{Action, Change, Counts, Expansion, Plan, Planned, SecretsChange, Shown, Update};
+use crate::plan::{
+    Action, Change, Counts, Expansion, Plan, Planned, Replace, ReplaceSteps, SecretsChange, Shown,
+    Stakes, Update,
+};
 
 /// The version of [`plan_json`]'s shape; it changes only when a reader could break.
 const FORMAT_VERSION: u32 = 1;
@@ -21,34 +24,82 @@ const FORMAT_VERSION: u32 = 1;
 pub(crate) fn plan_text(plan: &Plan, server: &str) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
     for planned in &plan.volumes {
-        let key = one_line(&planned.spec.key().to_string());
-        match &planned.action {
-            Action::Unchanged => {}
-            Action::Create => {
-                text.push_str(&line(GREEN, '+', "create", &key, &wanted(&planned.request)));
-            }
-            Action::Register => {
-                text.push_str(&line(
-                    GREEN,
-                    '+',
-                    "register",
-                    &key,
-                    &wanted(&planned.request),
-                ));
-            }
-            Action::Update(update) => {
-                text.push_str(&line(YELLOW, '~', "update", &key, &updated(update)));
-            }
-            Action::Blocked(reasons) => {
-                let reasons: Vec<_> = reasons
-                    .iter()
-                    .map(|reason| reason.message.clone())
-                    .collect();
-                text.push_str(&line(RED, '!', "blocked", &key, &reasons));
-            }
+        if let Some((style, sign, verb)) = heading(&planned.action) {
+            let key = one_line(&planned.key.to_string());
+            text.push_str(&line(style, sign, verb, &key, &details(planned)));
         }
     }
     text
+}
+
+/// How an entry is announced; what stays as it is, is only counted.
+fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
+    Some(match action {
+        Action::Unchanged => return None,
+        Action::Create(_) => (GREEN, "+", "create"),
+        Action::Register(_) => (GREEN, "+", "register"),
+        Action::Update(_) => (YELLOW, "~", "update"),
+        Action::Expand(_) => (YELLOW, "~", "expand"),
+        Action::Replace(_) => (RED, "-+", "replace"),
+        Action::Deregister => (YELLOW, "-", "deregister"),
+        Action::DeleteData => (RED, "-", "delete data of"),
+        Action::Waits(_) => (YELLOW, ">", "waits"),
+        Action::Blocked(_) => (RED, "!", "blocked"),
+    })
+}
+
+fn details(planned: &Planned) -> Vec<String> {
+    let messages = |reasons: &[Diagnostic]| {
+        reasons
+            .iter()
+            .map(|reason| reason.message.clone())
+            .collect()
+    };
+    let mut details = match &planned.action {
+        Action::Unchanged | Action::Deregister | Action::DeleteData => vec![],
+        Action::Create(request) | Action::Register(request) => return wanted(request),
+        Action::Update(update) | Action::Expand(update) => return updated(update),
+        Action::Replace(replace) => replaced(replace),
+        Action::Waits(wait) => {
+            let mut details: Vec<String> = messages(&wait.reasons);
+            details.extend(wait.holders.iter().map(ToString::to_string));
+            details
+        }
+        Action::Blocked(reasons) => messages(reasons),
+    };
+    details.extend(planned.stakes.iter().flat_map(at_stake));
+    details
+}
+
+fn replaced(replace: &Replace) -> Vec<String> {
+    let (first, second) = match replace.steps {
+        ReplaceSteps::DeleteThenCreate => ("delete the data", "create the volume, empty"),
+        ReplaceSteps::DeregisterThenRegister => ("remove the registration", "register"),
+    };
+    let snapshot = replace.snapshot_first.then_some("take a snapshot");
+    let steps = snapshot.into_iter().chain([first, second]).enumerate();
+    steps
+        .map(|(at, step)| format!("step {}: {step}", at + 1))
+        .chain(wanted(&replace.request))
+        .collect()
+}
+
+fn at_stake(stakes: &Stakes) -> Vec<String> {
+    let mut details = vec![format!("risk: {}", stakes.risk)];
+    if let Some(lost) = &stakes.lost {
+        let what = if lost.data { "data" } else { "registration" };
+        let size = if lost.capacity.is_zero() {
+            "size not known".to_owned()
+        } else {
+            size(lost.capacity)
+        };
+        details.push(format!(
+            "lost: the {what}, {size}, external ID {} at plugin {}",
+            lost.external_id, lost.plugin_id
+        ));
+    }
+    details.push(format!("to undo: {}", stakes.undo));
+    details
 }
 
 /// `1 to create, 2 unchanged.`
@@ -57,6 +108,11 @@ pub(super) fn counts(counts: Counts) -> String {
         (counts.create, "to create"),
         (counts.register, "to register"),
         (counts.update, "to update"),
+        (counts.expand, "to expand"),
+        (counts.replace, "to replace"),
+        (counts.deregister, "to deregister"),
+        (counts.delete_data, "to delete with their data"),
+        (counts.waits, "waiting"),
         (counts.blocked, "blocked"),
         (counts.unchanged, "unchanged"),
     ]
@@ -74,7 +130,7 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
-fn line(style: Style, sign: char, verb: &str, key: &str, details: &[String]) -> String {
+fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> String {
     let first = format!("\n{style}{sign} {verb} {key}{style:#}\n");
     let others = details
         .iter()
@@ -180,6 +236,11 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
             "create": counts.create,
             "register": counts.register,
             "update": counts.update,
+            "expand": counts.expand,
+            "replace": counts.replace,
+            "deregister": counts.deregister,
+            "delete_data": counts.delete_data,
+            "waits": counts.waits,
             "blocked": counts.blocked,
             "unchanged": counts.unchanged,
         },
@@ -188,12 +249,12 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
 }
 
 fn planned_json(planned: &Planned, sources: &SourceMap) -> Value {
-    let place = sources.location(planned.spec.span);
+    let span = planned.span();
     let mut object = json!({
-        "namespace": planned.spec.request.namespace.as_str(),
-        "id": planned.spec.request.id.as_str(),
-        "file": sources.name(planned.spec.span.source),
-        "line": place.line,
+        "namespace": planned.key.namespace.as_str(),
+        "id": planned.key.id.as_str(),
+        "file": span.map(|span| sources.name(span.source)),
+        "line": span.map(|span| sources.location(span).line),
         "action": action_word(&planned.action),
         "changes": [],
         "expands": false,
@@ -202,7 +263,7 @@ fn planned_json(planned: &Planned, sources: &SourceMap) -> Value {
         "warnings": planned.warnings.iter().map(|one| to_json(one, sources)).collect::<Vec<_>>(),
     });
     match &planned.action {
-        Action::Update(update) => {
+        Action::Update(update) | Action::Expand(update) => {
             object["changes"] = update.changes.iter().map(change_json).collect();
             object["expands"] = matches!(update.expansion, Expansion::Needed { .. }).into();
             object["secrets"] = secrets_word(update.secrets).into();
@@ -210,21 +271,35 @@ fn planned_json(planned: &Planned, sources: &SourceMap) -> Value {
         Action::Blocked(reasons) => {
             object["reasons"] = reasons.iter().map(|one| to_json(one, sources)).collect();
         }
-        Action::Create | Action::Register => {
-            let secrets = planned.request.secrets.as_ref();
+        Action::Waits(wait) => {
+            object["reasons"] = wait
+                .reasons
+                .iter()
+                .map(|one| to_json(one, sources))
+                .collect();
+        }
+        Action::Create(_) | Action::Register(_) | Action::Replace(_) => {
+            let secrets = planned
+                .request()
+                .and_then(|request| request.secrets.as_ref());
             let sent = secrets.is_some_and(|secrets| !secrets.is_empty());
             object["secrets"] = if sent { "sent" } else { "none" }.into();
         }
-        Action::Unchanged => {}
+        Action::Unchanged | Action::Deregister | Action::DeleteData => {}
     }
     object
 }
 
 fn action_word(action: &Action) -> &'static str {
     match action {
-        Action::Create => "create",
-        Action::Register => "register",
+        Action::Create(_) => "create",
+        Action::Register(_) => "register",
         Action::Update(_) => "update",
+        Action::Expand(_) => "expand",
+        Action::Replace(_) => "replace",
+        Action::Deregister => "deregister",
+        Action::DeleteData => "delete-data",
+        Action::Waits(_) => "waits",
         Action::Unchanged => "unchanged",
         Action::Blocked(_) => "blocked",
     }

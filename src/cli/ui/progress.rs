@@ -35,12 +35,7 @@ impl Progress {
         let volumes = plan
             .volumes
             .iter()
-            .map(|planned| {
-                (
-                    one_line(&planned.spec.key().to_string()),
-                    verb(&planned.action),
-                )
-            })
+            .map(|planned| (one_line(&planned.key.to_string()), verb(&planned.action)))
             .collect();
         let bars = printer.is_live().then(|| {
             let target =
@@ -94,11 +89,11 @@ const RED: Style = AnsiColor::Red.on_default();
 
 fn verb(action: &Action) -> Verb {
     match action {
-        Action::Create => Verb {
+        Action::Create(_) => Verb {
             doing: "creating",
             done: "created",
         },
-        Action::Register => Verb {
+        Action::Register(_) => Verb {
             doing: "registering",
             done: "registered",
         },
@@ -106,7 +101,23 @@ fn verb(action: &Action) -> Verb {
             doing: "updating",
             done: "updated",
         },
-        Action::Unchanged | Action::Blocked(_) => Verb {
+        Action::Expand(_) => Verb {
+            doing: "expanding",
+            done: "expanded",
+        },
+        Action::Replace(_) => Verb {
+            doing: "replacing",
+            done: "replaced",
+        },
+        Action::Deregister => Verb {
+            doing: "deregistering",
+            done: "deregistered",
+        },
+        Action::DeleteData => Verb {
+            doing: "deleting",
+            done: "deleted",
+        },
+        Action::Unchanged | Action::Waits(_) | Action::Blocked(_) => Verb {
             doing: "",
             done: "",
         },

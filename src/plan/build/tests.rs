@@ -1,209 +1,18 @@
 //! What a plan says, by what is wanted, what is there, and whose server it is.
 
 use super::*;
-use crate::diagnostic::SourceMap;
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
-    ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, PluginInstance,
-    PluginSummary, Secrets, Topology, VolumeId,
+    AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
+    ExternalId, MountOptions, PluginId, Secrets, Volume, VolumeId, VolumeRequest,
 };
 use crate::plan::diff::{Change, Shown};
-
-const WRITER: Capability = Capability {
-    access_mode: AccessMode::SingleNodeWriter,
-    attachment_mode: AttachmentMode::FileSystem,
+use crate::plan::inputs::PluginState;
+use crate::plan::merge::{Expansion, MergeRules, SecretsChange};
+use crate::plan::samples::{
+    READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
+    plugin, sent, spec, wanted,
 };
-const READERS: Capability = Capability {
-    access_mode: AccessMode::MultiNodeReaderOnly,
-    attachment_mode: AttachmentMode::FileSystem,
-};
-
-fn bytes(bytes: u64) -> Bytes {
-    Bytes::new(bytes).unwrap()
-}
-
-fn place(zone: &str) -> Topology {
-    Topology {
-        segments: [("zone".to_owned(), zone.to_owned())].into(),
-    }
-}
-
-fn places(zones: &[&str]) -> Option<TopologyRequest> {
-    Some(TopologyRequest {
-        required: zones.iter().map(|zone| place(zone)).collect(),
-        preferred: vec![],
-    })
-}
-
-fn wanted() -> VolumeRequest {
-    VolumeRequest {
-        namespace: Namespace::default(),
-        id: VolumeId::new("db"),
-        name: Some("database".into()),
-        external_id: None,
-        plugin_id: PluginId::new("hostpath"),
-        capabilities: vec![WRITER, READERS],
-        capacity: CapacityRange {
-            min: bytes(1000),
-            max: bytes(2000),
-        },
-        topology_request: places(&["a", "b"]),
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
-        context: None,
-    }
-}
-
-fn spec(request: VolumeRequest) -> VolumeSpec {
-    let mut sources = SourceMap::default();
-    let id = sources.add("volume.hcl", "id = \"db\"\ncapacity_max = 1");
-    let fields = [("capacity_max", SourceMap::span(id, 10..26))];
-    VolumeSpec {
-        request,
-        namespace_given: false,
-        read_only: None,
-        span: SourceMap::span(id, 0..9),
-        fields: fields.into(),
-        capability_spans: vec![],
-    }
-}
-
-/// The volume that [`wanted`] makes.
-fn existing() -> Volume {
-    Volume {
-        namespace: Namespace::default(),
-        id: VolumeId::new("db"),
-        name: "database".into(),
-        external_id: Some(ExternalId::new("vol-1")),
-        plugin_id: PluginId::new("hostpath"),
-        provider: "csi.example".into(),
-        provider_version: "1".into(),
-        capabilities: vec![READERS, WRITER],
-        requested_capacity: CapacityRange {
-            min: bytes(1000),
-            max: bytes(2000),
-        },
-        capacity: bytes(1000),
-        topology_request: places(&["b", "a"]),
-        topologies: vec![place("a")],
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: Some(MountOptions::default()),
-        parameters: BTreeMap::new(),
-        context: BTreeMap::new(),
-        access_mode: None,
-        attachment_mode: None,
-        read_allocs: [].into(),
-        write_allocs: [].into(),
-        allocs: vec![],
-        schedulable: true,
-        controller_required: true,
-        controllers: HealthCount {
-            healthy: 1,
-            expected: 1,
-        },
-        nodes: HealthCount {
-            healthy: 1,
-            expected: 1,
-        },
-        create_index: 7,
-        modify_index: 9,
-        create_time: 0,
-        modify_time: 0,
-    }
-}
-
-fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
-    let instance = PluginInstance {
-        alloc_id: AllocId::new("a1"),
-        health: Health {
-            healthy: true,
-            description: "healthy".into(),
-        },
-        updated_at: 0,
-        provider: "csi.example".into(),
-        provider_version: "1".into(),
-        requires_controller: true,
-        requires_topologies: false,
-        controller: Some(ControllerInfo {
-            capabilities: ControllerCapabilities {
-                create_delete_volume: true,
-                expand_volume: true,
-                ..ControllerCapabilities::default()
-            },
-        }),
-        node: None,
-    };
-    let mut plugin = Plugin {
-        summary: PluginSummary {
-            id: PluginId::new("hostpath"),
-            provider: "csi.example".into(),
-            controller_required: true,
-            controllers: HealthCount {
-                healthy: 1,
-                expected: 1,
-            },
-            nodes: HealthCount {
-                healthy: 1,
-                expected: 1,
-            },
-        },
-        version: "1".into(),
-        controllers: [(NodeId::new("n1"), instance.clone())].into(),
-        nodes: [(NodeId::new("n1"), instance)].into(),
-        allocs: vec![],
-    };
-    change(&mut plugin);
-    PluginState::Known(Box::new(plugin))
-}
-
-fn observed(volume: Option<Volume>, plugin: PluginState) -> Observed {
-    Observed {
-        volumes: volume
-            .map(|volume| (volume.key(), volume))
-            .into_iter()
-            .collect(),
-        plugins: [(PluginId::new("hostpath"), plugin)].into(),
-        plugin_ids: vec![PluginId::new("hostpath")],
-    }
-}
-
-fn one(
-    request: VolumeRequest,
-    observed: &Observed,
-    rules: MergeRules,
-    purpose: Purpose,
-) -> Planned {
-    build(vec![spec(request)], observed, rules, purpose)
-        .volumes
-        .remove(0)
-}
-
-fn against(request: VolumeRequest, volume: Volume, rules: MergeRules) -> Planned {
-    one(
-        request,
-        &observed(Some(volume), plugin(|_| {})),
-        rules,
-        Purpose::ByExternalId,
-    )
-}
-
-fn changes(planned: &Planned) -> &[Change] {
-    match &planned.action {
-        Action::Update(update) => &update.changes,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn codes(planned: &Planned) -> Vec<&'static str> {
-    match &planned.action {
-        Action::Blocked(reasons) => reasons.iter().map(|reason| reason.code.as_str()).collect(),
-        other => panic!("{other:?}"),
-    }
-}
+use crate::spec::Purpose;
 
 const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
 
@@ -221,23 +30,25 @@ fn what_was_created_as_specified_is_unchanged() {
 /// W21: what Nomad compares by position is sent as it has it.
 #[test]
 fn a_request_to_nomad_has_the_stored_order() {
-    let planned = against(wanted(), existing(), MergeRules::NOMAD);
-    assert_eq!(planned.request.topology_request, places(&["b", "a"]));
-    let planned = against(wanted(), existing(), MergeRules::AGENT);
-    assert_eq!(planned.request, wanted());
+    let there = observed(Some(existing()), plugin(|_| {}));
+    let planned = one(wanted(), &there, MergeRules::NOMAD, Purpose::Create);
+    assert_eq!(sent(&planned).topology_request, places(&["b", "a"]));
+    let planned = one(wanted(), &there, MergeRules::AGENT, Purpose::Create);
+    assert_eq!(*sent(&planned), wanted());
 }
 
 #[test]
 fn absence_asks_for_creation_and_an_external_id_for_registration() {
     let nothing = observed(None, plugin(|_| {}));
     let create = one(wanted(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
-    assert_eq!((create.action, create.pin), (Action::Create, Pin::Absent));
+    assert!(matches!(create.action, Action::Create(_)));
+    assert_eq!(create.pin, Pin::Absent);
     let request = VolumeRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };
     let register = one(request, &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
-    assert_eq!(register.action, Action::Register);
+    assert!(matches!(register.action, Action::Register(_)));
 }
 
 #[test]
@@ -338,7 +149,7 @@ fn every_refusal_is_foretold_with_the_servers_words_and_a_place() {
             reasons[0].notes,
             ["the server would say: volume name cannot be updated"]
         );
-        assert_eq!(reasons[0].labels[0].span, planned.spec.span);
+        assert_eq!(reasons[0].labels[0].span, planned.span().unwrap());
     }
 }
 
@@ -356,7 +167,7 @@ fn a_maximum_below_the_size_is_blocked_at_its_place() {
     };
     assert_eq!(
         reasons[0].labels[0].span,
-        planned.spec.fields["capacity_max"]
+        planned.spec.unwrap().fields["capacity_max"]
     );
 }
 
@@ -368,7 +179,7 @@ fn growing_beyond_the_size_asks_the_plugin_to_expand() {
         max: bytes(2000),
     };
     let planned = against(request.clone(), existing(), MergeRules::NOMAD);
-    let Action::Update(update) = &planned.action else {
+    let Action::Expand(update) = &planned.action else {
         panic!("{planned:?}")
     };
     assert_eq!(
@@ -538,7 +349,7 @@ fn a_plugin_that_cannot_do_it_blocks() {
         match expected {
             Some(code) => assert_eq!(codes(&planned), [code], "{name}"),
             None => assert!(
-                matches!(planned.action, Action::Create | Action::Register),
+                matches!(planned.action, Action::Create(_) | Action::Register(_)),
                 "{name}: {:?}",
                 planned.action
             ),
@@ -569,12 +380,13 @@ fn counts_add_up() {
     let there = observed(Some(existing()), plugin(|_| {}));
     let mut other = wanted();
     other.id = VolumeId::new("new");
-    let plan = build(
-        vec![spec(wanted()), spec(blocked), spec(other)],
+    let specs = vec![spec(wanted()), spec(blocked), spec(other)];
+    let plan = build(inputs(
+        specs,
         &there,
         MergeRules::NOMAD,
         Purpose::ByExternalId,
-    );
+    ));
     let counts = plan.counts();
     assert_eq!(
         (
@@ -585,4 +397,49 @@ fn counts_add_up() {
         ),
         (1, 1, 1, 1)
     );
+}
+
+/// Issue 3, point 1: what ends with the volume's use is waited for; what does not is blocked, and
+/// everything is told at once.
+#[test]
+fn an_update_waits_for_use_to_end_and_is_blocked_if_that_would_not_help() {
+    let in_use = Volume {
+        access_mode: Some(AccessMode::SingleNodeWriter),
+        attachment_mode: Some(AttachmentMode::FileSystem),
+        write_allocs: [AllocId::new("a1")].into(),
+        ..existing()
+    };
+    let mut request = wanted();
+    request.capabilities = vec![READERS];
+    request.mount_options = Some(MountOptions {
+        fs_type: "xfs".into(),
+        mount_flags: vec![],
+    });
+    for rules in BOTH {
+        let planned = against(request.clone(), in_use.clone(), rules);
+        let Action::Waits(wait) = &planned.action else {
+            panic!("{planned:?}")
+        };
+        assert_eq!(wait.reasons.len(), 2);
+        assert_eq!(wait.holders[0].id, AllocId::new("a1"));
+        assert_eq!(planned.stakes, None);
+
+        let mut too_small = request.clone();
+        too_small.capacity.max = bytes(1);
+        too_small.capacity.min = bytes(1);
+        let planned = against(too_small, in_use.clone(), rules);
+        let expected = ["volume/in-use", "volume/in-use", "volume/capacity"];
+        assert_eq!(codes(&planned), expected, "{rules:?}");
+
+        let left_over = Volume {
+            write_allocs: [].into(),
+            ..in_use.clone()
+        };
+        let mut request = wanted();
+        request.capabilities = vec![READERS];
+        assert_eq!(
+            codes(&against(request, left_over, rules)),
+            ["volume/in-use"]
+        );
+    }
 }

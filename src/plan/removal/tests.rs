@@ -1,7 +1,7 @@
 //! Who is in the way of a removal.
 
 use super::*;
-use crate::model::{ExternalId, NodeId};
+use crate::model::{Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NodeId};
 
 fn alloc(id: &str, desired: DesiredStatus, client: ClientStatus) -> Alloc {
     Alloc {

@@ -8,7 +8,7 @@ use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, Namespace,
     NamespacedId, PluginId, VolumeId, VolumeRequest,
 };
-use crate::plan::build;
+use crate::plan::{Inputs, Requests, build};
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::reconcile::observe::observe;
 use crate::spec::{Purpose, VolumeSpec};
@@ -85,12 +85,14 @@ impl Watch for Seen {
 
 async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
     let observation = observe(server, &wanted, 4).await.unwrap();
-    build(
+    build(Inputs {
         wanted,
-        &observation.observed,
-        MergeRules::NOMAD,
-        Purpose::ByExternalId,
-    )
+        purpose: Purpose::ByExternalId,
+        observed: &observation.observed,
+        rules: MergeRules::NOMAD,
+        owned: None,
+        requests: &Requests::default(),
+    })
 }
 
 async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {

@@ -1,0 +1,235 @@
+//! A volume, what is wanted of it and its plugin, for the tests of this module.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::action::{Action, Planned};
+use super::build::build;
+use super::diff::Change;
+use super::inputs::{Inputs, Observed, PluginState, Requests};
+use super::merge::MergeRules;
+use crate::diagnostic::SourceMap;
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
+    ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, Plugin,
+    PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, Volume, VolumeId,
+    VolumeRequest,
+};
+use crate::spec::{Purpose, VolumeSpec};
+
+pub(super) const WRITER: Capability = Capability {
+    access_mode: AccessMode::SingleNodeWriter,
+    attachment_mode: AttachmentMode::FileSystem,
+};
+pub(super) const READERS: Capability = Capability {
+    access_mode: AccessMode::MultiNodeReaderOnly,
+    attachment_mode: AttachmentMode::FileSystem,
+};
+
+pub(super) fn bytes(bytes: u64) -> Bytes {
+    Bytes::new(bytes).unwrap()
+}
+
+pub(super) fn place(zone: &str) -> Topology {
+    Topology {
+        segments: [("zone".to_owned(), zone.to_owned())].into(),
+    }
+}
+
+pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
+    Some(TopologyRequest {
+        required: zones.iter().map(|zone| place(zone)).collect(),
+        preferred: vec![],
+    })
+}
+
+pub(super) fn wanted() -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db"),
+        name: Some("database".into()),
+        external_id: None,
+        plugin_id: PluginId::new("hostpath"),
+        capabilities: vec![WRITER, READERS],
+        capacity: CapacityRange {
+            min: bytes(1000),
+            max: bytes(2000),
+        },
+        topology_request: places(&["a", "b"]),
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: None,
+        secrets: None,
+        parameters: None,
+        context: None,
+    }
+}
+
+pub(super) fn spec(request: VolumeRequest) -> VolumeSpec {
+    let mut sources = SourceMap::default();
+    let id = sources.add("volume.hcl", "id = \"db\"\ncapacity_max = 1");
+    let fields = [("capacity_max", SourceMap::span(id, 10..26))];
+    VolumeSpec {
+        request,
+        namespace_given: false,
+        read_only: None,
+        span: SourceMap::span(id, 0..9),
+        fields: fields.into(),
+        capability_spans: vec![],
+    }
+}
+
+/// The volume that [`wanted`] makes.
+pub(super) fn existing() -> Volume {
+    Volume {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db"),
+        name: "database".into(),
+        external_id: Some(ExternalId::new("vol-1")),
+        plugin_id: PluginId::new("hostpath"),
+        provider: "csi.example".into(),
+        provider_version: "1".into(),
+        capabilities: vec![READERS, WRITER],
+        requested_capacity: CapacityRange {
+            min: bytes(1000),
+            max: bytes(2000),
+        },
+        capacity: bytes(1000),
+        topology_request: places(&["b", "a"]),
+        topologies: vec![place("a")],
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: Some(MountOptions::default()),
+        parameters: BTreeMap::new(),
+        context: BTreeMap::new(),
+        access_mode: None,
+        attachment_mode: None,
+        read_allocs: [].into(),
+        write_allocs: [].into(),
+        allocs: vec![],
+        schedulable: true,
+        controller_required: true,
+        controllers: HealthCount {
+            healthy: 1,
+            expected: 1,
+        },
+        nodes: HealthCount {
+            healthy: 1,
+            expected: 1,
+        },
+        create_index: 7,
+        modify_index: 9,
+        create_time: 0,
+        modify_time: 0,
+    }
+}
+
+pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
+    let instance = PluginInstance {
+        alloc_id: AllocId::new("a1"),
+        health: Health {
+            healthy: true,
+            description: "healthy".into(),
+        },
+        updated_at: 0,
+        provider: "csi.example".into(),
+        provider_version: "1".into(),
+        requires_controller: true,
+        requires_topologies: false,
+        controller: Some(ControllerInfo {
+            capabilities: ControllerCapabilities {
+                create_delete_volume: true,
+                expand_volume: true,
+                ..ControllerCapabilities::default()
+            },
+        }),
+        node: None,
+    };
+    let mut plugin = Plugin {
+        summary: PluginSummary {
+            id: PluginId::new("hostpath"),
+            provider: "csi.example".into(),
+            controller_required: true,
+            controllers: HealthCount {
+                healthy: 1,
+                expected: 1,
+            },
+            nodes: HealthCount {
+                healthy: 1,
+                expected: 1,
+            },
+        },
+        version: "1".into(),
+        controllers: [(NodeId::new("n1"), instance.clone())].into(),
+        nodes: [(NodeId::new("n1"), instance)].into(),
+        allocs: vec![],
+    };
+    change(&mut plugin);
+    PluginState::Known(Box::new(plugin))
+}
+
+pub(super) fn observed(volume: Option<Volume>, plugin: PluginState) -> Observed {
+    Observed {
+        volumes: volume
+            .map(|volume| (volume.key(), volume))
+            .into_iter()
+            .collect(),
+        plugins: [(PluginId::new("hostpath"), plugin)].into(),
+        plugin_ids: vec![PluginId::new("hostpath")],
+        ..Observed::default()
+    }
+}
+
+pub(super) fn inputs(
+    wanted: Vec<VolumeSpec>,
+    observed: &Observed,
+    rules: MergeRules,
+    purpose: Purpose,
+) -> Inputs<'_> {
+    static NOTHING: LazyLock<Requests> = LazyLock::new(Requests::default);
+    Inputs {
+        wanted,
+        purpose,
+        observed,
+        rules,
+        owned: None,
+        requests: &NOTHING,
+    }
+}
+
+pub(super) fn one(
+    request: VolumeRequest,
+    observed: &Observed,
+    rules: MergeRules,
+    purpose: Purpose,
+) -> Planned {
+    let inputs = inputs(vec![spec(request)], observed, rules, purpose);
+    build(inputs).volumes.remove(0)
+}
+
+pub(super) fn against(request: VolumeRequest, volume: Volume, rules: MergeRules) -> Planned {
+    one(
+        request,
+        &observed(Some(volume), plugin(|_| {})),
+        rules,
+        Purpose::ByExternalId,
+    )
+}
+
+pub(super) fn changes(planned: &Planned) -> &[Change] {
+    match &planned.action {
+        Action::Update(update) | Action::Expand(update) => &update.changes,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn sent(planned: &Planned) -> &VolumeRequest {
+    planned.request().expect("something is sent")
+}
+
+pub(super) fn codes(planned: &Planned) -> Vec<&'static str> {
+    match &planned.action {
+        Action::Blocked(reasons) => reasons.iter().map(|reason| reason.code.as_str()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
