@@ -12,7 +12,7 @@
 //!  nomad        HTTP client                       csi       gRPC client of plugins
 //!  store        journal in an embedded database   mounts    mount(2)
 //!  driver       processes as tasks                files     which files a person means
-//!  telemetry    what the agent logs
+//!  telemetry    what the agent logs               secrets   values that specifications refer to
 //!  ports        what the core needs from outside, in the core's words
 //!  plan         wanted against observed           state     everything the agent remembers
 //!  wire         Nomad's JSON
@@ -53,6 +53,7 @@ pub mod plan;
 pub mod ports;
 pub mod reconcile;
 pub mod retry;
+pub mod secrets;
 #[cfg(feature = "agent")]
 pub mod server;
 pub mod spec;

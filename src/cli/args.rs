@@ -216,12 +216,23 @@ pub(super) enum ReportForm {
     Json,
 }
 
+/// Which set is meant.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SetArgument {
+    /// Set that the volumes belong to, where the files do not name it
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+}
+
 /// `plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanArguments {
     /// What is wanted.
     #[command(flatten)]
     pub files: Files,
+    /// Whose it is.
+    #[command(flatten)]
+    pub set: SetArgument,
     /// Form of the plan
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: ReportForm,
@@ -244,6 +255,9 @@ pub(super) struct Apply {
     /// What is wanted.
     #[command(flatten)]
     pub files: Files,
+    /// Whose it is.
+    #[command(flatten)]
+    pub set: SetArgument,
     /// Do not ask
     #[arg(long, short)]
     pub yes: bool,

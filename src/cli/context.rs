@@ -16,7 +16,8 @@ use super::servers::Servers;
 use super::settings::target;
 use super::ui::{Now, Printer, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
-use crate::ports::{Clock, VolumeApi};
+use crate::ports::{Clock, SecretSource, VolumeApi};
+use crate::secrets::LocalSecrets;
 
 /// What every command works with.
 pub(super) struct Context {
@@ -101,6 +102,13 @@ impl Context {
             nanoseconds: self.clock.now(),
             zone: (self.time_zone)(),
         }
+    }
+
+    /// Where the values of referenced secrets are had.
+    pub(super) fn secrets(&self) -> Arc<dyn SecretSource> {
+        let environment = self.environment.clone();
+        let variables = move |name: &str| environment.any(name).map(ToOwned::to_owned);
+        Arc::new(LocalSecrets::new(Arc::new(variables)))
     }
 
     /// Opens the server that is meant, works with it, and ends what was started for that.

@@ -97,6 +97,11 @@ impl Environment {
         self.raw(variable).is_some()
     }
 
+    /// Any variable's value, if it is set: one that a specification refers to.
+    pub fn any(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
     fn raw(&self, variable: Variable) -> Option<&OsStr> {
         let named = |name: &str| {
             let value = self.0.get(OsStr::new(name))?;

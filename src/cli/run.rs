@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::args::{Cli, Command, Global, PluginCommand, Submit, VolumeCommand};
+use super::args::{Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand};
 #[cfg(feature = "agent")]
 use super::commands::agent;
 use super::commands::submit::{self, Verb};
@@ -114,6 +114,7 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Apply(arguments) => {
             let order = submit::Order {
                 files: &arguments.files,
+                set: &arguments.set,
                 verb: Verb::Apply { yes: arguments.yes },
                 output: &arguments.output.output,
                 parallelism: arguments.parallelism.parallelism,
@@ -139,16 +140,16 @@ fn on_volume(
     process: Process,
 ) -> Result<Exit, CliError> {
     match command {
-        VolumeCommand::Create(arguments) => wait(
-            context,
-            process,
-            submit::run(context, &order(arguments, Verb::Create)),
-        ),
-        VolumeCommand::Register(arguments) => wait(
-            context,
-            process,
-            submit::run(context, &order(arguments, Verb::Register)),
-        ),
+        VolumeCommand::Create(arguments) => {
+            let set = SetArgument::default();
+            let order = order(arguments, &set, Verb::Create);
+            wait(context, process, submit::run(context, &order))
+        }
+        VolumeCommand::Register(arguments) => {
+            let set = SetArgument::default();
+            let order = order(arguments, &set, Verb::Register);
+            wait(context, process, submit::run(context, &order))
+        }
         VolumeCommand::Deregister(arguments) => wait(
             context,
             process,
@@ -164,9 +165,10 @@ fn on_volume(
     }
 }
 
-fn order(arguments: &Submit, verb: Verb) -> submit::Order<'_> {
+fn order<'a>(arguments: &'a Submit, set: &'a SetArgument, verb: Verb) -> submit::Order<'a> {
     submit::Order {
         files: &arguments.files,
+        set,
         verb,
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,

@@ -1,13 +1,15 @@
 //! The specifications that a person means: read, checked, all problems at once.
 
-use super::args::{Files, SpecSyntax};
+use std::path::{Path, PathBuf};
+
+use super::args::{Files, SetArgument, SpecSyntax};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::settings::namespace;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::files::{self, Request};
-use crate::model::Namespace;
+use crate::model::{Namespace, SetName};
 use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse, validate};
 
 /// What is wanted, and the texts that say so.
@@ -18,6 +20,18 @@ pub(super) struct Wanted {
     pub sources: SourceMap,
     /// How many texts there are.
     pub texts: usize,
+    /// The set that the volumes belong to, if anything names one.
+    pub set: Option<SetName>,
+}
+
+impl Wanted {
+    /// Where relative paths in a specification start from: the directory of its file, or that of the
+    /// command if it came from standard input.
+    pub(super) fn directory_of(&self, context: &Context, spec: &VolumeSpec) -> PathBuf {
+        let name = Path::new(self.sources.name(spec.span.source));
+        let parent = name.parent().unwrap_or(Path::new(""));
+        context.directory.join(parent)
+    }
 }
 
 impl From<SpecSyntax> for Syntax {
@@ -38,8 +52,9 @@ pub(super) fn load(
     context: &Context,
     arguments: &Files,
     purpose: Purpose,
+    set: &SetArgument,
 ) -> Result<Wanted, CliError> {
-    let (wanted, diagnostics) = read(context, arguments, purpose)?;
+    let (wanted, diagnostics) = read(context, arguments, purpose, set)?;
     context.report(&diagnostics, &wanted.sources);
     if diagnostics.has_errors() {
         return Err(CliError::said(Exit::Error));
@@ -50,12 +65,14 @@ pub(super) fn load(
 /// Reads and checks everything that `-f` names; says nothing.
 ///
 /// # Errors
-/// If the namespace that was asked for cannot be one.
+/// If the namespace or the set that was asked for cannot be one.
 pub(super) fn read(
     context: &Context,
     arguments: &Files,
     purpose: Purpose,
+    set: &SetArgument,
 ) -> Result<(Wanted, Diagnostics), CliError> {
+    let typed = set.set.as_deref().map(typed_set).transpose()?;
     let asked = namespace(&context.global, &context.environment)?;
     let defaults = Defaults {
         namespace: one_namespace(asked.as_ref())?,
@@ -85,15 +102,46 @@ pub(super) fn read(
     if context.global.namespace.is_some() {
         one_namespace_each(&volumes, &defaults.namespace, &mut diagnostics);
     }
+    let set = one_set(&volumes, typed, &mut diagnostics);
     diagnostics.sort();
     Ok((
         Wanted {
+            set,
             volumes,
             sources,
             texts: texts.len(),
         },
         diagnostics,
     ))
+}
+
+fn typed_set(text: &str) -> Result<SetName, CliError> {
+    SetName::parse(text).map_err(|problem| {
+        let message = format!("`--set {text}` names no set: {problem}");
+        Diagnostic::error(Code::CliInvalidValue, message).into()
+    })
+}
+
+/// The set that is meant: what the files say, and the flag only if they agree.
+fn one_set(
+    volumes: &[VolumeSpec],
+    typed: Option<SetName>,
+    diagnostics: &mut Diagnostics,
+) -> Option<SetName> {
+    let written = volumes.iter().find_map(|spec| spec.set.clone());
+    match (written, typed) {
+        (Some((written, place)), Some(typed)) if written != typed => {
+            let message = format!("the file names set `{written}`, and `--set {typed}` was typed");
+            diagnostics.push(
+                Diagnostic::error(Code::CliSetConflict, message)
+                    .label(place, "")
+                    .help("leave out `--set`, or make the two agree"),
+            );
+            None
+        }
+        (Some((written, _)), _) => Some(written),
+        (None, typed) => typed,
+    }
 }
 
 /// A volume is in one namespace.

@@ -67,6 +67,8 @@ codes! {
         "Check what standard output was redirected to: the disk may be full.";
     CliNamespaceConflict = "cli/namespace-conflict": "The command line names one namespace and a specification another.",
         "Leave out `--namespace`, or make the two agree.";
+    CliSetConflict = "cli/set-conflict": "The command line names one set and a specification another.",
+        "Leave out `--set`, or make the two agree.";
 
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not well-formed HCL, YAML or JSON.",
@@ -141,10 +143,30 @@ codes! {
         "Remove it, or remove the `external_id` to create the volume.";
     SpecRegisterWithoutExternalId = "spec/register-without-external-id": "Without an external ID the provider is asked for a volume that has the ID of this one.",
         "Add the provider's ID of the volume, unless the two IDs are the same.";
+    SpecSecretReference = "spec/secret-reference": "A secret is neither a value nor a reference that can be followed.",
+        "Write the value, `env(\"NAME\")` or `file(\"PATH\")`; in YAML and JSON `{env: NAME}` or `{file: PATH}`.";
+    SpecSetName = "spec/set-name": "The name is none that a set can have: it is part of a path in the server's variables.",
+        "Use 1 to 48 letters, digits, hyphens and underscores, the first a letter or a digit.";
+    SpecTwoSets = "spec/two-sets": "All files of one run belong to one set, and these name two.",
+        "Apply the sets one after the other, or make the names agree.";
     SpecDuplicateVolume = "spec/duplicate-volume": "Two specifications declare one volume, and the last one sent would win.",
         "Remove one, or give it another ID or namespace.";
     SpecNameTwice = "spec/name-twice": "On Nomad a provider knows a new volume by its name alone, so that two of one name become one volume.",
         "Give each volume a name of its own.";
+
+    // --- secret: values that a specification only refers to
+    SecretUnset = "secret/unset": "A secret refers to an environment variable that is not set.",
+        "Set the variable, or correct its name in the specification.";
+    SecretEmpty = "secret/empty": "A secret refers to a variable or a file that holds nothing: often a pipeline whose own secret is missing.",
+        "Give it a value; if an empty secret is meant, write `\"\"` in the specification.";
+    SecretNotText = "secret/not-text": "A secret refers to a variable or a file that is not text in UTF-8, and no other value can be sent.",
+        "Encode the value as the provider documents it, often as base64.";
+    SecretFile = "secret/file": "A secret refers to a file that cannot be read.",
+        "Correct the path, which starts from the directory of the specification, or see to its permissions.";
+    SecretTooLarge = "secret/too-large": "A secret refers to a file larger than 64 KiB, which no provider takes.",
+        "Check that it is the right file.";
+    SecretExposed = "secret/exposed": "A secret refers to a file that other users of this machine can read, or even write to.",
+        "Take the permissions away: `chmod 600 FILE`.";
 
     // --- files: finding and reading specifications
     FilesNotFound = "files/not-found": "There is no file or directory of that name, or no file that matches the pattern.",

@@ -12,6 +12,7 @@ mod mount_options;
 mod node;
 mod plugin;
 mod secrets;
+mod set_name;
 mod snapshot;
 mod topology;
 mod volume;
@@ -30,7 +31,8 @@ pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,
 };
-pub use secrets::{SealedSecrets, Secrets};
+pub use secrets::{SealedSecrets, Secret, SecretRef, SecretRefs, Secrets};
+pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};
-pub use volume::{Volume, VolumeRequest, VolumeSummary};
+pub use volume::{Volume, VolumeRequest, VolumeSummary, WantedRequest};

@@ -3,6 +3,10 @@
 //! [`Secrets`] has no `Display` and no `Serialize`, its `Debug` shows keys only, and its memory is
 //! wiped when it is dropped. What is kept is [`SealedSecrets`], which only the holder of the
 //! agent's key file can open; state, journal and snapshots hold nothing else.
+//!
+//! What a specification says is [`SecretRefs`]: a value, or where it is to be had. A request that
+//! still holds those ([`super::WantedRequest`]) is another type than one that can be sent
+//! ([`super::VolumeRequest`]), so that nothing unresolved ever reaches a server.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +73,110 @@ impl std::fmt::Debug for Secrets {
         f.debug_map()
             .entries(self.keys().map(|key| (key, format_args!("[REDACTED]"))))
             .finish()
+    }
+}
+
+/// A value that is a secret: its memory is wiped, and nothing shows it.
+pub type Secret = Zeroizing<String>;
+
+/// Where the value of one secret comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// It stands in the specification.
+    Literal(Secret),
+    /// The environment variable of this name holds it.
+    Env(String),
+    /// The file at this path holds it, as it was written: a relative one starts from the directory
+    /// of the specification.
+    File(String),
+}
+
+impl SecretRef {
+    /// The value, if it stands in the specification.
+    pub fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(value) => Some(value),
+            Self::Env(_) | Self::File(_) => None,
+        }
+    }
+}
+
+/// Without a value; a name and a path are no secret.
+impl std::fmt::Debug for SecretRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Literal(_) => f.write_str("[REDACTED]"),
+            Self::Env(name) => write!(f, "env({name:?})"),
+            Self::File(path) => write!(f, "file({path:?})"),
+        }
+    }
+}
+
+/// A volume's secrets as a specification says them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretRefs(BTreeMap<String, SecretRef>);
+
+impl SecretRefs {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keys and where their values come from, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretRef)> {
+        self.0
+            .iter()
+            .map(|(key, reference)| (key.as_str(), reference))
+    }
+
+    /// The values themselves, if all of them stand in the specification.
+    pub fn literal(&self) -> Option<Secrets> {
+        let pairs = self.iter().map(|(key, from)| Some((key, from.literal()?)));
+        pairs.collect()
+    }
+
+    /// The values, each as `value` gives it.
+    ///
+    /// # Errors
+    /// All keys that `value` has none for, each with its reason; never an empty list.
+    pub fn resolve<E>(
+        &self,
+        mut value: impl FnMut(&str, &SecretRef) -> Result<Secret, E>,
+    ) -> Result<Secrets, Vec<E>> {
+        let mut secrets = BTreeMap::new();
+        let mut missing = vec![];
+        for (key, reference) in &self.0 {
+            match value(key, reference) {
+                Ok(value) => {
+                    secrets.insert(key.clone(), value);
+                }
+                Err(problem) => missing.push(problem),
+            }
+        }
+        if missing.is_empty() {
+            Ok(Secrets(secrets))
+        } else {
+            Err(missing)
+        }
+    }
+}
+
+impl<K: Into<String>> FromIterator<(K, SecretRef)> for SecretRefs {
+    fn from_iter<I: IntoIterator<Item = (K, SecretRef)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter();
+        Self(pairs.map(|(key, from)| (key.into(), from)).collect())
+    }
+}
+
+/// Secrets that are known already, as a specification could say them.
+impl From<&Secrets> for SecretRefs {
+    fn from(secrets: &Secrets) -> Self {
+        let pairs = secrets.0.iter();
+        Self(
+            pairs
+                .map(|(key, value)| (key.clone(), SecretRef::Literal(value.clone())))
+                .collect(),
+        )
     }
 }
 
@@ -159,6 +267,31 @@ mod tests {
                 "{foreign}"
             );
         }
+    }
+
+    #[test]
+    fn all_references_without_a_value_are_named_at_once() {
+        let literal = |value: &str| SecretRef::Literal(Secret::new(value.into()));
+        let wanted = SecretRefs::from_iter([
+            ("a", SecretRef::Env("A".into())),
+            ("b", literal("hunter2")),
+            ("c", SecretRef::File("c.txt".into())),
+        ]);
+        assert!(wanted.literal().is_none());
+        let shown = format!("{wanted:?}");
+        assert!(
+            !shown.contains("hunter2") && shown.contains("c.txt"),
+            "{shown}"
+        );
+        let missing = wanted.resolve(|key, from| match from.literal() {
+            Some(value) => Ok(Secret::new(value.into())),
+            None => Err(key.to_owned()),
+        });
+        assert_eq!(missing, Err(vec!["a".to_owned(), "c".to_owned()]));
+        let found = wanted.resolve(|key, _| Ok::<_, ()>(Secret::new(key.into())));
+        let expected = Secrets::from_iter([("a", "a"), ("b", "b"), ("c", "c")]);
+        assert_eq!(found, Ok(expected.clone()));
+        assert_eq!(SecretRefs::from(&expected).literal(), Some(expected));
     }
 
     #[test]

@@ -8,15 +8,18 @@ use super::capability::{AccessMode, AttachmentMode, Capability};
 use super::id::{AllocId, ExternalId, Namespace, NamespacedId, PluginId, VolumeId};
 use super::mount_options::MountOptions;
 use super::plugin::HealthCount;
-use super::secrets::Secrets;
+use super::secrets::{Secret, SecretRef, SecretRefs, Secrets};
 use super::topology::{Topology, TopologyRequest};
 
 /// What a person may ask of a volume, and nothing that only a server may set (W22).
 ///
 /// `None` means "not said", which differs from said and empty: of an existing volume, what is not
 /// said stays as it is (where the server's rules allow that).
+///
+/// With [`Secrets`] it can be sent; with [`SecretRefs`] it is what a specification says, a
+/// [`WantedRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeRequest {
+pub struct VolumeRequest<S = Secrets> {
     /// Where it lives.
     pub namespace: Namespace,
     /// What it is called in jobs.
@@ -41,17 +44,61 @@ pub struct VolumeRequest {
     /// How its file system is made and mounted.
     pub mount_options: Option<MountOptions>,
     /// What the provider wants to see.
-    pub secrets: Option<Secrets>,
+    pub secrets: Option<S>,
     /// Opaque, for creation and validation.
     pub parameters: Option<BTreeMap<String, String>>,
     /// Opaque, the provider's: only registration may give it.
     pub context: Option<BTreeMap<String, String>>,
 }
 
-impl VolumeRequest {
+/// What a specification asks of a volume: its secrets are values or references to them.
+pub type WantedRequest = VolumeRequest<SecretRefs>;
+
+impl<S> VolumeRequest<S> {
     /// Namespace and ID.
     pub fn key(&self) -> NamespacedId {
         NamespacedId::new(self.namespace.clone(), self.id.clone())
+    }
+
+    fn with_secrets<T>(&self, secrets: Option<T>) -> VolumeRequest<T> {
+        VolumeRequest {
+            namespace: self.namespace.clone(),
+            id: self.id.clone(),
+            name: self.name.clone(),
+            external_id: self.external_id.clone(),
+            plugin_id: self.plugin_id.clone(),
+            capabilities: self.capabilities.clone(),
+            capacity: self.capacity,
+            topology_request: self.topology_request.clone(),
+            clone_id: self.clone_id.clone(),
+            snapshot_id: self.snapshot_id.clone(),
+            mount_options: self.mount_options.clone(),
+            secrets,
+            parameters: self.parameters.clone(),
+            context: self.context.clone(),
+        }
+    }
+}
+
+impl WantedRequest {
+    /// What can be sent: each secret as `value` gives it.
+    ///
+    /// # Errors
+    /// All secrets that `value` has none for, each with its reason; never an empty list.
+    pub fn resolve<E>(
+        &self,
+        value: impl FnMut(&str, &SecretRef) -> Result<Secret, E>,
+    ) -> Result<VolumeRequest, Vec<E>> {
+        let secrets = self.secrets.as_ref();
+        let secrets = secrets.map(|secrets| secrets.resolve(value)).transpose()?;
+        Ok(self.with_secrets(secrets))
+    }
+}
+
+impl VolumeRequest {
+    /// The same as a specification could say it, to be held against what there is.
+    pub fn to_wanted(&self) -> WantedRequest {
+        self.with_secrets(self.secrets.as_ref().map(SecretRefs::from))
     }
 }
 

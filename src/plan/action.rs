@@ -11,7 +11,7 @@ use super::merge::{Expansion, SecretsChange};
 use super::pin::Pin;
 use super::risk::Stakes;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::model::{NamespacedId, VolumeRequest};
+use crate::model::{NamespacedId, WantedRequest};
 use crate::spec::VolumeSpec;
 
 /// What is to be done with one volume.
@@ -20,9 +20,9 @@ pub enum Action {
     /// It is as wanted; or it shall be gone, and is.
     Unchanged,
     /// Create it in the provider and register it.
-    Create(Box<VolumeRequest>),
+    Create(Box<WantedRequest>),
     /// Register what the provider has.
-    Register(Box<VolumeRequest>),
+    Register(Box<WantedRequest>),
     /// Change its registration.
     Update(Box<Update>),
     /// The same, and the provider makes it larger.
@@ -43,7 +43,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// What is sent: the specification in the shape that this server compares without surprise.
-    pub request: VolumeRequest,
+    pub request: WantedRequest,
     /// Fields that change; empty if the same is sent again because someone asked for that, or if only
     /// hidden values differ.
     pub changes: Vec<Change>,
@@ -63,7 +63,7 @@ pub struct Replace {
     /// The two steps.
     pub steps: ReplaceSteps,
     /// What the second step sends.
-    pub request: VolumeRequest,
+    pub request: WantedRequest,
 }
 
 /// The two steps of a replacement.
@@ -107,7 +107,7 @@ pub struct Planned {
 
 impl Planned {
     /// What is sent; `None` if nothing is, or only a removal.
-    pub fn request(&self) -> Option<&VolumeRequest> {
+    pub fn request(&self) -> Option<&WantedRequest> {
         match &self.action {
             Action::Create(request) | Action::Register(request) => Some(request),
             Action::Update(update) | Action::Expand(update) => Some(&update.request),

@@ -7,7 +7,7 @@
 use super::action::{Action, Planned};
 use super::inputs::Observed;
 use super::risk::LastSnapshot;
-use crate::model::{ExternalId, PluginId, VolumeRequest};
+use crate::model::{ExternalId, PluginId, WantedRequest};
 
 /// Fills in `depends_on`. An edge that would close a cycle is left out: no order satisfies it, and
 /// each of its entries can still be tried.
@@ -72,7 +72,7 @@ fn fills(action: &Action) -> bool {
     }
 }
 
-fn makes_source(planned: &Planned, copy: &VolumeRequest) -> bool {
+fn makes_source(planned: &Planned, copy: &WantedRequest) -> bool {
     let Some(spec) = &planned.spec else {
         return false;
     };
@@ -88,7 +88,7 @@ fn makes_source(planned: &Planned, copy: &VolumeRequest) -> bool {
 }
 
 /// Whether an entry takes away what the copy is made from.
-fn takes_source(planned: &Planned, copy: &VolumeRequest, observed: &Observed) -> bool {
+fn takes_source(planned: &Planned, copy: &WantedRequest, observed: &Observed) -> bool {
     let takes = match planned.action {
         Action::Deregister | Action::DeleteData | Action::Replace(_) => true,
         Action::Unchanged
@@ -111,7 +111,7 @@ fn takes_source(planned: &Planned, copy: &VolumeRequest, observed: &Observed) ->
     same_plugin(&volume.plugin_id, copy) && (is_source || is_snapshots)
 }
 
-fn same_plugin(plugin: &PluginId, copy: &VolumeRequest) -> bool {
+fn same_plugin(plugin: &PluginId, copy: &WantedRequest) -> bool {
     *plugin == copy.plugin_id
 }
 

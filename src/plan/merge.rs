@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{
     Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, Volume,
-    VolumeRequest,
+    WantedRequest,
 };
 
 /// How a server understands what is absent or reordered. A value per server and version.
@@ -154,7 +154,7 @@ pub enum Expansion {
 /// Every refusal, in Nomad's order; never an empty list.
 pub fn merge(
     existing: &Volume,
-    update: &VolumeRequest,
+    update: &WantedRequest,
     rules: MergeRules,
 ) -> Result<Merged, Vec<Refusal>> {
     let refusals = refusals(existing, update, rules);
@@ -182,7 +182,7 @@ pub fn merge(
     })
 }
 
-fn refusals(existing: &Volume, update: &VolumeRequest, rules: MergeRules) -> Vec<Refusal> {
+fn refusals(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Vec<Refusal> {
     let mut refusals = changed_identity(existing, update);
     if !holds_capability_in_force(existing, &update.capabilities) {
         refusals.push(Refusal {
@@ -212,7 +212,7 @@ fn refusals(existing: &Volume, update: &VolumeRequest, rules: MergeRules) -> Vec
     refusals
 }
 
-fn changed_identity(existing: &Volume, update: &VolumeRequest) -> Vec<Refusal> {
+fn changed_identity(existing: &Volume, update: &WantedRequest) -> Vec<Refusal> {
     let changed = |wanted: Option<&str>, stored: &str| {
         wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != stored)
     };
@@ -277,7 +277,7 @@ fn holds_capability_in_force(existing: &Volume, wanted: &[Capability]) -> bool {
     }
 }
 
-fn same_topology_request(existing: &Volume, update: &VolumeRequest, rule: TopologyRule) -> bool {
+fn same_topology_request(existing: &Volume, update: &WantedRequest, rule: TopologyRule) -> bool {
     let (stored, wanted) = (&existing.topology_request, &update.topology_request);
     match rule {
         TopologyRule::ByPosition => stored == wanted,
@@ -291,7 +291,7 @@ fn same_topology_request(existing: &Volume, update: &VolumeRequest, rule: Topolo
 
 fn merged_topology_request(
     existing: &Volume,
-    update: &VolumeRequest,
+    update: &WantedRequest,
     rule: TopologyRule,
 ) -> Option<TopologyRequest> {
     let stored = existing.topology_request.clone();
@@ -304,7 +304,7 @@ fn merged_topology_request(
     }
 }
 
-fn same_mount_options(existing: &Volume, update: &VolumeRequest, rule: MountOptionsRule) -> bool {
+fn same_mount_options(existing: &Volume, update: &WantedRequest, rule: MountOptionsRule) -> bool {
     let wanted = update.mount_options.clone().unwrap_or_default();
     match (rule, &existing.mount_options) {
         (_, Some(stored)) => as_far_as_seen(stored, &wanted),
@@ -325,7 +325,7 @@ fn as_far_as_seen(stored: &MountOptions, wanted: &MountOptions) -> bool {
 /// Those that say the same stay as they are, so that saying it again changes nothing.
 fn merged_mount_options(
     existing: &Volume,
-    update: &VolumeRequest,
+    update: &WantedRequest,
     rule: MountOptionsRule,
 ) -> Option<MountOptions> {
     if same_mount_options(existing, update, rule) {
@@ -336,7 +336,7 @@ fn merged_mount_options(
 
 fn merged_context(
     existing: &Volume,
-    update: &VolumeRequest,
+    update: &WantedRequest,
     omitted: OmittedMap,
 ) -> BTreeMap<String, String> {
     match (given(update.context.as_ref()), omitted) {
@@ -346,7 +346,7 @@ fn merged_context(
     }
 }
 
-fn secrets_change(update: &VolumeRequest, omitted: OmittedMap) -> SecretsChange {
+fn secrets_change(update: &WantedRequest, omitted: OmittedMap) -> SecretsChange {
     match (&update.secrets, omitted) {
         (Some(secrets), _) if secrets.is_empty() => SecretsChange::Clear,
         (Some(_), _) => SecretsChange::Replace,

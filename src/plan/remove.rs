@@ -13,7 +13,7 @@ use super::pin::Pin;
 use super::precondition::{Needs, plugin_problem};
 use super::removal::{Removal, claimed, holders_in_the_way, shared};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Volume, VolumeRequest};
+use crate::model::{NamespacedId, Volume, WantedRequest};
 use crate::spec::VolumeSpec;
 
 /// Entries for the volumes that shall go although no file names them, by name.
@@ -112,7 +112,7 @@ pub(super) fn replaced(spec: &VolumeSpec, existing: &Volume, inputs: &Inputs<'_>
     if let Some(obstacle) = obstacle(existing, removal, inputs) {
         return obstacle;
     }
-    let request: VolumeRequest = spec.request.clone();
+    let request: WantedRequest = spec.request.clone();
     Action::Replace(Box::new(Replace {
         snapshot_first: inputs.requests.snapshot_first,
         steps,

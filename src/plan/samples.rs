@@ -13,7 +13,7 @@ use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, Plugin,
     PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, Volume, VolumeId,
-    VolumeRequest,
+    WantedRequest,
 };
 use crate::spec::{Purpose, VolumeSpec};
 
@@ -43,8 +43,8 @@ pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
     })
 }
 
-pub(super) fn wanted() -> VolumeRequest {
-    VolumeRequest {
+pub(super) fn wanted() -> WantedRequest {
+    WantedRequest {
         namespace: Namespace::default(),
         id: VolumeId::new("db"),
         name: Some("database".into()),
@@ -65,7 +65,7 @@ pub(super) fn wanted() -> VolumeRequest {
     }
 }
 
-pub(super) fn spec(request: VolumeRequest) -> VolumeSpec {
+pub(super) fn spec(request: WantedRequest) -> VolumeSpec {
     let mut sources = SourceMap::default();
     let id = sources.add("volume.hcl", "id = \"db\"\ncapacity_max = 1");
     let fields = [("capacity_max", SourceMap::span(id, 10..26))];
@@ -73,9 +73,13 @@ pub(super) fn spec(request: VolumeRequest) -> VolumeSpec {
         request,
         namespace_given: false,
         read_only: None,
+        protect: None,
+        ignore: vec![],
+        set: None,
         span: SourceMap::span(id, 0..9),
         fields: fields.into(),
         capability_spans: vec![],
+        secret_spans: [].into(),
     }
 }
 
@@ -198,7 +202,7 @@ pub(super) fn inputs(
 }
 
 pub(super) fn one(
-    request: VolumeRequest,
+    request: WantedRequest,
     observed: &Observed,
     rules: MergeRules,
     purpose: Purpose,
@@ -207,7 +211,7 @@ pub(super) fn one(
     build(inputs).volumes.remove(0)
 }
 
-pub(super) fn against(request: VolumeRequest, volume: Volume, rules: MergeRules) -> Planned {
+pub(super) fn against(request: WantedRequest, volume: Volume, rules: MergeRules) -> Planned {
     one(
         request,
         &observed(Some(volume), plugin(|_| {})),
@@ -223,7 +227,7 @@ pub(super) fn changes(planned: &Planned) -> &[Change] {
     }
 }
 
-pub(super) fn sent(planned: &Planned) -> &VolumeRequest {
+pub(super) fn sent(planned: &Planned) -> &WantedRequest {
     planned.request().expect("something is sent")
 }
 

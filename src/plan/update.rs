@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use super::merge::{Expansion, MergeRules, Merged, Refusal, SecretsChange, TopologyRule, merge};
 use super::precondition::{Needs, plugin_problem};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{TopologyRequest, Volume, VolumeRequest};
+use crate::model::{TopologyRequest, Volume, WantedRequest};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// What is to be done with a volume that exists, and what will surprise.
@@ -72,7 +72,7 @@ fn is_needed(expansion: Expansion) -> bool {
 fn refused_or_waits(
     spec: &VolumeSpec,
     existing: &Volume,
-    request: &VolumeRequest,
+    request: &WantedRequest,
     refusals: Vec<Refusal>,
     rules: MergeRules,
 ) -> Action {
@@ -111,7 +111,7 @@ fn unused(volume: &Volume) -> Volume {
 /// The request in the shape that a server compares without surprise: where one takes absent and
 /// empty, or another order, for a difference, what it has stored is sent back to it
 /// (`nomad-http-api` 10.1, item 7; W21).
-fn comparable(request: &VolumeRequest, existing: &Volume, rules: MergeRules) -> VolumeRequest {
+fn comparable(request: &WantedRequest, existing: &Volume, rules: MergeRules) -> WantedRequest {
     let mut request = request.clone();
     if rules.topologies == TopologyRule::ByPosition {
         let nothing = TopologyRequest::default();
@@ -132,7 +132,7 @@ fn comparable(request: &VolumeRequest, existing: &Volume, rules: MergeRules) -> 
 
 /// Fields in which a volume still differs from what was asked for; empty if it is as wanted.
 pub fn remaining(
-    request: &VolumeRequest,
+    request: &WantedRequest,
     existing: &Volume,
     rules: MergeRules,
 ) -> Vec<&'static str> {

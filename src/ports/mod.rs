@@ -17,6 +17,7 @@ mod observer;
 mod plugin;
 mod plugins;
 mod sealer;
+mod secret_source;
 mod storage;
 mod verdict;
 mod volume_api;
@@ -36,6 +37,7 @@ pub use plugin::{
 };
 pub use plugins::PluginDirectory;
 pub use sealer::{SealError, Sealer};
+pub use secret_source::{FoundSecret, SecretRemark, SecretSource};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};

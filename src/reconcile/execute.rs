@@ -16,6 +16,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::outcome::{Ending, Outcome};
+use super::resolve::Resolved;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Volume;
 use crate::plan::{Action, MergeRules, Pin, Plan, Planned, remaining};
@@ -35,6 +36,8 @@ pub struct Execution<'a> {
     pub api: &'a dyn VolumeApi,
     /// How that server merges.
     pub rules: MergeRules,
+    /// The requests of all volumes that are to be changed, with their secrets.
+    pub resolved: &'a Resolved,
     /// How many volumes at once.
     pub parallelism: usize,
     /// Nothing new begins once this is cancelled.
@@ -89,11 +92,15 @@ async fn change(execution: &Execution<'_>, planned: &Planned) -> Outcome {
     if execution.stop.is_cancelled() {
         return Outcome::plain(Ending::NotBegun);
     }
+    let Some(request) = execution.resolved.request(&planned.key) else {
+        let message = format!("the secrets of volume {} were not looked up", planned.key);
+        let failed = Diagnostic::error(Code::Internal, message);
+        return Outcome::plain(Ending::Failed(failed));
+    };
     let written = match &planned.action {
-        Action::Create(request) => execution.api.create_volume(request).await,
-        Action::Register(request) => execution.api.register_volume(request).await,
-        Action::Update(update) | Action::Expand(update) => {
-            execution.api.register_volume(&update.request).await
+        Action::Create(_) => execution.api.create_volume(request).await,
+        Action::Register(_) | Action::Update(_) | Action::Expand(_) => {
+            execution.api.register_volume(request).await
         }
         Action::Unchanged
         | Action::Replace(_)

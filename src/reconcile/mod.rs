@@ -3,7 +3,9 @@
 mod execute;
 mod observe;
 mod outcome;
+mod resolve;
 
 pub use execute::{Execution, Watch, execute};
 pub use observe::{Observation, observe};
 pub use outcome::{Ending, Outcome};
+pub use resolve::{Resolved, Unresolved, resolve};

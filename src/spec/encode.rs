@@ -3,18 +3,18 @@
 //! HCL and JSON are written so that Nomad's own reader takes them for the same, too: `${` is escaped,
 //! because the two versions of HCL disagree on it, and topologies in JSON have the one shape of which
 //! Nomad loses nothing (`nomad-http-api` 5.6). What is not said is not written; a namespace always
-//! is. **Secrets are written in the clear**: whoever shows the text takes them out of the request
-//! before.
+//! is. A secret that is a reference stays one. **Secrets that stand in the specification are written
+//! in the clear**: whoever shows the text takes them out of the request before.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::syntax::Syntax;
-use crate::model::{Bytes, Topology, VolumeRequest};
+use crate::model::{Bytes, SecretRef, Topology, WantedRequest};
 
 /// Writes one volume as a flat file.
-pub fn encode(request: &VolumeRequest, syntax: Syntax) -> String {
+pub fn encode(request: &WantedRequest, syntax: Syntax) -> String {
     match syntax {
         Syntax::Hcl => hcl(request),
         Syntax::Json => format!("{:#}\n", document(request, json_places)),
@@ -23,7 +23,7 @@ pub fn encode(request: &VolumeRequest, syntax: Syntax) -> String {
 }
 
 /// The fields that are one text, in the order in which people read them.
-fn texts(request: &VolumeRequest) -> Vec<(&'static str, String)> {
+fn texts(request: &WantedRequest) -> Vec<(&'static str, String)> {
     let size = |size: Bytes| (!size.is_zero()).then(|| size.to_string());
     let fields = [
         ("id", Some(request.id.to_string())),
@@ -44,17 +44,51 @@ fn texts(request: &VolumeRequest) -> Vec<(&'static str, String)> {
     fields.into_iter().filter_map(said).collect()
 }
 
-/// The fields that are keys with texts.
-fn maps(request: &VolumeRequest) -> Vec<(&'static str, BTreeMap<&str, &str>)> {
-    let secrets = request
-        .secrets
-        .as_ref()
-        .map(|secrets| secrets.expose().collect());
+/// What stands under a key of a map.
+#[derive(Clone, Copy)]
+enum Entry<'r> {
+    Text(&'r str),
+    /// A reference: its source and what that is asked for.
+    Reference(&'static str, &'r str),
+}
+
+impl<'r> From<&'r SecretRef> for Entry<'r> {
+    fn from(reference: &'r SecretRef) -> Self {
+        match reference {
+            SecretRef::Literal(value) => Self::Text(value),
+            SecretRef::Env(name) => Self::Reference("env", name),
+            SecretRef::File(path) => Self::Reference("file", path),
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn json(self) -> Value {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::Reference(source, argument) => json!({ source: argument }),
+        }
+    }
+
+    fn hcl(self) -> String {
+        match self {
+            Self::Text(text) => quoted(text),
+            Self::Reference(source, argument) => format!("{source}({})", quoted(argument)),
+        }
+    }
+}
+
+/// The fields that are keys with texts, or with references.
+fn maps(request: &WantedRequest) -> Vec<(&'static str, BTreeMap<&str, Entry<'_>>)> {
+    let secrets = request.secrets.as_ref().map(|secrets| {
+        let pairs = secrets.iter().map(|(key, from)| (key, Entry::from(from)));
+        pairs.collect()
+    });
     let [parameters, context] = [&request.parameters, &request.context].map(|map| {
         let pairs = map
             .as_ref()?
             .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()));
+            .map(|(key, value)| (key.as_str(), Entry::Text(value)));
         Some(pairs.collect())
     });
     let fields = [
@@ -68,7 +102,7 @@ fn maps(request: &VolumeRequest) -> Vec<(&'static str, BTreeMap<&str, &str>)> {
         .collect()
 }
 
-fn document(request: &VolumeRequest, places: fn(&[Topology]) -> Value) -> Value {
+fn document(request: &WantedRequest, places: fn(&[Topology]) -> Value) -> Value {
     let mut document = Map::new();
     for (key, text) in texts(request) {
         document.insert(key.to_owned(), text.into());
@@ -103,7 +137,11 @@ fn document(request: &VolumeRequest, places: fn(&[Topology]) -> Value) -> Value 
         document.insert("topology_request".to_owned(), block.into());
     }
     for (key, map) in maps(request) {
-        document.insert(key.to_owned(), json!(map));
+        let pairs = map.into_iter();
+        let object: Map<_, _> = pairs
+            .map(|(key, entry)| (key.to_owned(), entry.json()))
+            .collect();
+        document.insert(key.to_owned(), object.into());
     }
     document.into()
 }
@@ -124,7 +162,7 @@ fn yaml(document: &Value) -> String {
     serde_yaml::to_string(document).unwrap_or_else(|_| format!("{document:#}\n"))
 }
 
-fn hcl(request: &VolumeRequest) -> String {
+fn hcl(request: &WantedRequest) -> String {
     let mut out = Hcl::default();
     let texts = texts(request);
     out.attributes(texts.iter().map(|(key, text)| (*key, text.as_str())));
@@ -158,7 +196,9 @@ fn hcl(request: &VolumeRequest) -> String {
         });
     }
     for (key, map) in maps(request) {
-        out.block(key, |out| out.attributes(map));
+        out.block(key, |out| {
+            out.values(map.into_iter().map(|(key, entry)| (key, entry.hcl())));
+        });
     }
     out.text
 }
@@ -177,9 +217,13 @@ impl Hcl {
     }
 
     fn attributes<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t str, &'t str)>) {
+        self.values(pairs.into_iter().map(|(key, text)| (key, quoted(text))));
+    }
+
+    fn values<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t str, String)>) {
         let pairs: Vec<_> = pairs
             .into_iter()
-            .map(|(k, value)| (key(k), quoted(value)))
+            .map(|(k, value)| (key(k), value))
             .collect();
         let width = pairs
             .iter()

@@ -2,7 +2,8 @@
 //!
 //! The structure of a file is read by [`super::hcl1`]; here is what HCL2 adds to it: expressions. Only
 //! those that say their value outright are understood (literals, lists, objects with colons,
-//! parentheses); a call, a variable or an operator is refused in words, each where it stands.
+//! parentheses), and a call with one text, `env("X")`, which says where a secret is; any other call, a
+//! variable or an operator is refused in words, each where it stands.
 //!
 //! Where one text means two things, Nomad's meaning wins in a file that uses nothing of HCL2, with a
 //! warning (`dependencies` decisions, `nomad-http-api` 5.1).
@@ -10,12 +11,12 @@
 use std::ops::Range;
 
 use hcl_edit::Span as _;
-use hcl_edit::expr::{Expression, Object as HclObject, ObjectKey, UnaryOperator};
+use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
 use super::hcl1::{self, Meaning, Parsed};
 use super::problem::Problem;
-use super::tree::{Node, Object, ScalarKind, Value, Word};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
+use super::tree::{Node, Object, Reference, ReferenceSource, ScalarKind, Value, Word};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, nearest};
 
 /// Reads a file; what cannot be read is said, and then there is no tree.
 pub(super) fn parse<'a>(
@@ -128,7 +129,7 @@ impl Reader {
                 }
             }
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
-            Expression::FuncCall(_) => self.refuse(span, "a function call"),
+            Expression::FuncCall(call) => self.call(call, span),
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => self.refuse(span, "a reference"),
             Expression::Conditional(_) => self.refuse(span, "a condition"),
@@ -155,6 +156,51 @@ impl Reader {
             read.push(Word { text, span }, vec![], value);
         }
         read
+    }
+
+    /// `env("NAME")` and `file("PATH")` say where a secret is; whether one may stand there is
+    /// decided by `decode`.
+    fn call(&mut self, call: &FuncCall, span: Span) -> Node<'static> {
+        let name = call.name.name.as_str();
+        let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
+        let argument = match (call.args.get(0), call.args.len(), call.args.expand_final()) {
+            (Some(Expression::String(argument)), 1, false) => Some(argument.value()),
+            _ => None,
+        };
+        match (source, argument) {
+            (Some(source), Some(argument)) => {
+                let argument = argument.clone().into();
+                Node {
+                    value: Value::Reference(Reference { source, argument }),
+                    span,
+                }
+            }
+            (Some(_), None) => {
+                let message =
+                    format!("`{name}` takes one text, in double quotes and without a template");
+                let said = Diagnostic::error(Code::SpecExpression, message);
+                self.diagnostics
+                    .push(said.label(span, format!("write `{name}(\"…\")`")));
+                Node::broken(span)
+            }
+            (None, _) => self.refuse_call(name, span),
+        }
+    }
+
+    fn refuse_call(&mut self, name: &str, span: Span) -> Node<'static> {
+        let message =
+            "a function call stands where a value is needed, and expressions are not evaluated";
+        let near = nearest(name, ReferenceSource::ALL.map(ReferenceSource::as_str));
+        let label = near.map_or_else(
+            || "a function call is not evaluated".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        self.diagnostics.push(
+            Diagnostic::error(Code::SpecExpression, message)
+                .label(span, label)
+                .help("only a secret may be a call: `env(\"NAME\")` or `file(\"PATH\")`"),
+        );
+        Node::broken(span)
     }
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {

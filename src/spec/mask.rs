@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::schema;
 use super::syntax::Syntax;
-use super::tree::Object;
+use super::tree::{Entry, Object, Value};
 use crate::diagnostic::{Span, nearest};
 
 /// Whether what stands under this key must not be shown: `secrets`, `mount_flags` (which may hold
@@ -50,7 +50,7 @@ fn may_be_sensitive(word: &str) -> bool {
 pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
     for entry in object.entries.iter().chain(&object.refused) {
         if is_sensitive(&entry.key.text) {
-            entry.value.for_each_scalar(hide);
+            hide_values(entry, hide);
             if !entry.key.text.to_lowercase().contains("secret") {
                 entry.value.for_each_key(hide);
             }
@@ -58,6 +58,18 @@ pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
             entry
                 .value
                 .for_each_object(&mut |object| secrets_of(object, hide));
+        }
+    }
+}
+
+/// Hides the values under a sensitive key; a reference to a secret is none.
+fn hide_values(entry: &Entry<'_>, hide: &mut impl FnMut(Span)) {
+    let Value::Object(object) = &entry.value.value else {
+        return entry.value.for_each_scalar(hide);
+    };
+    for inner in object.entries.iter().chain(&object.refused) {
+        if inner.value.as_reference().is_none() {
+            inner.value.for_each_scalar(hide);
         }
     }
 }

@@ -100,9 +100,20 @@ pub const VOLUME: &[Field] = &[
     field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "What the provider wants to see; shown nowhere."),
     field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "The provider's own settings for a new volume."),
     field("context", "Context", Kind::TextMap, Mutability::Mutable, "The provider's own data on a volume that exists already."),
+    field("protect", "", Kind::Boolean, Mutability::None, "Whether it is kept from being removed with its set; kept in the ledger, never sent."),
+    field("ignore", "", Kind::TextList, Mutability::None, "Fields whose drift is ignored: `[\"context\"]`."),
     Field { place: Place::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "The volume's ID, if it is not the block's label.") },
     Field { place: Place::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "Whether its users only read; held against the access modes, never sent.") },
 ];
+
+/// The keys of a file, beside its volumes.
+pub const FILE: &[Field] = &[field(
+    "set",
+    "",
+    Kind::Text,
+    Mutability::None,
+    "The set that all volumes of the run belong to.",
+)];
 
 /// The keys of a `capability` block.
 #[rustfmt::skip]
@@ -124,6 +135,25 @@ pub const TOPOLOGY_REQUEST: &[Field] = &[
     field("required", "Required", Kind::Blocks, Mutability::Immutable, "At least one of these places."),
     field("preferred", "Preferred", Kind::Blocks, Mutability::Immutable, "Rather these places, in this order."),
 ];
+
+/// The key of the set at the top level of a file.
+pub(super) const SET: &str = "set";
+
+/// All fields whose drift can be seen, dotted where they are nested: what `ignore` may name.
+pub fn drifting() -> impl Iterator<Item = String> {
+    let nested = |field: &'static Field| match field.key {
+        "mount_options" => MOUNT_OPTIONS,
+        "topology_request" => TOPOLOGY_REQUEST,
+        _ => &[],
+    };
+    let told =
+        |field: &&Field| !field.api.is_empty() && !matches!(field.mutability, Mutability::Identity);
+    VOLUME.iter().filter(told).flat_map(move |field| {
+        let inner = nested(field).iter();
+        let dotted = inner.map(|inner| format!("{}.{}", field.key, inner.key));
+        std::iter::once(field.key.to_owned()).chain(dotted)
+    })
+}
 
 /// What Nomad takes at the top level by its API's name although only a server may set it
 /// (`nomad-http-api` 5.5, W22).

@@ -31,6 +31,8 @@ pub(super) enum Value<'a> {
     /// Something that cannot be read was said, and a diagnostic tells of it.
     Broken,
     Scalar(Scalar<'a>),
+    /// `env("X")` in HCL: what says where a value is, and is none itself.
+    Reference(Reference<'a>),
     List(Vec<Node<'a>>),
     Object(Object<'a>),
 }
@@ -43,6 +45,40 @@ pub(super) struct Scalar<'a> {
     /// Of a text, what is between the quotes, escapes resolved; of a number or a boolean, how it was
     /// written.
     pub(super) text: Cow<'a, str>,
+}
+
+/// Where a value is to be had: a source and what it is asked for.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(super) struct Reference<'a> {
+    /// The source.
+    pub(super) source: ReferenceSource,
+    /// What it is asked for: the variable's name, the file's path.
+    pub(super) argument: Cow<'a, str>,
+}
+
+/// Where a secret can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReferenceSource {
+    Env,
+    File,
+}
+
+impl ReferenceSource {
+    pub(super) const ALL: [Self; 2] = [Self::Env, Self::File];
+
+    /// Its word in a file: `env`.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::File => "file",
+        }
+    }
+
+    /// The source of that word.
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
 }
 
 /// What a scalar is without knowing what is wanted.
@@ -109,6 +145,7 @@ impl<'a> Node<'a> {
         match &self.value {
             Value::Null => "nothing",
             Value::Broken => "an expression",
+            Value::Reference(_) => "a reference to a secret",
             Value::Scalar(scalar) => match scalar.kind {
                 ScalarKind::Text => "a text",
                 ScalarKind::Number => "a number",
@@ -128,16 +165,16 @@ impl<'a> Node<'a> {
             })
         };
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) => (1, 1),
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => (1, 1),
             Value::List(items) => of(&mut items.iter()),
             Value::Object(object) => of(&mut object.entries.iter().map(|entry| &entry.value)),
         }
     }
 
-    /// Calls `see` for every scalar in it.
+    /// Calls `see` for every scalar in it; a reference is none.
     pub(super) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
-            Value::Null => {}
+            Value::Null | Value::Reference(_) => {}
             Value::Broken | Value::Scalar(_) => see(self.span),
             Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
             Value::Object(object) => {
@@ -149,11 +186,40 @@ impl<'a> Node<'a> {
     }
 }
 
+impl<'a> Node<'a> {
+    /// The reference that it is: a call in HCL, an object of one known key with a text elsewhere.
+    pub(super) fn as_reference(&self) -> Option<Reference<'a>> {
+        match &self.value {
+            Value::Reference(reference) => Some(reference.clone()),
+            Value::Object(object) => match (&object.entries[..], &object.refused[..]) {
+                ([entry], []) => Some(Reference {
+                    source: ReferenceSource::parse(&entry.key.text)?,
+                    argument: entry.value.as_text()?.clone(),
+                }),
+                _ => None,
+            },
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => None,
+        }
+    }
+
+    fn as_text(&self) -> Option<&Cow<'a, str>> {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.kind == ScalarKind::Text => Some(&scalar.text),
+            Value::Null
+            | Value::Broken
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::List(_)
+            | Value::Object(_) => None,
+        }
+    }
+}
+
 impl Node<'_> {
     /// Calls `see` for every key in it.
     pub(super) fn for_each_key(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_key(see)),
             Value::Object(object) => {
                 for entry in &object.entries {
@@ -168,7 +234,7 @@ impl Node<'_> {
     /// Calls `see` for every object in it that lies in no other one, itself included.
     pub(super) fn for_each_object(&self, see: &mut impl FnMut(&Object<'_>)) {
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) => {}
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_object(see)),
             Value::Object(object) => see(object),
         }
@@ -207,6 +273,9 @@ impl PartialEq for Node<'_> {
         match (&self.value, &other.value) {
             (Value::Null, Value::Null) | (Value::Broken, Value::Broken) => true,
             (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
+            (Value::Reference(a), Value::Reference(b)) => {
+                a.source == b.source && a.argument == b.argument
+            }
             (Value::List(a), Value::List(b)) => a == b,
             (Value::Object(a), Value::Object(b)) => a == b,
             _ => false,

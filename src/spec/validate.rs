@@ -28,6 +28,7 @@ pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
             rules.registration();
         }
     }
+    one_set(specs, diagnostics);
     unique_volumes(specs, diagnostics);
     unique_names(specs, purpose, diagnostics);
 }
@@ -237,6 +238,27 @@ fn is_namespace(namespace: &Namespace) -> bool {
     let text = namespace.as_str();
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !text.is_empty() && text.len() <= LONGEST_TEXT && text.chars().all(valid)
+}
+
+/// All files of a run belong to one set.
+fn one_set(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
+    let mut named = specs.iter().filter_map(|spec| spec.set.as_ref());
+    let Some((first, place)) = named.next() else {
+        return;
+    };
+    let mut told = vec![];
+    for (other, again) in named.filter(|(other, _)| other != first) {
+        if told.contains(again) {
+            continue;
+        }
+        told.push(*again);
+        let message = format!("two sets are named, `{first}` and `{other}`, and a run has one");
+        diagnostics.push(
+            Diagnostic::error(Code::SpecTwoSets, message)
+                .label(*again, "another set here")
+                .label(*place, "first here"),
+        );
+    }
 }
 
 fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostic::Span;
-use crate::model::{NamespacedId, VolumeRequest};
+use crate::model::{NamespacedId, SetName, WantedRequest};
 
 /// One wanted volume of one file.
 ///
@@ -11,12 +11,19 @@ use crate::model::{NamespacedId, VolumeRequest};
 /// could be read, so that all problems can be told at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// What is wanted, as it is sent to a server.
-    pub request: VolumeRequest,
+    /// What is wanted, as it is sent to a server once its secrets are resolved.
+    pub request: WantedRequest,
     /// Whether the file said a namespace; if not, the flag's or `default` was taken.
     pub namespace_given: bool,
     /// Whether its users only read, if that was said: held against the access modes, never sent.
     pub read_only: Option<bool>,
+    /// Whether the volume is protected from removal, if that was said; kept in the ledger, never sent.
+    pub protect: Option<bool>,
+    /// Fields whose drift is ignored, by their keys, dotted where they are nested
+    /// (`mount_options.fs_type`); never sent.
+    pub ignore: Vec<String>,
+    /// The set that the file names, and where.
+    pub set: Option<(SetName, Span)>,
     /// Where to point for the specification as a whole: the block's header, or the ID's line.
     pub span: Span,
     /// Where each field was written, by its key in the file: `capacity_min`, `plugin_id`. A field
@@ -24,6 +31,8 @@ pub struct VolumeSpec {
     pub fields: BTreeMap<&'static str, Span>,
     /// Where each of the request's capabilities was written.
     pub capability_spans: Vec<Span>,
+    /// Where the value of each secret was written, by the secret's key.
+    pub secret_spans: BTreeMap<String, Span>,
 }
 
 /// What specifications are to be used for: which rules hold.
@@ -59,9 +68,24 @@ impl VolumeSpec {
         self.fields.get(field).copied().unwrap_or(self.span)
     }
 
+    /// Whether the drift of a field is ignored: of the field itself, or of what it is a part of.
+    pub fn ignores(&self, field: &str) -> bool {
+        let is_part = |of: &String| {
+            let rest = field.strip_prefix(of.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.ignore.iter().any(is_part)
+    }
+
+    /// Where to point for a secret: at its value, or at the whole specification.
+    pub fn secret_span(&self, key: &str) -> Span {
+        let own = self.secret_spans.get(key).copied();
+        own.unwrap_or_else(|| self.field_span("secrets"))
+    }
+
     /// What is to be sent: the request, but a creation never sends a `context`, which Nomad would
     /// hand to the driver on the second run although the provider did not give it.
-    pub fn request_for(&self, purpose: Purpose) -> VolumeRequest {
+    pub fn request_for(&self, purpose: Purpose) -> WantedRequest {
         let mut request = self.request.clone();
         if purpose.creates(self) {
             request.context = None;

@@ -42,7 +42,7 @@ pub(super) fn parse<'a>(
             documents.push(match node.value {
                 Value::Object(object) => object,
                 Value::Null => Object::default(),
-                Value::Broken | Value::Scalar(_) | Value::List(_) => {
+                Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
                     let message = "a specification in YAML is a mapping: `key: value`";
                     return Err(Problem::syntax(range, message));
                 }
@@ -311,9 +311,11 @@ impl<'a> Loader<'a, '_> {
                 text: scalar.text,
                 span,
             }),
-            Value::Null | Value::Broken | Value::List(_) | Value::Object(_) => {
-                Err(Problem::syntax(at, "a key is a text"))
-            }
+            Value::Null
+            | Value::Broken
+            | Value::Reference(_)
+            | Value::List(_)
+            | Value::Object(_) => Err(Problem::syntax(at, "a key is a text")),
         }
     }
 
@@ -350,7 +352,7 @@ fn merge<'a>(
         Value::List(items) => items
             .into_iter()
             .try_for_each(|item| merge(object, keys, item)),
-        Value::Null | Value::Broken | Value::Scalar(_) => Err(()),
+        Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => Err(()),
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use nomad_csi::diagnostic::{Code, Diagnostics, Severity, SourceMap};
-use nomad_csi::model::{ExternalId, Topology, VolumeRequest};
+use nomad_csi::model::{ExternalId, Topology, WantedRequest};
 use nomad_csi::spec::{self, Defaults, Syntax};
 use serde_json::{Map, Value, json};
 
@@ -103,7 +103,7 @@ fn ask(texts: Vec<(String, String)>) -> Vec<Answer> {
 }
 
 /// What we make of a text: the request, or the codes of what is wrong with it.
-fn read(text: &str) -> Result<VolumeRequest, Vec<Code>> {
+fn read(text: &str) -> Result<WantedRequest, Vec<Code>> {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("spec", text);
     let defaults = Defaults {
@@ -127,7 +127,7 @@ fn read(text: &str) -> Result<VolumeRequest, Vec<Code>> {
 }
 
 /// Our request in the shape of Nomad's, for comparing.
-fn ours(request: &VolumeRequest) -> Value {
+fn ours(request: &WantedRequest) -> Value {
     let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
     let places = |places: &[Topology]| -> Value {
         if places.is_empty() {
@@ -161,7 +161,7 @@ fn ours(request: &VolumeRequest) -> Value {
             "Required": places(&topologies.required),
             "Preferred": places(&topologies.preferred),
         })),
-        "Secrets": request.secrets.as_ref().map(|secrets| secrets.expose().collect::<BTreeMap<_, _>>()),
+        "Secrets": request.secrets.as_ref().map(|secrets| secrets.iter().map(|(key, from)| (key, from.literal())).collect::<BTreeMap<_, _>>()),
         "Parameters": request.parameters,
         "Context": request.context,
     })

@@ -20,6 +20,8 @@ macro_rules! transcripts {
 transcripts! {
     a_plan_is_carried_out_when_somebody_agrees = "apply/apply.md";
     an_interrupt_lets_running_calls_finish = "apply/interrupt.md";
+    secrets_are_looked_up_right_before_they_are_sent = "apply/secrets.md";
+    references_and_sets_are_checked = "validate/references.md";
     one_failure_stops_none_of_the_others = "apply/refused.md";
     what_somebody_else_changed_is_left_alone = "apply/stale.md";
     servers_that_cannot_be_used = "errors/server.md";
@@ -276,6 +278,21 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         Code::KeyUnavailable,
         "src/store/seal/tests.rs",
         "a_directory_that_cannot_be_used_is_named",
+    ),
+    (
+        Code::SecretNotText,
+        "src/secrets/local.rs",
+        "of_a_file_one_line_break_is_cut",
+    ),
+    (
+        Code::SecretTooLarge,
+        "src/secrets/local.rs",
+        "of_a_file_one_line_break_is_cut",
+    ),
+    (
+        Code::SecretExposed,
+        "src/secrets/local.rs",
+        "a_file_that_others_can_write_is_refused_and_one_they_can_read_warned_of",
     ),
     (
         Code::Internal,

@@ -7,6 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{json_text, plan_json, plan_text};
+use crate::model::SetName;
 use crate::ports::VolumeApi;
 use crate::spec::Purpose;
 
@@ -15,7 +16,12 @@ use crate::spec::Purpose;
 /// # Errors
 /// If a specification is wrong, the server cannot be read, or somebody interrupts.
 pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<Exit, CliError> {
-    let wanted = load(context, &arguments.files, Purpose::ByExternalId)?;
+    let wanted = load(
+        context,
+        &arguments.files,
+        Purpose::ByExternalId,
+        &arguments.set,
+    )?;
     context
         .with_server(async |api| show(context, api, &wanted, arguments).await)
         .await
@@ -33,7 +39,11 @@ async fn show(
         .plan;
     let text = match arguments.output {
         ReportForm::Text => plan_text(&plan, api.name()),
-        ReportForm::Json => json_text(&plan_json(&plan, api.name(), &wanted.sources)),
+        ReportForm::Json => {
+            let mut document = plan_json(&plan, api.name(), &wanted.sources);
+            document["set"] = wanted.set.as_ref().map(SetName::as_str).into();
+            json_text(&document)
+        }
     };
     context.printer.data(&text);
     context.report(&remarks(&plan), &wanted.sources);

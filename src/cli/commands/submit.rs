@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::cli::args::Files;
+use crate::cli::args::{Files, SetArgument};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -17,7 +17,9 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build};
 use crate::ports::{Reading, VolumeApi};
-use crate::reconcile::{Ending, Execution, Observation, Outcome, execute, observe};
+use crate::reconcile::{
+    Ending, Execution, Observation, Outcome, Resolved, Unresolved, execute, observe, resolve,
+};
 use crate::spec::Purpose;
 
 /// Which word was said.
@@ -112,6 +114,8 @@ pub(crate) fn remarks(plan: &Plan) -> Diagnostics {
 pub(crate) struct Order<'a> {
     /// What is wanted.
     pub files: &'a Files,
+    /// Whose it is.
+    pub set: &'a SetArgument,
     /// Which word was said.
     pub verb: Verb,
     /// Form of the volumes printed.
@@ -125,7 +129,7 @@ pub(crate) struct Order<'a> {
 /// # Errors
 /// If a specification is wrong, nobody agrees, or the server cannot be read.
 pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
-    let wanted = load(context, order.files, order.verb.purpose())?;
+    let wanted = load(context, order.files, order.verb.purpose(), order.set)?;
     context
         .with_server(async |api| submit(context, api, &wanted, order).await)
         .await
@@ -158,7 +162,8 @@ async fn submit(
     if verb == Verb::Create {
         tell_existing(context, &prepared.plan);
     }
-    let outcomes = carry_out(context, api, &prepared, parallelism).await;
+    let resolved = resolve_secrets(context, wanted, &prepared.plan).await?;
+    let outcomes = carry_out(context, api, &prepared, &resolved, parallelism).await;
     let exit = tell(context, wanted, &prepared.plan, &outcomes);
     print(context, &prepared, &outcomes, order.output);
     Ok(exit)
@@ -209,16 +214,45 @@ async fn approve(
     )))
 }
 
+/// The requests that are about to be sent, with their secrets; says what is to be warned of.
+async fn resolve_secrets(
+    context: &Context,
+    wanted: &Wanted,
+    plan: &Plan,
+) -> Result<Resolved, CliError> {
+    let sent = plan.volumes.iter().filter_map(|planned| {
+        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
+        let directory = wanted.directory_of(context, spec);
+        Some(Unresolved::new(spec, request.clone(), directory))
+    });
+    let looked_up = resolve(sent.collect(), context.secrets());
+    match context.interrupts.unless(looked_up).await? {
+        Ok((resolved, warnings)) => {
+            context.report(&warnings, &wanted.sources);
+            Ok(resolved)
+        }
+        Err(missing) => {
+            context.report(&missing, &wanted.sources);
+            context
+                .printer
+                .talk("nothing was changed, because secrets are missing");
+            Err(CliError::said(Exit::Error))
+        }
+    }
+}
+
 async fn carry_out(
     context: &Context,
     api: &dyn VolumeApi,
     prepared: &Prepared,
+    resolved: &Resolved,
     parallelism: u16,
 ) -> Vec<Outcome> {
     let progress = Progress::new(&context.printer, &prepared.plan);
     let execution = Execution {
         api,
         rules: prepared.rules,
+        resolved,
         parallelism: usize::from(parallelism),
         stop: context.interrupts.stop(),
         watch: &progress,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::args::{ReportForm, Validate};
+use crate::cli::args::{ReportForm, SetArgument, Validate};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -16,7 +16,12 @@ use crate::spec::Purpose;
 /// # Errors
 /// If the namespace that was asked for cannot be one.
 pub(crate) fn run(context: &Context, arguments: &Validate) -> Result<Exit, CliError> {
-    let (wanted, diagnostics) = read(context, &arguments.files, Purpose::ByExternalId)?;
+    let (wanted, diagnostics) = read(
+        context,
+        &arguments.files,
+        Purpose::ByExternalId,
+        &SetArgument::default(),
+    )?;
     match arguments.output {
         ReportForm::Json => context
             .printer

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::diagnostic::to_json;
 use super::printer::one_line;
 use crate::diagnostic::{Diagnostic, SourceMap};
-use crate::model::{Bytes, Topology, VolumeRequest};
+use crate::model::{Bytes, Topology, WantedRequest};
 use crate::plan::{
     Action, Change, Counts, Expansion, Plan, Planned, Replace, ReplaceSteps, SecretsChange, Shown,
     Stakes, Update,
@@ -138,7 +138,7 @@ fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> 
     std::iter::once(first).chain(others).collect()
 }
 
-fn wanted(request: &VolumeRequest) -> Vec<String> {
+fn wanted(request: &WantedRequest) -> Vec<String> {
     let mut details = vec![format!("plugin {}", request.plugin_id)];
     if let Some(external_id) = &request.external_id {
         details.push(format!("external ID {external_id}"));

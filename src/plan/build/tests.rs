@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
-    ExternalId, MountOptions, PluginId, Secrets, Volume, VolumeId, VolumeRequest,
+    ExternalId, MountOptions, PluginId, SecretRefs, Secrets, Volume, VolumeId, WantedRequest,
 };
 use crate::plan::diff::{Change, Shown};
 use crate::plan::inputs::PluginState;
@@ -43,7 +43,7 @@ fn absence_asks_for_creation_and_an_external_id_for_registration() {
     let create = one(wanted(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert!(matches!(create.action, Action::Create(_)));
     assert_eq!(create.pin, Pin::Absent);
-    let request = VolumeRequest {
+    let request = WantedRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };
@@ -205,16 +205,16 @@ fn growing_beyond_the_size_asks_the_plugin_to_expand() {
 fn an_update_that_erases_secrets_says_so() {
     let mut changed = wanted();
     changed.capacity.max = bytes(3000);
-    let with = |secrets: Option<Secrets>| VolumeRequest {
+    let with = |secrets: Option<SecretRefs>| WantedRequest {
         secrets,
         ..changed.clone()
     };
-    let some = Secrets::from_iter([("key", "value")]);
+    let some = SecretRefs::from(&Secrets::from_iter([("key", "value")]));
     for (secrets, rules, change, warned) in [
         (None, MergeRules::NOMAD, SecretsChange::Clear, true),
         (None, MergeRules::AGENT, SecretsChange::Keep, false),
         (
-            Some(Secrets::default()),
+            Some(SecretRefs::default()),
             MergeRules::NOMAD,
             SecretsChange::Clear,
             false,
@@ -243,8 +243,8 @@ fn an_update_that_erases_secrets_says_so() {
 /// Secrets cannot be read, so they are no difference by themselves; who says `register` sends them.
 #[test]
 fn secrets_alone_change_nothing_unless_they_are_sent_on_purpose() {
-    let request = VolumeRequest {
-        secrets: Some(Secrets::from_iter([("key", "value")])),
+    let request = WantedRequest {
+        secrets: Some(SecretRefs::from(&Secrets::from_iter([("key", "value")]))),
         ..wanted()
     };
     for rules in BOTH {
@@ -272,7 +272,7 @@ fn a_topology_request_that_nomad_ignores_is_warned_of() {
 /// `users` 18: what a plugin cannot do is found before it is asked.
 #[test]
 fn a_plugin_that_cannot_do_it_blocks() {
-    let registered = VolumeRequest {
+    let registered = WantedRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };

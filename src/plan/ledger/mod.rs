@@ -14,14 +14,13 @@ mod document;
 mod entry;
 mod hash;
 mod intent;
-mod name;
 mod set;
 mod shard;
 
+pub use crate::model::{SetName, SetNameProblem};
 pub use entry::{Ownership, SeenEqual, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
-pub use name::{SetName, SetNameProblem};
 pub use set::LedgerSet;
 pub use shard::{LedgerProblem, ShardChange, ShardName, StoredSet, StoredShard};
 

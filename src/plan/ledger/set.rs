@@ -6,9 +6,8 @@ use super::document::{self, FORMAT, Head, Shard};
 use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, LedgerKey};
 use super::intent::Intent;
-use super::name::SetName;
 use super::shard::{LedgerProblem, ShardChange, ShardName, StoredSet, join, lay_out};
-use crate::model::{NamespacedId, Secrets, VolumeRequest};
+use crate::model::{NamespacedId, Secrets, SetName, VolumeRequest};
 
 /// So many applied plans are remembered, the latest.
 const PLANS: usize = 100;

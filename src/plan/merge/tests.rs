@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, HealthCount, Namespace, PluginId, Secrets, Topology,
-    VolumeId,
+    AccessMode, AllocId, AttachmentMode, HealthCount, Namespace, PluginId, SecretRefs, Secrets,
+    Topology, VolumeId,
 };
 
 const BOTH: [(&str, MergeRules); 2] = [("nomad", MergeRules::NOMAD), ("agent", MergeRules::AGENT)];
@@ -105,8 +105,8 @@ fn claimed() -> Volume {
 }
 
 /// The update that says again everything that is stored.
-fn again(volume: &Volume) -> VolumeRequest {
-    VolumeRequest {
+fn again(volume: &Volume) -> WantedRequest {
+    WantedRequest {
         namespace: volume.namespace.clone(),
         id: volume.id.clone(),
         name: Some(volume.name.clone()),
@@ -148,7 +148,7 @@ fn saying_the_same_again_changes_nothing() {
 #[test]
 fn all_changed_identities_are_refused_at_once_in_nomads_order() {
     for (server, rules) in BOTH {
-        let update = VolumeRequest {
+        let update = WantedRequest {
             name: Some("other".into()),
             external_id: Some(ExternalId::new("vol-2")),
             plugin_id: PluginId::new("ceph"),
@@ -200,7 +200,7 @@ fn all_changed_identities_are_refused_at_once_in_nomads_order() {
 /// B06.
 #[test]
 fn omitted_or_empty_immutable_fields_keep_what_is_stored() {
-    let omitted = VolumeRequest {
+    let omitted = WantedRequest {
         name: None,
         external_id: None,
         clone_id: None,
@@ -209,7 +209,7 @@ fn omitted_or_empty_immutable_fields_keep_what_is_stored() {
         context: None,
         ..again(&stored())
     };
-    let empty = VolumeRequest {
+    let empty = WantedRequest {
         name: Some(String::new()),
         external_id: Some(ExternalId::new("")),
         clone_id: Some(String::new()),
@@ -258,7 +258,7 @@ fn what_a_volume_never_had_cannot_be_given_to_it() {
 fn other_parameters_are_refused() {
     for (server, rules) in BOTH {
         for parameters in [map(&[("type", "io2")]), map(&[("type", "gp3"), ("a", "b")])] {
-            let update = VolumeRequest {
+            let update = WantedRequest {
                 parameters: Some(parameters),
                 ..again(&stored())
             };
@@ -286,7 +286,7 @@ fn the_capability_in_force_must_stay() {
             (half, vec![READERS], false),
             (stored(), vec![READERS], true),
         ] {
-            let update = VolumeRequest {
+            let update = WantedRequest {
                 capabilities: wanted.clone(),
                 ..again(&volume)
             };
@@ -353,7 +353,7 @@ fn a_topology_request_of_a_placed_volume_cannot_change() {
             topology_request: stored_request.clone(),
             ..stored()
         };
-        let update = VolumeRequest {
+        let update = WantedRequest {
             topology_request: wanted,
             ..again(&volume)
         };
@@ -387,7 +387,7 @@ fn a_topology_request_of_a_volume_without_a_place_is_stored_by_the_agent() {
         ("nomad", MergeRules::NOMAD, &None, &old),
         ("agent", MergeRules::AGENT, &None, &old),
     ] {
-        let update = VolumeRequest {
+        let update = WantedRequest {
             topology_request: wanted.clone(),
             ..again(&volume)
         };
@@ -426,7 +426,7 @@ fn mount_options_change_only_while_nobody_uses_the_volume() {
                     mount_options: stored_options.clone(),
                     ..volume
                 };
-                let update = VolumeRequest {
+                let update = WantedRequest {
                     mount_options: wanted.clone(),
                     ..again(&volume)
                 };
@@ -456,7 +456,7 @@ fn hidden_flags_are_compared_as_far_as_they_are_seen() {
         (mount_options("ext4", &[]), false),
         (mount_options("xfs", &["anything"]), false),
     ] {
-        let update = VolumeRequest {
+        let update = WantedRequest {
             mount_options: Some(wanted.clone()),
             ..again(&volume)
         };
@@ -471,11 +471,11 @@ fn hidden_flags_are_compared_as_far_as_they_are_seen() {
 /// W20, B26: Nomad loses secrets that are left out, the agent keeps them.
 #[test]
 fn secrets_follow_the_rule_for_absent() {
-    let secrets = Secrets::from_iter([("token", "t")]);
+    let secrets = SecretRefs::from(&Secrets::from_iter([("token", "t")]));
     for (wanted, nomad, agent) in [
         (None, SecretsChange::Clear, SecretsChange::Keep),
         (
-            Some(Secrets::default()),
+            Some(SecretRefs::default()),
             SecretsChange::Clear,
             SecretsChange::Clear,
         ),
@@ -487,7 +487,7 @@ fn secrets_follow_the_rule_for_absent() {
     ] {
         for ((server, rules), expected) in BOTH.into_iter().zip([nomad, agent]) {
             for volume in [stored(), claimed()] {
-                let update = VolumeRequest {
+                let update = WantedRequest {
                     secrets: wanted.clone(),
                     ..again(&volume)
                 };
@@ -513,7 +513,7 @@ fn a_context_replaces_and_its_absence_follows_the_rule() {
         (MergeRules::AGENT, Some(BTreeMap::new()), stored().context),
         (wiping, None, BTreeMap::new()),
     ] {
-        let update = VolumeRequest {
+        let update = WantedRequest {
             context: wanted,
             ..again(&stored())
         };
@@ -552,7 +552,7 @@ fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
         ((1500, 1500), needed(1500, 1500)),
     ] {
         for (server, rules) in BOTH {
-            let update = VolumeRequest {
+            let update = WantedRequest {
                 capacity: range(min, max),
                 ..again(&stored())
             };
@@ -586,7 +586,7 @@ fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
         requested_capacity: CapacityRange::default(),
         ..stored()
     };
-    let update = VolumeRequest {
+    let update = WantedRequest {
         capacity: range(1, 0),
         ..again(&registered)
     };
@@ -617,7 +617,7 @@ fn a_volume_of_unknown_size_holds_the_minimum_it_was_made_with_on_the_agent() {
             },
         ),
     ] {
-        let update = VolumeRequest {
+        let update = WantedRequest {
             capacity: range(min, max),
             ..again(&created)
         };

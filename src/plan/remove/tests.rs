@@ -14,7 +14,7 @@ struct Case {
     observed: Observed,
     owned: Option<Owned>,
     requests: Requests,
-    wanted: Vec<VolumeRequest>,
+    wanted: Vec<WantedRequest>,
 }
 
 fn key() -> NamespacedId {
@@ -262,7 +262,7 @@ fn a_replacement_is_two_steps_and_names_what_is_lost() {
             replace: [key()].into(),
             ..Requests::default()
         },
-        wanted: vec![VolumeRequest {
+        wanted: vec![WantedRequest {
             external_id: Some(ExternalId::new("vol-2")),
             ..wanted()
         }],
@@ -279,12 +279,12 @@ fn a_replacement_is_two_steps_and_names_what_is_lost() {
 /// A source is there before its copy is made, and goes after it.
 #[test]
 fn copies_are_made_after_their_source_appears_and_before_it_goes() {
-    let copy = VolumeRequest {
+    let copy = WantedRequest {
         id: VolumeId::new("copy"),
         clone_id: Some("vol-1".into()),
         ..wanted()
     };
-    let source = VolumeRequest {
+    let source = WantedRequest {
         id: VolumeId::new("source"),
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
@@ -315,7 +315,7 @@ fn copies_are_made_after_their_source_appears_and_before_it_goes() {
 /// Two volumes that want to be filled from each other cannot both be; the order has an end anyway.
 #[test]
 fn an_order_has_no_cycle() {
-    let of = |id: &str, from: &str| VolumeRequest {
+    let of = |id: &str, from: &str| WantedRequest {
         id: VolumeId::new(id),
         name: Some(id.into()),
         clone_id: Some(from.into()),

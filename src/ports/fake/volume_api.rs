@@ -169,10 +169,12 @@ impl Content {
         let volume = match self.volumes.get(&request.key()) {
             None => new_volume(request, self.index, created),
             Some(existing) => {
-                let merged = merge(existing, request, self.rules).map_err(|refusals| {
-                    let texts: Vec<_> = refusals.into_iter().map(|refusal| refusal.text).collect();
-                    refusal(Code::VolumeImmutableField, &texts.join("; "))
-                })?;
+                let merged =
+                    merge(existing, &request.to_wanted(), self.rules).map_err(|refusals| {
+                        let texts: Vec<_> =
+                            refusals.into_iter().map(|refusal| refusal.text).collect();
+                        refusal(Code::VolumeImmutableField, &texts.join("; "))
+                    })?;
                 Volume {
                     modify_index: self.index,
                     ..merged.volume

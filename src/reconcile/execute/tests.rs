@@ -1,23 +1,26 @@
 //! Plans carried out on a server that moves, fails and loses answers.
 
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, Namespace,
-    NamespacedId, PluginId, VolumeId, VolumeRequest,
+    NamespacedId, PluginId, SecretRef, VolumeId, WantedRequest,
 };
 use crate::plan::{Inputs, Requests, build};
 use crate::ports::fake::{CallFault, FakeServer};
+use crate::ports::{FoundSecret, SecretRemark, SecretSource};
 use crate::reconcile::observe::observe;
+use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::spec::{Purpose, VolumeSpec};
 
 fn wanted(id: &str, max: u64) -> VolumeSpec {
     let mut sources = SourceMap::default();
     let source = sources.add("volume.hcl", "");
     VolumeSpec {
-        request: VolumeRequest {
+        request: WantedRequest {
             namespace: Namespace::default(),
             id: VolumeId::new(id),
             name: Some(id.into()),
@@ -41,9 +44,13 @@ fn wanted(id: &str, max: u64) -> VolumeSpec {
         },
         namespace_given: false,
         read_only: None,
+        protect: None,
+        ignore: vec![],
+        set: None,
         span: SourceMap::span(source, 0..0),
         fields: [].into(),
         capability_spans: vec![],
+        secret_spans: [].into(),
     }
 }
 
@@ -95,10 +102,30 @@ async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
     })
 }
 
+/// Nothing is referred to here.
+struct NoSecrets;
+
+impl SecretSource for NoSecrets {
+    fn find(&self, _: &SecretRef, _: &Path) -> Result<FoundSecret, SecretRemark> {
+        Err(SecretRemark {
+            code: Code::SecretUnset,
+            clause: "there is none".into(),
+        })
+    }
+}
+
 async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {
+    let unresolved = plan
+        .volumes
+        .iter()
+        .map(|planned| Unresolved::new(&planned.spec, planned.request.clone(), PathBuf::new()));
+    let (resolved, _) = resolve(unresolved.collect(), Arc::new(NoSecrets))
+        .await
+        .unwrap();
     let execution = Execution {
         api: server,
         rules: MergeRules::NOMAD,
+        resolved: &resolved,
         parallelism,
         stop: &seen.stop,
         watch: seen,

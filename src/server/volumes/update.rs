@@ -40,13 +40,14 @@ impl Desk {
     ) -> Result<Updated, ServerError> {
         let record = &existing.record;
         let before = existing.volume();
-        let merged = merge(&before, request, MergeRules::AGENT).map_err(|refusals| {
-            ServerError::UpdateRefused {
-                volume: before.key(),
-                refusals,
-                on,
-            }
-        })?;
+        let merged =
+            merge(&before, &request.to_wanted(), MergeRules::AGENT).map_err(|refusals| {
+                ServerError::UpdateRefused {
+                    volume: before.key(),
+                    refusals,
+                    on,
+                }
+            })?;
         cannot_expand(merged.expansion, plugin, &before, on)?;
         let stored = self.secrets_of(record);
         let secrets = match (merged.secrets, &request.secrets) {

@@ -188,7 +188,7 @@ impl Reader<'_> {
                 }
             }
             Value::Null | Value::Broken => {}
-            Value::Scalar(_) | Value::Object(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::Object(_) => {
                 self.wrong_type("mount_flags", &entry.value, "a list of texts");
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::reader::{Document, Reader};
 use super::volume::Form;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use crate::spec::schema;
 use crate::spec::tree::{Entry, Object, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
 
@@ -48,8 +49,25 @@ impl Reader<'_> {
                 .iter()
                 .filter(|entry| !self.is_comment(entry))
         };
+        let is =
+            |key: &'static str| move |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(key);
+        let (sets, others): (Vec<&Entry<'_>>, Vec<_>) = entries().partition(is(schema::SET));
+        let set = self.set(&sets);
+        let before = specs.len();
+        self.volumes(others, aliases, specs);
+        for spec in specs.iter_mut().skip(before) {
+            spec.set.clone_from(&set);
+        }
+    }
+
+    fn volumes<'t, 'a>(
+        &mut self,
+        entries: Vec<&'t Entry<'a>>,
+        aliases: &mut BTreeMap<&'t str, Span>,
+        specs: &mut Vec<VolumeSpec>,
+    ) {
         let is_block = |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
-        let (blocks, flat): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) = entries().partition(is_block);
+        let (blocks, flat): (Vec<&Entry<'_>>, Vec<_>) = entries.into_iter().partition(is_block);
         if blocks.is_empty() {
             if !flat.is_empty() {
                 specs.extend(self.volume(&flat, Form::Flat));

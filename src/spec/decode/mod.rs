@@ -8,7 +8,9 @@
 
 mod blocks;
 mod document;
+mod ours;
 mod reader;
+mod secrets;
 mod topology;
 mod unknown;
 mod volume;

@@ -43,10 +43,14 @@ impl Reader<'_> {
 
     pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
         let message = format!("`{key}` is {}, and {wanted} is needed", node.kind_name());
-        self.diagnostics.push(
-            Diagnostic::error(Code::SpecWrongType, message)
-                .label(node.span, format!("{wanted} should stand here")),
-        );
+        let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
+            .label(node.span, format!("{wanted} should stand here"));
+        self.diagnostics.push(match &node.value {
+            Value::Reference(_) => diagnostic.help("only a value in `secrets` may be a reference"),
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+                diagnostic
+            }
+        });
     }
 
     /// The text under a span.
@@ -96,7 +100,7 @@ impl Reader<'_> {
         match &node.value {
             Value::Null | Value::Broken => None,
             Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
-            Value::List(_) | Value::Object(_) => {
+            Value::Reference(_) | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(key, node, "a text");
                 None
             }
@@ -156,7 +160,7 @@ impl Reader<'_> {
         let text = match &node.value {
             Value::Null | Value::Broken => return None,
             Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => &scalar.text,
-            Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(key, node, "a size");
                 return None;
             }
@@ -184,7 +188,7 @@ impl Reader<'_> {
             Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
                 Some(scalar.text.eq_ignore_ascii_case("true"))
             }
-            Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(key, node, "`true` or `false`");
                 None
             }
@@ -197,7 +201,7 @@ impl Reader<'_> {
             Value::Object(object) => Some(object),
             Value::Null | Value::Broken => None,
             Value::List(items) if items.is_empty() => None,
-            Value::Scalar(_) | Value::List(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
                 self.wrong_type(&entry.key.text, &entry.value, "a block");
                 None
             }
@@ -206,8 +210,18 @@ impl Reader<'_> {
 
     /// Keys with texts, of all blocks of a key together; `None` if there is no block.
     pub(super) fn text_map(&mut self, entries: &[&Entry<'_>]) -> Option<BTreeMap<String, String>> {
+        self.map_of(entries, Self::map_value)
+    }
+
+    /// Keys with whatever `read` makes of each, of all blocks of a key together; `None` if there is
+    /// no block.
+    pub(super) fn map_of<T>(
+        &mut self,
+        entries: &[&Entry<'_>],
+        mut read: impl FnMut(&mut Self, &str, &Entry<'_>) -> Option<T>,
+    ) -> Option<BTreeMap<String, T>> {
         self.warn_of_repetition(entries);
-        let mut map: Option<BTreeMap<String, String>> = None;
+        let mut map: Option<BTreeMap<String, T>> = None;
         let mut places = BTreeMap::new();
         for entry in entries {
             self.refuse_labels(entry);
@@ -222,7 +236,7 @@ impl Reader<'_> {
                 let first = *places.entry(&*pair.key.text).or_insert(pair.key.span);
                 if first != pair.key.span {
                     self.pair_twice(&entry.key.text, &pair.key.text, [pair.key.span, first]);
-                } else if let Some(value) = self.map_value(&entry.key.text, pair) {
+                } else if let Some(value) = read(self, &entry.key.text, pair) {
                     map.insert(pair.key.text.to_string(), value);
                 }
             }
@@ -241,7 +255,8 @@ impl Reader<'_> {
         );
     }
 
-    fn map_value(&mut self, map: &str, pair: &Entry<'_>) -> Option<String> {
+    /// The text of one pair; `None` if it has none, which is told.
+    pub(super) fn map_value(&mut self, map: &str, pair: &Entry<'_>) -> Option<String> {
         self.refuse_labels(pair);
         match &pair.value.value {
             Value::Null if self.document.syntax == Syntax::Json => Some(String::new()),
@@ -263,7 +278,7 @@ impl Reader<'_> {
                 self.scalar_text(name, pair.value.span, scalar, Reading::ByValue)
             }
             Value::Broken => None,
-            Value::List(_) | Value::Object(_) => {
+            Value::Reference(_) | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(&pair.key.text, &pair.value, "a text");
                 None
             }

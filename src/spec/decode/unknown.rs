@@ -30,6 +30,10 @@ impl Reader<'_> {
                     .label(span, "")
                     .help("a job claims volumes; a specification declares them"),
             ),
+            schema::SET => Some(
+                unknown("`set` stands beside the volumes, not in one of them".to_owned())
+                    .label(span, "move this to the top level of the file"),
+            ),
             _ => schema::volume_field(key).map(|field| {
                 unknown(format!("`{}` stands in a `volume` block only", field.key))
                     .label(span, "not a field of a flat file")

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reader::{Reader, Reading};
 use crate::diagnostic::{Code, Diagnostic, Span, nearest};
-use crate::model::{
-    CapacityRange, ExternalId, Namespace, PluginId, Secrets, VolumeId, VolumeRequest,
-};
+use crate::model::{CapacityRange, ExternalId, Namespace, PluginId, VolumeId, WantedRequest};
 use crate::spec::schema::{self, Place};
 use crate::spec::tree::{Entry, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
@@ -45,7 +43,7 @@ impl<'t, 'a> Fields<'t, 'a> {
 /// Where to point for a field: at its value, or at its key if the value has many lines.
 fn place(entry: &Entry<'_>) -> Span {
     match &entry.value.value {
-        Value::Scalar(_) | Value::Broken => entry.value.span,
+        Value::Scalar(_) | Value::Reference(_) | Value::Broken => entry.value.span,
         Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }
@@ -54,7 +52,7 @@ fn says_nothing(entry: &Entry<'_>) -> bool {
     match &entry.value.value {
         Value::Null => true,
         Value::List(items) => items.is_empty(),
-        Value::Broken | Value::Scalar(_) | Value::Object(_) => false,
+        Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Object(_) => false,
     }
 }
 
@@ -93,7 +91,8 @@ impl<'t, 'a> Reader<'_> {
         let default = || self.document.defaults.namespace.clone();
         let namespace = namespace.map_or_else(default, Namespace::new);
         let (capabilities, capability_spans) = self.capabilities(fields.all("capability"));
-        let request = VolumeRequest {
+        let (secrets, secret_spans) = self.secrets(fields.all("secrets"));
+        let request = WantedRequest {
             namespace,
             id: VolumeId::new(id),
             name: self.text_field(&fields, "name"),
@@ -108,20 +107,24 @@ impl<'t, 'a> Reader<'_> {
             clone_id: self.text_field(&fields, "clone_id"),
             snapshot_id: self.text_field(&fields, "snapshot_id"),
             mount_options: self.mount_options(fields.all("mount_options")),
-            secrets: self.text_map(fields.all("secrets")).map(Secrets::from_iter),
+            secrets,
             parameters: self.text_map(fields.all("parameters")),
             context: self.text_map(fields.all("context")),
         };
-        let read_only = self
-            .single(fields.all("read_only"))
-            .and_then(|entry| self.boolean("read_only", &entry.value));
+        let read_only = self.boolean_field(&fields, "read_only");
+        let protect = self.boolean_field(&fields, "protect");
+        let ignore = self.ignore(fields.all("ignore"));
         Some(VolumeSpec {
             request,
             namespace_given,
             read_only,
+            protect,
+            ignore,
+            set: None,
             span,
             fields: fields.spans,
             capability_spans,
+            secret_spans,
         })
     }
 
@@ -178,7 +181,7 @@ impl<'t, 'a> Reader<'_> {
         let readable = |entry: &&Entry<'_>| match &entry.value.value {
             Value::Null => true,
             Value::Scalar(scalar) => scalar.text.is_empty(),
-            Value::Broken | Value::List(_) | Value::Object(_) => false,
+            Value::Broken | Value::Reference(_) | Value::List(_) | Value::Object(_) => false,
         };
         !fields.all(key).iter().all(readable)
     }
@@ -193,6 +196,11 @@ impl<'t, 'a> Reader<'_> {
     fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<crate::model::Bytes> {
         let entry = self.single(fields.all(key))?;
         self.size(key, &entry.value)
+    }
+
+    fn boolean_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<bool> {
+        let entry = self.single(fields.all(key))?;
+        self.boolean(key, &entry.value)
     }
 
     fn missing(&mut self, key: &str, span: Span, what: &str) {

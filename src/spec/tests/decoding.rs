@@ -389,7 +389,7 @@ fn maps_and_blocks_say_what_they_say_to_nomad() {
         request
             .secrets
             .as_ref()
-            .is_some_and(crate::model::Secrets::is_empty)
+            .is_some_and(crate::model::SecretRefs::is_empty)
     );
     assert_eq!(
         request.mount_options,

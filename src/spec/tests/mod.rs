@@ -5,4 +5,5 @@ pub(crate) mod harness;
 mod limits;
 mod properties;
 mod reading;
+mod references;
 mod secrets;

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::harness::read_as;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
-    Namespace, PluginId, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
+    Namespace, PluginId, Secret, SecretRef, SecretRefs, Topology, TopologyRequest, VolumeId,
+    WantedRequest,
 };
 use crate::spec::encode::encode;
 use crate::spec::syntax::Syntax;
@@ -90,6 +91,16 @@ fn text_map() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(any_text(), any_text(), 0..4)
 }
 
+fn secret() -> impl Strategy<Value = SecretRef> {
+    let asked =
+        || said_text().prop_filter("no variable, no path", |text| !text.contains(['\0', '=']));
+    prop_oneof![
+        any_text().prop_map(|value| SecretRef::Literal(Secret::new(value))),
+        asked().prop_map(SecretRef::Env),
+        asked().prop_map(SecretRef::File),
+    ]
+}
+
 fn topologies() -> impl Strategy<Value = Vec<Topology>> {
     let place = btree_map(any_text(), any_text(), 1..3);
     vec(place.prop_map(|segments| Topology { segments }), 0..3)
@@ -124,10 +135,10 @@ prop_compose! {
         sizes in (size(), size()),
         topology in option::of((topologies(), topologies())),
         mount in option::of((any_text(), vec(any_text(), 0..3))),
-        secrets in option::of(text_map()),
+        secrets in option::of(btree_map(any_text(), secret(), 0..4)),
         maps in (option::of(text_map()), option::of(text_map())),
-    ) -> VolumeRequest {
-        VolumeRequest {
+    ) -> WantedRequest {
+        WantedRequest {
             namespace: Namespace::new(namespace),
             id: VolumeId::new(id),
             name: names.0,
@@ -141,7 +152,7 @@ prop_compose! {
             snapshot_id: sources.1,
             mount_options: mount
                 .map(|(fs_type, mount_flags)| MountOptions { fs_type, mount_flags }),
-            secrets: secrets.map(Secrets::from_iter),
+            secrets: secrets.map(SecretRefs::from_iter),
             parameters: maps.0,
             context: maps.1,
         }

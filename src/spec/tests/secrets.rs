@@ -6,7 +6,7 @@ use super::harness::{Read, hcl, json, read, yaml};
 use crate::diagnostic::Span;
 use crate::model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, MountOptions, Namespace, PluginId,
-    Secrets, VolumeId, VolumeRequest,
+    SecretRefs, Secrets, VolumeId, WantedRequest,
 };
 use crate::spec::encode::encode;
 use crate::spec::syntax::Syntax;
@@ -85,6 +85,14 @@ fn lines_with_secrets_are_shown_without_them() {
             hcl("secrets { a = <<EOF\nhunter2\nEOF\n b = [] }"),
             Syntax::Hcl,
         ),
+        (
+            hcl("secrets { a = vault(\"hunter2\") b = env(\"hunter2\", \"hunter2\") }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("secrets { a = env(\"X${hunter2}\") b { env = \"hunter2\" } }"),
+            Syntax::Hcl,
+        ),
         (hcl("secrets { a = \"hunter2"), Syntax::Hcl),
         (hcl("secrets { a = \"x\\qhunter2\" }"), Syntax::Hcl),
         (hcl("secrets { \"hunter2\" }"), Syntax::Hcl),
@@ -105,6 +113,14 @@ fn lines_with_secrets_are_shown_without_them() {
             Syntax::Json,
         ),
         (json(r#""secrets": ["hunter2"]"#), Syntax::Json),
+        (
+            json(r#""secrets": {"a": {"env": "X", "b": "hunter2"}, "c": {"vault": "hunter2"}}"#),
+            Syntax::Json,
+        ),
+        (
+            json(r#""secrets": {"a": {"env": ["hunter2"]}, "env": {"x": "hunter2"}}"#),
+            Syntax::Json,
+        ),
         (
             json(r#""mount_options": {"mount_flags": ["hunter2",]}"#),
             Syntax::Json,
@@ -151,12 +167,12 @@ fn nothing_that_is_debugged_holds_a_secret() {
     assert!(!debug.contains(CANARY), "{debug}");
 }
 
-fn with_canaries() -> VolumeRequest {
+fn with_canaries() -> WantedRequest {
     let secrets = [
         ("userKey", "hunter2-}key{"),
         ("other", "line\nhunter2 = \"x\"\nhunter2: ["),
     ];
-    VolumeRequest {
+    WantedRequest {
         namespace: Namespace::default(),
         id: VolumeId::new("database"),
         name: Some("database".into()),
@@ -174,7 +190,7 @@ fn with_canaries() -> VolumeRequest {
             fs_type: "cifs".into(),
             mount_flags: vec!["password=hunter2".into(), "hunter2".into()],
         }),
-        secrets: Some(Secrets::from_iter(secrets)),
+        secrets: Some(SecretRefs::from(&Secrets::from_iter(secrets))),
         parameters: Some([("type".to_owned(), "gp3".to_owned())].into()),
         context: None,
     }

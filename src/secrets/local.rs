@@ -1,0 +1,113 @@
+//! The sources that this machine has.
+
+use std::path::Path;
+
+use super::env::{self, Variables};
+use super::file;
+use crate::model::{Secret, SecretRef};
+use crate::ports::{FoundSecret, SecretRemark, SecretSource};
+
+/// Environment variables and files.
+#[derive(Clone)]
+pub struct LocalSecrets {
+    variables: Variables,
+}
+
+impl LocalSecrets {
+    /// With these variables.
+    pub fn new(variables: Variables) -> Self {
+        Self { variables }
+    }
+}
+
+impl SecretSource for LocalSecrets {
+    fn find(&self, reference: &SecretRef, directory: &Path) -> Result<FoundSecret, SecretRemark> {
+        match reference {
+            SecretRef::Literal(value) => Ok(FoundSecret {
+                value: Secret::clone(value),
+                warning: None,
+            }),
+            SecretRef::Env(name) => env::find(&self.variables, name),
+            SecretRef::File(path) => file::find(&directory.join(path), path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+    use std::sync::Arc;
+
+    fn sources() -> LocalSecrets {
+        LocalSecrets::new(Arc::new(|name| match name {
+            "SET" => Some("hunter2\n".into()),
+            "EMPTY" => Some("".into()),
+            _ => None,
+        }))
+    }
+
+    fn code(found: &Result<FoundSecret, SecretRemark>) -> Result<&str, Code> {
+        let found = found.as_ref();
+        found
+            .map(|found| found.value.as_str())
+            .map_err(|remark| remark.code)
+    }
+
+    #[test]
+    fn a_variable_is_taken_as_it_is_and_an_empty_one_is_none() {
+        let find = |name: &str| sources().find(&SecretRef::Env(name.into()), Path::new("/"));
+        assert_eq!(code(&find("SET")), Ok("hunter2\n"));
+        assert_eq!(code(&find("EMPTY")), Err(Code::SecretEmpty));
+        assert_eq!(code(&find("GONE")), Err(Code::SecretUnset));
+    }
+
+    #[test]
+    fn of_a_file_one_line_break_is_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, bytes, expected) in [
+            ("plain", &b"hunter2"[..], Ok("hunter2")),
+            ("line", b"hunter2\n", Ok("hunter2")),
+            ("windows", b"hunter2\r\n", Ok("hunter2")),
+            ("two", b"hunter2\n\n", Ok("hunter2\n")),
+            ("return", b"hunter2\r", Ok("hunter2\r")),
+            ("empty", b"", Err(Code::SecretEmpty)),
+            ("newline", b"\n", Err(Code::SecretEmpty)),
+            ("binary", b"\xff\xfe", Err(Code::SecretNotText)),
+            ("zero", b"a\0b", Err(Code::SecretNotText)),
+            ("large", &[b'x'; 65537], Err(Code::SecretTooLarge)),
+        ] {
+            std::fs::write(directory.path().join(name), bytes).unwrap();
+            let found = sources().find(&SecretRef::File(name.into()), directory.path());
+            assert_eq!(code(&found), expected, "{name}");
+            assert!(!format!("{found:?}").contains("hunter2"));
+        }
+        for name in ["nowhere", "."] {
+            let found = sources().find(&SecretRef::File(name.into()), directory.path());
+            assert_eq!(code(&found), Err(Code::SecretFile), "{name}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_others_can_write_is_refused_and_one_they_can_read_warned_of() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        std::fs::write(&path, "hunter2").unwrap();
+        for (mode, expected) in [
+            (0o600, Ok(false)),
+            (0o400, Ok(false)),
+            (0o620, Ok(false)),
+            (0o640, Ok(true)),
+            (0o604, Ok(true)),
+            (0o602, Err(Code::SecretExposed)),
+            (0o666, Err(Code::SecretExposed)),
+        ] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            let found = sources().find(&SecretRef::File("key".into()), directory.path());
+            let warned = found.map(|found| found.warning.is_some());
+            assert_eq!(warned.map_err(|remark| remark.code), expected, "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Secrets by reference, and what a file says to this program only.
+
+use super::harness::{hcl, json, read_as, said, yaml};
+use crate::model::{SecretRef, SetName};
+use crate::spec::schema;
+use crate::spec::syntax::Syntax;
+
+fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
+    let (specs, said) = read_as(text, syntax);
+    assert_eq!(said, Vec::<String>::new(), "{text}");
+    let secrets = specs[0].request.secrets.as_ref().expect("there are some");
+    let shown = |from: &SecretRef| match from {
+        SecretRef::Literal(value) => value.to_string(),
+        SecretRef::Env(_) | SecretRef::File(_) => format!("{from:?}"),
+    };
+    let pairs = secrets.iter();
+    pairs
+        .map(|(key, from)| (key.to_owned(), shown(from)))
+        .collect()
+}
+
+#[test]
+fn a_reference_means_the_same_in_every_syntax() {
+    let expected = [
+        ("a", "env(\"A_B\")"),
+        ("b", "file(\"keys/b.key\")"),
+        ("c", "env"),
+    ];
+    let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    for (text, syntax) in [
+        (
+            hcl("secrets {\n  a = env(\"A_B\")\n  b = file(\"keys/b.key\")\n  c = \"env\"\n}"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl("secrets = { a = env(\"A_B\"), b: file(\"keys/b.key\"), c = \"env\" }"),
+            Syntax::Hcl,
+        ),
+        (
+            hcl(
+                "secrets { a = ( env ( \"A_B\" , ) ) }\nsecrets {\n b = file(\"keys/b.key\")\n c = \"env\" }",
+            ),
+            Syntax::Hcl,
+        ),
+        (
+            yaml("secrets:\n  a: {env: A_B}\n  b:\n    file: keys/b.key\n  c: env"),
+            Syntax::Yaml,
+        ),
+        (
+            json(r#""secrets": {"a": {"env": "A_B"}, "b": {"file": "keys/b.key"}, "c": "env"}"#),
+            Syntax::Json,
+        ),
+    ] {
+        assert_eq!(secrets(&text, syntax), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_reference_is_refused_where_it_stands() {
+    for (line, syntax, expected) in [
+        (
+            "secrets { a = vault(\"x\") }",
+            Syntax::Hcl,
+            "spec/expression 1:15 **********",
+        ),
+        (
+            "secrets { a = env(\"X\", \"y\") }",
+            Syntax::Hcl,
+            "spec/expression 1:15 *************",
+        ),
+        (
+            "secrets { a = env(b) }",
+            Syntax::Hcl,
+            "spec/expression 1:15 ******",
+        ),
+        (
+            "secrets { a = env(\"${b}\") }",
+            Syntax::Hcl,
+            "spec/expression 1:15 ***********",
+        ),
+        (
+            "secrets { a = x::env(\"X\") }",
+            Syntax::Hcl,
+            "spec/expression 1:15 ***********",
+        ),
+        (
+            "secrets { a = env(\"\") }",
+            Syntax::Hcl,
+            "spec/secret-reference 1:15 env(\"\")",
+        ),
+        (
+            "secrets { a = env(\"A=B\") }",
+            Syntax::Hcl,
+            "spec/secret-reference 1:15 env(\"A=B\")",
+        ),
+        (
+            "secrets { a { env = \"X\" } }",
+            Syntax::Hcl,
+            "spec/wrong-type 1:11 a",
+        ),
+        (
+            "secrets { a = [env(\"X\")] }",
+            Syntax::Hcl,
+            "spec/wrong-type 1:11 a",
+        ),
+        (
+            "secrets = env(\"X\")",
+            Syntax::Hcl,
+            "spec/wrong-type 1:11 env(\"X\")",
+        ),
+        (
+            "parameters { a = env(\"X\") }",
+            Syntax::Hcl,
+            "spec/wrong-type 1:18 env(\"X\")",
+        ),
+        (
+            "name = file(\"x\")",
+            Syntax::Hcl,
+            "spec/wrong-type 1:8 file(\"x\")",
+        ),
+        (
+            "capacity_min = env(\"X\")",
+            Syntax::Hcl,
+            "spec/wrong-type 1:16 env(\"X\")",
+        ),
+        (
+            "mount_options { mount_flags = [env(\"X\")] }",
+            Syntax::Hcl,
+            "spec/wrong-type 1:32 env(\"X\")",
+        ),
+        (
+            "secrets: {a: {vault: x}}",
+            Syntax::Yaml,
+            "spec/secret-reference 1:15 vault",
+        ),
+        (
+            "secrets: {a: {env: X, file: y}}",
+            Syntax::Yaml,
+            "spec/wrong-type 1:11 a",
+        ),
+        (
+            "secrets: {a: {env: 7}}",
+            Syntax::Yaml,
+            "spec/wrong-type 1:15 env",
+        ),
+        ("secrets: {a: {}}", Syntax::Yaml, "spec/wrong-type 1:11 a"),
+        (
+            "parameters: {a: {env: X}}",
+            Syntax::Yaml,
+            "spec/wrong-type 1:17 {env: X}",
+        ),
+    ] {
+        let text = match syntax {
+            Syntax::Hcl => hcl(line),
+            Syntax::Yaml => yaml(line),
+            Syntax::Json => json(line),
+        };
+        assert_eq!(said(&text, syntax), [expected], "{line}");
+    }
+}
+
+#[test]
+fn the_place_of_every_secret_is_known() {
+    let text = "id: a\ntype: csi\nplugin_id: p\nsecrets:\n  x: {env: X}\n  y: y\n";
+    let (specs, _) = read_as(text, Syntax::Yaml);
+    let shown = |key: &str| &text[specs[0].secret_span(key).range()];
+    assert_eq!(shown("x"), "{env: X}");
+    assert_eq!(shown("y"), "y");
+    assert_eq!(shown("z"), "secrets");
+}
+
+#[test]
+fn what_concerns_this_program_only_is_read_in_both_forms() {
+    let flat = hcl("set = \"team-a\"\nprotect = true\nignore = [\"context\", \"mount_options\"]");
+    let body = "type = \"csi\"\nplugin_id = \"p\"\ncapability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}";
+    let blocks = format!(
+        "set = \"team-a\"\nvolume \"a\" {{\n{body}\nprotect = true\nignore = [\"context\", \"mount_options\"]\n}}\nvolume \"b\" {{\n{body}\n}}\n"
+    );
+    for text in [&flat, &blocks] {
+        let (specs, said) = read_as(text, Syntax::Hcl);
+        assert_eq!(said, Vec::<String>::new(), "{text}");
+        assert_eq!(specs[0].protect, Some(true));
+        assert_eq!(specs[0].ignore, ["context", "mount_options"]);
+        assert!(specs[0].ignores("mount_options.fs_type") && specs[0].ignores("context"));
+        assert!(!specs[0].ignores("mount_optionsx") && !specs[0].ignores("name"));
+        for spec in &specs {
+            let set = spec.set.as_ref().map(|(name, _)| name);
+            assert_eq!(set, Some(&SetName::parse("team-a").unwrap()));
+        }
+        if let Some(other) = specs.get(1) {
+            assert_eq!((other.protect, other.ignore.len()), (None, 0));
+        }
+    }
+}
+
+#[test]
+fn what_concerns_this_program_only_is_checked() {
+    for (line, expected) in [
+        ("set = \"a/b\"", "spec/set-name 1:7 \"a/b\""),
+        ("set = \"-a\"", "spec/set-name 1:7 \"-a\""),
+        ("set = [\"a\"]", "spec/wrong-type 1:7 [\"a\"]"),
+        ("protect = \"yes\"", "spec/wrong-type 1:11 \"yes\""),
+        ("ignore = \"context\"", "spec/wrong-type 1:10 \"context\""),
+        (
+            "ignore = [\"contxt\"]",
+            "spec/unknown-field 1:11 \"contxt\"",
+        ),
+        ("ignore = [\"id\"]", "spec/unknown-field 1:11 \"id\""),
+        ("volume \"x\" { set = \"a\" }", "spec/mixed-forms 2:1 id"),
+    ] {
+        assert_eq!(said(&hcl(line), Syntax::Hcl)[0], expected, "{line}");
+    }
+    let inside = "volume \"a\" {\n type = \"csi\"\n plugin_id = \"p\"\n set = \"s\"\n}\n";
+    assert_eq!(said(inside, Syntax::Hcl), ["spec/unknown-field 4:2 set"]);
+}
+
+/// `nomad-http-api` 4.1 and 5.3: none of Nomad's names is taken, in any case, by its key or its
+/// API's name, so that no file of Nomad's changes its meaning.
+#[test]
+fn our_own_keys_are_none_of_nomads() {
+    let ours = ["set", "protect", "ignore"];
+    let nomads = schema::VOLUME
+        .iter()
+        .filter(|field| !ours.contains(&field.key))
+        .flat_map(|field| [field.key, field.api])
+        .chain(schema::SERVER_FIELDS.iter().copied());
+    for name in nomads {
+        assert!(
+            ours.iter().all(|own| !own.eq_ignore_ascii_case(name)),
+            "{name}"
+        );
+    }
+    let own = schema::VOLUME.iter().chain(schema::FILE);
+    let own = own.filter(|field| ours.contains(&field.key));
+    assert!(own.clone().count() == 3 && own.into_iter().all(|field| field.api.is_empty()));
+}
