@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{NamespacedId, Secret, SecretRef, VolumeRequest, WantedRequest};
+use crate::model::{NamespacedId, Secret, SecretRef, SecretRefs, VolumeRequest, WantedRequest};
 use crate::ports::{SecretRemark, SecretSource};
 use crate::spec::VolumeSpec;
 
@@ -27,7 +27,7 @@ pub struct Unresolved {
 impl Unresolved {
     /// A request of this specification.
     pub fn new(spec: &VolumeSpec, request: WantedRequest, directory: PathBuf) -> Self {
-        let keys = request.secrets.iter().flat_map(|secrets| secrets.iter());
+        let keys = request.secrets.iter().flat_map(SecretRefs::iter);
         let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
         Self {
             places: places.collect(),

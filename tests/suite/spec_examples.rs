@@ -71,8 +71,10 @@ fn secrets_in_examples_are_placeholders() {
     let secrets = specs
         .iter()
         .filter_map(|spec| spec.request.secrets.as_ref());
-    for (key, value) in secrets.flat_map(nomad_csi::model::Secrets::expose) {
-        let is_name = key == "userID";
-        assert!(is_name || value.starts_with("PLACEHOLDER"), "{key}");
+    for (key, from) in secrets.flat_map(nomad_csi::model::SecretRefs::iter) {
+        let is_placeholder = from
+            .literal()
+            .is_none_or(|value| value.starts_with("PLACEHOLDER"));
+        assert!(key == "userID" || is_placeholder, "{key}");
     }
 }
