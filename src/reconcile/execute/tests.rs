@@ -115,10 +115,10 @@ impl SecretSource for NoSecrets {
 }
 
 async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {
-    let unresolved = plan
-        .volumes
-        .iter()
-        .map(|planned| Unresolved::new(&planned.spec, planned.request.clone(), PathBuf::new()));
+    let unresolved = plan.volumes.iter().filter_map(|planned| {
+        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
+        Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
+    });
     let (resolved, _) = resolve(unresolved.collect(), Arc::new(NoSecrets))
         .await
         .unwrap();
