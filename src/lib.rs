@@ -9,6 +9,7 @@
 //!  agent        assembles and runs the embedded orchestrator
 //!  reconcile    desired specs -> API calls        server    the control-plane half of the agent
 //!  node         the client half of the agent      hostpath  the embedded CSI plugin
+//!  conformance  is somebody's plugin a CSI plugin
 //!  nomad        HTTP client                       csi       gRPC client of plugins
 //!  store        journal in an embedded database   mounts    mount(2)
 //!  driver       processes as tasks                files     which files a person means
@@ -35,6 +36,8 @@
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod cli;
+#[cfg(feature = "agent")]
+pub mod conformance;
 #[cfg(feature = "agent")]
 pub mod csi;
 pub mod diagnostic;

@@ -401,6 +401,83 @@ pub(super) enum PluginCommand {
     /// itself; any other orchestrator may use it too.
     #[cfg(feature = "agent")]
     Serve(Serve),
+    /// Print everything that a plugin says about itself
+    ///
+    /// Asks the plugin on a socket directly, without any orchestrator: its name, its capabilities,
+    /// its node, whether it is ready. What breaks the CSI specification is said.
+    #[cfg(feature = "agent")]
+    Probe(Probe),
+    /// Check whether a plugin does what the CSI specification says
+    ///
+    /// Only what the plugin advertises is demanded. Without `--destructive` it is only asked;
+    /// with it, volumes are created, used and deleted again, under names that begin with
+    /// `nomad-csi-check-`, also after Ctrl-C. Exits with 0 if all that was checked holds, else
+    /// with 1.
+    #[cfg(feature = "agent")]
+    Check(Check),
+}
+
+/// `plugin probe`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(super) struct Probe {
+    /// Where the plugin listens: unix:// and the path of its socket
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// How long one call may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// Form of the result
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: ReportForm,
+}
+
+/// `plugin check`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    /// Where the plugin listens: unix:// and the path of its socket
+    #[arg(long, value_name = "URL", required_unless_present = "list")]
+    pub endpoint: Option<String>,
+    /// How long one call may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// Also create, use and delete volumes and snapshots
+    #[arg(long)]
+    pub destructive: bool,
+    /// File with the parameters of the volumes that are created: one map of texts, as YAML or JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub parameters: Option<PathBuf>,
+    /// File with the secrets of every call that can carry some: one map of texts, as YAML or JSON
+    ///
+    /// Its values are never shown.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub secrets: Option<PathBuf>,
+    /// Size of the volumes that are created
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub size: String,
+    /// Only these checks: an area, a check, or a pattern with `*`; may be repeated
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// All but these checks: an area, a check, or a pattern with `*`; may be repeated
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    pub skip: Vec<String>,
+    /// List the checks and what they demand, and ask no plugin
+    #[arg(long)]
+    pub list: bool,
+    /// Form of the report: a table, or one JSON document with every call
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub output: TableForm,
+}
+
+/// A table for people, or a document for machines.
+#[cfg(feature = "agent")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TableForm {
+    /// For people.
+    Table,
+    /// One document.
+    Json,
 }
 
 /// `plugin serve`.

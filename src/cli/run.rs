@@ -130,6 +130,18 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
             serve(context, process, plugin::serve::run(context, arguments))
         }
         #[cfg(feature = "agent")]
+        Command::Plugin(PluginCommand::Probe(arguments)) => {
+            wait(context, process, plugin::probe::run(context, arguments))
+        }
+        #[cfg(feature = "agent")]
+        Command::Plugin(PluginCommand::Check(arguments)) => {
+            if process == Process::Own {
+                start_log(context, LogLevel::Warn)?;
+            }
+            let running = plugin::check::run(context, arguments);
+            in_runtime(context, process, plugin::check::LEFT, running)
+        }
+        #[cfg(feature = "agent")]
         Command::Agent(arguments) => serve(context, process, agent::run(context, arguments)),
     }
 }

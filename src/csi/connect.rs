@@ -55,7 +55,7 @@ impl Connector for GrpcConnector {
 }
 
 /// A channel that connects when it is first used.
-fn lazy_channel(socket: PathBuf) -> Channel {
+pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
         async move { UnixStream::connect(socket).await.map(TokioIo::new) }

@@ -114,7 +114,7 @@ pub(super) fn failure(rpc: Rpc, socket: &Path, status: &Status) -> PluginError {
 }
 
 /// How far a call came.
-enum Transport {
+pub(super) enum Transport {
     /// The plugin answered with the status.
     Answered,
     /// There was no connection, so nothing was sent.
@@ -127,7 +127,7 @@ enum Transport {
 
 impl Transport {
     /// A status that came over the wire has no source; those that the client makes have one.
-    fn of(status: &Status) -> Self {
+    pub(super) fn of(status: &Status) -> Self {
         let mut innermost: &(dyn Error + 'static) = match status.source() {
             None => return Self::Answered,
             Some(source) => source,

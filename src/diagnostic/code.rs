@@ -315,6 +315,10 @@ codes! {
         "Name a directory with --embedded=DIR.";
     AgentPluginNotHealthy = "agent/plugin-not-healthy": "The embedded plugin was started and did not become healthy.",
         "Read what it said last; with -vv the log has everything it writes.";
+    // --- plugins reached over their socket
+    PluginSocket = "plugin/socket": "No CSI plugin could be asked at the socket that was named.",
+        "Give the plugin's own socket as unix:// and an absolute path, and start the plugin first.";
+
     HostpathCannotServe = "hostpath/cannot-serve": "The embedded plugin cannot serve as it was told to.",
         "Change the endpoint, the state directory or the node ID as the message says.";
     LogBadFilter = "log/bad-filter": "The text that says what is to be logged is no list of log directives.",

@@ -30,6 +30,7 @@ transcripts! {
     a_plan_says_what_would_be_created = "plan/create.md";
     a_plan_says_what_would_change = "plan/update.md";
     plugins_are_shown = "plugin/status.md";
+    a_socket_without_a_plugin_is_told = "plugin/socket.md";
     shells_and_the_manual_are_served = "talk/completion.md";
     codes_are_explained = "talk/explain.md";
     wrong_usage_is_an_error = "talk/usage.md";

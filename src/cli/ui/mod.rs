@@ -1,22 +1,34 @@
 //! How things look: one printer, tables, diagnostics, plans, progress and machine formats.
 
 mod allocs;
+#[cfg(feature = "agent")]
+mod check_progress;
 mod diagnostic;
 mod output;
 mod plan;
 mod plugin;
 mod printer;
+#[cfg(feature = "agent")]
+mod probe;
 mod progress;
 mod table;
 mod time;
+#[cfg(feature = "agent")]
+mod verdicts;
 mod volume;
 
 pub(super) use allocs::Now;
+#[cfg(feature = "agent")]
+pub(super) use check_progress::CheckProgress;
 pub(super) use diagnostic::{render, to_json};
 pub(super) use output::{Output, json_text};
 pub(super) use plan::{plan_json, plan_text};
 pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use printer::{Printer, Stream, one_line};
+#[cfg(feature = "agent")]
+pub(super) use probe::{probe_json, probe_text};
 pub(super) use progress::Progress;
 pub(super) use table::table;
+#[cfg(feature = "agent")]
+pub(super) use verdicts::{case_list, report_json, report_text};
 pub(super) use volume::{volume_detail, volume_list};

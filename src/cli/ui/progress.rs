@@ -37,11 +37,7 @@ impl Progress {
             .iter()
             .map(|planned| (one_line(&planned.key.to_string()), verb(&planned.action)))
             .collect();
-        let bars = printer.is_live().then(|| {
-            let target =
-                ProgressDrawTarget::term_like_with_hz(Box::new(Lines(Arc::clone(printer))), 10);
-            MultiProgress::with_draw_target(target)
-        });
+        let bars = moving_lines(printer);
         printer.set_bars(bars.clone());
         Self {
             printer: Arc::clone(printer),
@@ -162,6 +158,15 @@ impl Drop for Progress {
         }
         self.printer.set_bars(None);
     }
+}
+
+/// Lines that move below everything else that is printed, where lines can move.
+pub(super) fn moving_lines(printer: &Arc<Printer>) -> Option<MultiProgress> {
+    printer.is_live().then(|| {
+        let target =
+            ProgressDrawTarget::term_like_with_hz(Box::new(Lines(Arc::clone(printer))), 10);
+        MultiProgress::with_draw_target(target)
+    })
 }
 
 /// The printer as indicatif wants a terminal.

@@ -1,0 +1,114 @@
+//! `plugin check`: whether a plugin does what the specification says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::socket::Plugin;
+use crate::cli::args::{Check, TableForm};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
+use crate::conformance::{MachineFiles, Report, Selection, Setup, cases, run as carry_out};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::files::read_pairs;
+use crate::model::{Bytes, Secrets};
+
+/// What to say if a second Ctrl-C leaves at once.
+pub(crate) const LEFT: &str =
+    "left at once: what the checks made may still be there; its names begin with nomad-csi-check-";
+
+/// Checks, reports and says what is left over.
+///
+/// # Errors
+/// If what is given cannot be used, or no CSI plugin answers.
+pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, CliError> {
+    let selection = Selection {
+        only: arguments.only.clone(),
+        skip: arguments.skip.clone(),
+        destructive: arguments.destructive,
+    };
+    known(&selection)?;
+    if arguments.list {
+        context.printer.data(&case_list());
+        return Ok(Exit::Done);
+    }
+    let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
+    let plugin = Plugin::at(context, endpoint, arguments.timeout)?;
+    let setup = setup(context, arguments)?;
+    let watch = CheckProgress::new(&context.printer);
+    let running = carry_out(
+        plugin.client,
+        setup,
+        &selection,
+        Arc::new(MachineFiles),
+        &watch,
+        context.interrupts.stop(),
+    );
+    let report = running
+        .await
+        .map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
+    drop(watch);
+    let text = match arguments.output {
+        TableForm::Table => report_text(&report),
+        TableForm::Json => json_text(&report_json(&report)),
+    };
+    context.printer.data(&text);
+    Ok(exit(&report))
+}
+
+fn exit(report: &Report) -> Exit {
+    match (report.interrupted, report.is_clean()) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Done,
+        (false, false) => Exit::Error,
+    }
+}
+
+/// # Errors
+/// If a word of the selection names no check.
+fn known(selection: &Selection) -> Result<(), CliError> {
+    let unknown = selection.unknown(&cases());
+    let Some(word) = unknown.first() else {
+        return Ok(());
+    };
+    let message = format!("no check and no area is called `{word}`");
+    Err(Diagnostic::error(Code::CliInvalidValue, message)
+        .help("`nomad-csi plugin check --list` lists all checks")
+        .into())
+}
+
+fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
+    let read = |file: &Option<std::path::PathBuf>| match file {
+        None => Ok(BTreeMap::new()),
+        Some(file) => pairs(&context.directory.join(file)),
+    };
+    let size = Bytes::parse(&arguments.size).map_err(|error| {
+        let message = format!("the size `{}` cannot be used", arguments.size);
+        Diagnostic::error(Code::CliInvalidValue, message).note(error.to_string())
+    })?;
+    let size = size.to_wire();
+    let run = uuid::Uuid::new_v4().simple().to_string();
+    let work = tempfile::env::temp_dir();
+    Ok(Setup {
+        parameters: read(&arguments.parameters)?,
+        secrets: Secrets::from_iter(read(&arguments.secrets)?),
+        size,
+        prefix: format!("nomad-csi-check-{}", &run[..8]),
+        staging: work.clone(),
+        target: work,
+        block: false,
+        log: None,
+    })
+}
+
+fn pairs(file: &Path) -> Result<BTreeMap<String, String>, CliError> {
+    read_pairs(file).map_err(|reason| {
+        let message = format!("the file {} cannot be used", file.display());
+        Diagnostic::error(Code::CliInvalidValue, message)
+            .note(reason)
+            .help("write one map of texts, as in `type: fast`")
+            .into()
+    })
+}

@@ -1,0 +1,156 @@
+//! What a plugin says of itself, as text and as JSON.
+
+use serde_json::{Value, json};
+
+use super::printer::one_line;
+use super::table::{heading, key_values};
+use crate::conformance::{
+    Profile, controller_names, group_names, node_names, plugin_names, profile_problems,
+};
+use crate::csi::Failure;
+use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
+use crate::csi::proto::{NodeGetInfoResponse, Topology};
+
+/// For people.
+pub(crate) fn probe_text(profile: &Profile) -> String {
+    let mut sections = vec![key_values([
+        ("Name", profile.info.name.clone()),
+        ("Version", profile.info.vendor_version.clone()),
+        ("Ready", readiness(profile)),
+        ("Volume Expansion", expansion(profile).join(", ")),
+    ])];
+    if !profile.info.manifest.is_empty() {
+        let manifest = profile.info.manifest.iter();
+        let manifest = manifest.map(|(key, value)| (key.as_str(), value.clone()));
+        sections.push(heading("Manifest") + &key_values(manifest));
+    }
+    let lists = [
+        (
+            "Services",
+            Some(&profile.services),
+            plugin_names as fn(i32) -> String,
+        ),
+        (
+            "Controller Capabilities",
+            profile.controller.as_ref(),
+            controller_names,
+        ),
+        (
+            "Group Controller Capabilities",
+            profile.group.as_ref(),
+            group_names,
+        ),
+        ("Node Capabilities", profile.node.as_ref(), node_names),
+    ];
+    for (title, answer, name) in lists {
+        sections.extend(answer.map(|answer| heading(title) + &lines(answer, name)));
+    }
+    sections.extend(profile.node_info.as_ref().map(node_text));
+    let problems = profile_problems(profile);
+    if !problems.is_empty() {
+        let lines: String = problems
+            .iter()
+            .map(|problem| format!("{}\n", one_line(problem)))
+            .collect();
+        sections.push(heading("Breaks The Specification") + &lines);
+    }
+    sections.join("\n")
+}
+
+fn lines(answer: &Result<Vec<i32>, Failure>, name: fn(i32) -> String) -> String {
+    match answer {
+        Err(failure) => format!("{}\n", one_line(&failure.to_string())),
+        Ok(kinds) if kinds.is_empty() => "<none>\n".to_owned(),
+        Ok(kinds) => kinds.iter().map(|kind| name(*kind) + "\n").collect(),
+    }
+}
+
+fn readiness(profile: &Profile) -> String {
+    match &profile.ready {
+        Ok(Some(true)) => "yes".to_owned(),
+        Ok(None) => "yes (not said)".to_owned(),
+        Ok(Some(false)) => "no: it is still initialising".to_owned(),
+        Err(failure) => format!("no: {failure}"),
+    }
+}
+
+fn expansion(profile: &Profile) -> Vec<String> {
+    let name = |kind: &i32| {
+        Expansion::try_from(*kind).map_or_else(
+            |_| format!("{kind}, unknown to CSI 1.12"),
+            |kind| kind.as_str_name().to_owned(),
+        )
+    };
+    profile.expansion.iter().map(name).collect()
+}
+
+fn node_text(answer: &Result<NodeGetInfoResponse, Failure>) -> String {
+    let node = match answer {
+        Err(failure) => return heading("Node") + &one_line(&failure.to_string()) + "\n",
+        Ok(node) => node,
+    };
+    let most = match node.max_volumes_per_node {
+        0 => "no limit".to_owned(),
+        most => most.to_string(),
+    };
+    let place = node
+        .accessible_topology
+        .as_ref()
+        .map(place)
+        .unwrap_or_default();
+    heading("Node")
+        + &key_values([
+            ("Node ID", node.node_id.clone()),
+            ("Max Volumes", most),
+            ("Topology", place),
+        ])
+}
+
+fn place(topology: &Topology) -> String {
+    let segments = topology.segments.iter();
+    let segments: Vec<String> = segments
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    segments.join(", ")
+}
+
+/// For machines.
+pub(crate) fn probe_json(profile: &Profile) -> Value {
+    let ready = match &profile.ready {
+        Ok(ready) => json!(ready.unwrap_or(true)),
+        Err(failure) => json!({"error": failure.to_string()}),
+    };
+    json!({
+        "version": 1,
+        "name": profile.info.name,
+        "vendor_version": profile.info.vendor_version,
+        "manifest": profile.info.manifest,
+        "ready": ready,
+        "services": kinds_json(Some(&profile.services), plugin_names),
+        "volume_expansion": expansion(profile),
+        "controller_capabilities": kinds_json(profile.controller.as_ref(), controller_names),
+        "group_controller_capabilities": kinds_json(profile.group.as_ref(), group_names),
+        "node_capabilities": kinds_json(profile.node.as_ref(), node_names),
+        "node": profile.node_info.as_ref().map(node_json),
+        "problems": profile_problems(profile),
+    })
+}
+
+fn kinds_json(answer: Option<&Result<Vec<i32>, Failure>>, name: fn(i32) -> String) -> Value {
+    match answer {
+        None => Value::Null,
+        Some(Err(failure)) => json!({"error": failure.to_string()}),
+        Some(Ok(kinds)) => kinds.iter().map(|kind| name(*kind)).collect(),
+    }
+}
+
+fn node_json(answer: &Result<NodeGetInfoResponse, Failure>) -> Value {
+    match answer {
+        Err(failure) => json!({"error": failure.to_string()}),
+        Ok(node) => json!({
+            "node_id": node.node_id,
+            "max_volumes_per_node": node.max_volumes_per_node,
+            "accessible_topology": node.accessible_topology.as_ref().map(|place| &place.segments),
+        }),
+    }
+}

@@ -1,0 +1,209 @@
+//! A report of checks as a table with what is wrong below it, and as JSON; the list of checks.
+
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+
+use super::printer::one_line;
+use super::table::{heading, table};
+use crate::conformance::{
+    Area, Effect, Exchange, Finding, Level, Outcome, Report, Tally, Verdict, cases,
+};
+
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const RED: Style = AnsiColor::Red.on_default();
+const PLAIN: Style = Style::new();
+
+/// The verdict in its colour.
+pub(super) fn verdict_word(verdict: &Verdict) -> String {
+    let style = match verdict {
+        Verdict::Passed => GREEN,
+        Verdict::Failed => RED,
+        Verdict::Untried(_) => YELLOW,
+        Verdict::Skipped(_) => PLAIN,
+    };
+    format!("{style}{}{style:#}", word(verdict))
+}
+
+/// The verdict as machines read it.
+pub(crate) fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "failed",
+        Verdict::Untried(_) => "untried",
+        Verdict::Skipped(_) => "skipped",
+    }
+}
+
+/// The report for people.
+pub(crate) fn report_text(report: &Report) -> String {
+    let rows = report.outcomes.iter().map(|outcome| {
+        let holds = match &outcome.verdict {
+            Verdict::Skipped(reason) => format!("{} ({reason})", outcome.case.title),
+            Verdict::Passed | Verdict::Failed | Verdict::Untried(_) => {
+                outcome.case.title.to_owned()
+            }
+        };
+        [
+            outcome.case.id.to_owned(),
+            word(&outcome.verdict).to_owned(),
+            holds,
+        ]
+    });
+    let mut sections = vec![table(["Check", "Verdict", "What holds"], rows)];
+    sections.extend(report.outcomes.iter().filter_map(details));
+    if !report.leftovers.is_empty() {
+        let lines = report
+            .leftovers
+            .iter()
+            .map(|one| format!("  {}: {}\n", one_line(&one.what), one_line(&one.why)));
+        let lines: String = lines.collect();
+        sections.push(heading("Could not be cleaned up") + &lines);
+    }
+    sections.push(summary(report));
+    sections.join("\n")
+}
+
+/// What there is to say of one check beside its verdict.
+fn details(outcome: &Outcome) -> Option<String> {
+    let reason = match &outcome.verdict {
+        Verdict::Untried(reason) => Some(reason),
+        Verdict::Skipped(_) | Verdict::Passed | Verdict::Failed => None,
+    };
+    if outcome.findings.is_empty() && reason.is_none() {
+        return None;
+    }
+    let verdict = verdict_word(&outcome.verdict);
+    let mut parts = vec![
+        heading(&format!("{}: {}", outcome.case.id, outcome.case.title)),
+        format!("  {verdict} (CSI, \"{}\")\n", outcome.case.section),
+    ];
+    parts.extend(reason.map(|reason| format!("  it could not be tried: {}\n", one_line(reason))));
+    parts.extend(outcome.findings.iter().map(finding_text));
+    Some(parts.concat())
+}
+
+fn finding_text(finding: &Finding) -> String {
+    let mark = match finding.level {
+        Level::Must => "",
+        Level::Advice => " (advice)",
+    };
+    let line = |word: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("    {word} {}\n", one_line(text)),
+    };
+    format!(
+        "  expected{mark}: {}\n{}{}",
+        one_line(&finding.expected),
+        line("sent:", &finding.sent),
+        line("got: ", &finding.got)
+    )
+}
+
+fn summary(report: &Report) -> String {
+    let Tally {
+        passed,
+        failed,
+        untried,
+        skipped,
+        advice,
+    } = report.tally();
+    let advice = match advice {
+        0 => String::new(),
+        advice => format!(", {advice} with advice"),
+    };
+    let end = if report.interrupted {
+        "; interrupted"
+    } else {
+        ""
+    };
+    format!("{passed} passed, {failed} failed, {untried} untried, {skipped} skipped{advice}{end}\n")
+}
+
+/// The report for machines.
+pub(crate) fn report_json(report: &Report) -> Value {
+    let tally = report.tally();
+    let leftovers = report.leftovers.iter();
+    json!({
+        "version": 1,
+        "plugin": {
+            "name": report.profile.info.name,
+            "vendor_version": report.profile.info.vendor_version,
+        },
+        "interrupted": report.interrupted,
+        "seconds": report.elapsed.as_secs_f64(),
+        "summary": {
+            "passed": tally.passed,
+            "failed": tally.failed,
+            "untried": tally.untried,
+            "skipped": tally.skipped,
+            "advice": tally.advice,
+        },
+        "checks": report.outcomes.iter().map(outcome_json).collect::<Vec<_>>(),
+        "leftovers": leftovers
+            .map(|one| json!({"what": one.what, "why": one.why}))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn outcome_json(outcome: &Outcome) -> Value {
+    let reason = match &outcome.verdict {
+        Verdict::Untried(reason) | Verdict::Skipped(reason) => Some(reason),
+        Verdict::Passed | Verdict::Failed => None,
+    };
+    json!({
+        "id": outcome.case.id,
+        "title": outcome.case.title,
+        "section": outcome.case.section,
+        "destructive": outcome.case.effect == Effect::Creates,
+        "verdict": word(&outcome.verdict),
+        "reason": reason,
+        "seconds": outcome.elapsed.as_secs_f64(),
+        "findings": outcome.findings.iter().map(finding_json).collect::<Vec<_>>(),
+        "exchanges": outcome.exchanges.iter().map(exchange_json).collect::<Vec<_>>(),
+    })
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    let level = match finding.level {
+        Level::Must => "must",
+        Level::Advice => "advice",
+    };
+    json!({
+        "level": level,
+        "expected": finding.expected,
+        "sent": finding.sent,
+        "got": finding.got,
+    })
+}
+
+fn exchange_json(exchange: &Exchange) -> Value {
+    json!({
+        "sent": exchange.sent,
+        "got": exchange.got,
+        "seconds": exchange.elapsed.as_secs_f64(),
+    })
+}
+
+/// All checks, by area.
+pub(crate) fn case_list() -> String {
+    let all = cases();
+    let section = |area: &Area| {
+        let of_area = all.iter().filter(|case| case.area == *area);
+        let rows = of_area.map(|case| {
+            let effect = match case.effect {
+                Effect::Reads => "asks",
+                Effect::Creates => "creates",
+            };
+            [
+                case.id.to_owned(),
+                effect.to_owned(),
+                format!("\"{}\"", case.section),
+                case.title.to_owned(),
+            ]
+        });
+        heading(area.about()) + &table(["Check", "Effect", "CSI", "What holds"], rows)
+    };
+    let sections: Vec<String> = Area::ALL.iter().map(section).collect();
+    sections.join("\n")
+}

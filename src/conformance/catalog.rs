@@ -1,0 +1,42 @@
+//! All checks, in the order in which they are carried out.
+
+use super::case::Case;
+use super::checks::{concurrency, create, delete, identity};
+
+/// All checks, by area.
+pub fn cases() -> Vec<Case> {
+    [
+        identity::CASES,
+        create::CASES,
+        delete::CASES,
+        concurrency::CASES,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::conformance::case::Area;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own_below_its_area() {
+        let mut seen = BTreeSet::new();
+        for case in cases() {
+            assert!(seen.insert(case.id), "{} twice", case.id);
+            let (area, word) = case.id.split_once('/').expect("area/word");
+            assert_eq!(area, case.area.as_str(), "{}", case.id);
+            assert!(!word.is_empty() && !case.title.is_empty() && !case.section.is_empty());
+            assert!(!case.title.ends_with('.'), "{}", case.title);
+        }
+    }
+
+    #[test]
+    fn areas_come_in_order_and_none_is_empty() {
+        let mut areas: Vec<Area> = cases().iter().map(|case| case.area).collect();
+        areas.dedup();
+        assert_eq!(areas, Area::ALL);
+    }
+}
