@@ -1,7 +1,7 @@
 //! The checks themselves, a file per area, and the requests that they are made of.
 
-pub(super) mod concurrency;
-pub(super) mod create;
-pub(super) mod delete;
-pub(super) mod identity;
+pub(crate) mod concurrency;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod identity;
 mod requests;
