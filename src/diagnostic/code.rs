@@ -224,6 +224,39 @@ codes! {
     ApiUnsendable = "api/unsendable": "A value cannot be sent to the server without arriving changed.",
         "Change the value as the message says.";
 
+    ApiAclDisabled = "api/acl-disabled": "The server asks nobody who he is, so it knows no tokens and no policies.",
+        "Leave the token out; nothing needs one there.";
+    ApiUnsupported = "api/unsupported": "The server is too old for what was asked of it.",
+        "Upgrade the servers, or do without.";
+    ApiListChanged = "api/list-changed": "A list changed so much while it was read that the rest could not be found.",
+        "Run the command again.";
+    AclPolicyNotFound = "acl/policy-not-found": "The server has no policy of that name.",
+        "Look at the token's policies again: one may have been deleted just now.";
+
+    // --- variable: what a server says of a variable
+    VariableNotFound = "variable/not-found": "The server has no variable at that path in that namespace.",
+        "Check the path and the namespace, and whether the token may read it.";
+    VariableTooLarge = "variable/too-large": "The server takes only smaller variables.",
+        "Upgrade the servers: Nomad 1.5 and later take 64 KiB.";
+    VariableLockLost = "variable/lock-lost": "A variable's lock ran out or was taken away.",
+        "Run the command again.";
+    SnapshotInUse = "snapshot/in-use": "The provider needs the snapshot for something else, such as a volume made from it.",
+        "Delete what was made from it first.";
+
+    // --- ledger: what a set owns, remembered
+    LedgerConflict = "ledger/conflict": "Somebody else wrote the set's ledger since it was read, so nothing was written over it.",
+        "Run the command again: it goes on from what is there now.";
+    LedgerHeld = "ledger/held": "Two commands that change the same set take turns, and another one is at it.",
+        "Wait until it ends. If it was killed, its turn ends by itself within a minute.";
+    LedgerLockLost = "ledger/lock-lost": "The lock that keeps others from the same set ran out before the work was done: the server was away too long.",
+        "See who works on the set now, and run the command again.";
+    LedgerUnsupported = "ledger/unsupported": "Nomad has variables since 1.4 and locks on them since 1.7, and a ledger needs both.",
+        "Keep the ledger in a file with `--ledger file:PATH`, or do without one with `--ledger none`.";
+    LedgerUnusable = "ledger/unusable": "What stands in the ledger is not what this program writes, or a later version wrote it.",
+        "Use the version that wrote it. If nobody can, remove it: nothing is owned then, and nothing unowned is ever removed.";
+    LedgerFile = "ledger/file": "The file that holds the ledger cannot be used.",
+        "Make sure that its directory exists, that it is yours, and that its disk has room.";
+
     // --- volume: what a server says of a volume
     VolumeNotFound = "volume/not-found": "The server has no volume of that ID in that namespace.",
         "Check the ID and the namespace; `volume status --namespace '*'` lists all.";

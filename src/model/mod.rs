@@ -12,6 +12,7 @@ mod mount_options;
 mod node;
 mod plugin;
 mod secrets;
+mod server_version;
 mod set_name;
 mod snapshot;
 mod topology;
@@ -32,6 +33,7 @@ pub use plugin::{
     Plugin, PluginInstance, PluginSummary,
 };
 pub use secrets::{SealedSecrets, Secret, SecretRef, SecretRefs, Secrets};
+pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};

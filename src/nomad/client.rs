@@ -6,22 +6,23 @@
 //! are asked (3.1), and sorted. A secret that was sent is taken out of the words of an error.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::endpoint::Request;
 use super::retrying::Access;
 use super::session::Session;
 use super::settings::Settings;
-use super::version::Server;
+use super::version::{self, Server};
 use crate::diagnostic::Code;
 use crate::model::{
-    IdProblem, MountOptions, Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets,
-    Volume, VolumeRequest, VolumeSummary,
+    IdProblem, MountOptions, Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary,
+    Secrets, Volume, VolumeRequest, VolumeSummary,
 };
 use crate::plan::MergeRules;
-use crate::ports::{ApiError, Reading, VolumeApi, VolumeQuery, Written};
+use crate::ports::{ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written};
 use crate::wire::{
     self, PluginDocument, PluginStub, SECRETS, VolumeDocument, VolumeStub, WriteKind, WriteRequest,
 };
@@ -32,7 +33,7 @@ const PER_PAGE: &str = "2000";
 /// A client of one server.
 #[derive(Debug)]
 pub struct NomadClient {
-    session: Session,
+    pub(super) session: Arc<Session>,
 }
 
 impl NomadClient {
@@ -42,7 +43,7 @@ impl NomadClient {
     /// If the address is not one.
     pub fn new(settings: &Settings) -> Result<Self, ApiError> {
         Ok(Self {
-            session: Session::new(settings)?,
+            session: Arc::new(Session::new(settings)?),
         })
     }
 
@@ -74,9 +75,13 @@ impl NomadClient {
 }
 
 #[async_trait]
-impl VolumeApi for NomadClient {
+impl VolumeReader for NomadClient {
     fn name(&self) -> &str {
         self.session.name()
+    }
+
+    async fn server(&self) -> Result<ServerKind, ApiError> {
+        version::server(&self.session).await
     }
 
     async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
@@ -90,19 +95,8 @@ impl VolumeApi for NomadClient {
         &self,
         query: &VolumeQuery,
     ) -> Result<Vec<Reading<VolumeSummary>>, ApiError> {
-        let mut parameters = vec![
-            ("type", "csi"),
-            ("namespace", query.namespace.as_str()),
-            ("per_page", PER_PAGE),
-        ];
-        match (&query.prefix, &query.plugin) {
-            (Some(prefix), _) => parameters.push(("prefix", prefix)),
-            // With `*` the server finds none, and beside `plugin_id` it ignores a prefix (3.1).
-            (None, Some(plugin)) if query.namespace.as_str() != Namespace::ALL => {
-                parameters.push(("plugin_id", plugin.as_str()));
-            }
-            (None, _) => {}
-        }
+        let mut parameters = list_parameters(query);
+        parameters.push(("per_page", PER_PAGE));
         let what = "the volumes could not be listed";
         let listed = self
             .session
@@ -139,49 +133,6 @@ impl VolumeApi for NomadClient {
         }
         let value = wire::volume_from_wire(&volume);
         Ok(Some(Reading { value, document }))
-    }
-
-    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
-        self.write(request, WriteKind::Create).await
-    }
-
-    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
-        self.write(request, WriteKind::Register).await
-    }
-
-    async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError> {
-        let what = format!("volume {key} was not deregistered");
-        addressable(key.id.as_str(), &what)?;
-        let path = ["volume", "csi", key.id.as_str()];
-        let force = if force { "true" } else { "false" };
-        let delete = Request {
-            query: vec![("namespace", key.namespace.as_str()), ("force", force)],
-            ..Request::new(Method::DELETE, &path)
-        };
-        self.session
-            .call(&delete, &what, Access::Write)
-            .await
-            .map(drop)
-    }
-
-    async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
-        let what = format!("volume {key} was not deleted");
-        addressable(key.id.as_str(), &what)?;
-        let path = ["volume", "csi", key.id.as_str(), "delete"];
-        let mut delete = Request {
-            query: vec![("namespace", key.namespace.as_str())],
-            ..Request::new(Method::DELETE, &path)
-        };
-        if !secrets.is_empty() {
-            let header = wire::secrets_header(secrets)
-                .map_err(|error| unsendable(&what, &error.to_string()))?;
-            let mut value = HeaderValue::from_bytes(header.as_bytes())
-                .map_err(|error| unsendable(&what, &error.to_string()))?;
-            value.set_sensitive(true);
-            delete.headers.insert(SECRETS, value);
-        }
-        let deleted = self.session.call(&delete, &what, Access::Write).await;
-        deleted.map(drop).map_err(|error| without(error, secrets))
     }
 
     async fn list_plugins(
@@ -232,7 +183,77 @@ impl VolumeApi for NomadClient {
     }
 }
 
-fn wanted(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
+#[async_trait]
+impl VolumeApi for NomadClient {
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.write(request, WriteKind::Create).await
+    }
+
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.write(request, WriteKind::Register).await
+    }
+
+    async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError> {
+        let what = format!("volume {key} was not deregistered");
+        addressable(key.id.as_str(), &what)?;
+        let path = ["volume", "csi", key.id.as_str()];
+        let force = if force { "true" } else { "false" };
+        let delete = Request {
+            query: vec![("namespace", key.namespace.as_str()), ("force", force)],
+            ..Request::new(Method::DELETE, &path)
+        };
+        self.session
+            .call(&delete, &what, Access::Write)
+            .await
+            .map(drop)
+    }
+
+    async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
+        let what = format!("volume {key} was not deleted");
+        addressable(key.id.as_str(), &what)?;
+        let path = ["volume", "csi", key.id.as_str(), "delete"];
+        let mut delete = Request {
+            query: vec![("namespace", key.namespace.as_str())],
+            ..Request::new(Method::DELETE, &path)
+        };
+        delete.headers = secrets_header(secrets, &what)?;
+        let deleted = self.session.call(&delete, &what, Access::Write).await;
+        deleted.map(drop).map_err(|error| without(error, secrets))
+    }
+
+    async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError> {
+        let what = format!("volume {key} was not detached from node {node}");
+        addressable(key.id.as_str(), &what)?;
+        let path = ["volume", "csi", key.id.as_str(), "detach"];
+        let delete = Request {
+            query: vec![
+                ("namespace", key.namespace.as_str()),
+                ("node", node.as_str()),
+            ],
+            ..Request::new(Method::DELETE, &path)
+        };
+        self.session
+            .call(&delete, &what, Access::Write)
+            .await
+            .map(drop)
+    }
+}
+
+/// What a list of volumes is asked with.
+pub(super) fn list_parameters(query: &VolumeQuery) -> Vec<(&'static str, &str)> {
+    let mut parameters = vec![("type", "csi"), ("namespace", query.namespace.as_str())];
+    match (&query.prefix, &query.plugin) {
+        (Some(prefix), _) => parameters.push(("prefix", prefix)),
+        // With `*` the server finds none, and beside `plugin_id` it ignores a prefix (3.1).
+        (None, Some(plugin)) if query.namespace.as_str() != Namespace::ALL => {
+            parameters.push(("plugin_id", plugin.as_str()));
+        }
+        (None, _) => {}
+    }
+    parameters
+}
+
+pub(super) fn wanted(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
     let prefix = query.prefix.as_deref().unwrap_or_default();
     let all = query.namespace.as_str() == Namespace::ALL;
     let plugin = query.plugin.as_ref();
@@ -242,7 +263,7 @@ fn wanted(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
 }
 
 /// Refuses an ID that the server would take for another path (section 1).
-fn addressable(id: &str, what: &str) -> Result<(), ApiError> {
+pub(super) fn addressable(id: &str, what: &str) -> Result<(), ApiError> {
     let problem = match id {
         "" => IdProblem::Empty,
         "." | ".." => IdProblem::DotSegment,
@@ -258,7 +279,21 @@ fn addressable(id: &str, what: &str) -> Result<(), ApiError> {
     })
 }
 
-fn unsendable(what: &str, why: &str) -> ApiError {
+/// The header that carries secrets; none if there are none (`nomad-http-api` 2.4).
+pub(super) fn secrets_header(secrets: &Secrets, what: &str) -> Result<HeaderMap, ApiError> {
+    let mut headers = HeaderMap::new();
+    if !secrets.is_empty() {
+        let header =
+            wire::secrets_header(secrets).map_err(|error| unsendable(what, &error.to_string()))?;
+        let mut value = HeaderValue::from_bytes(header.as_bytes())
+            .map_err(|error| unsendable(what, &error.to_string()))?;
+        value.set_sensitive(true);
+        headers.insert(SECRETS, value);
+    }
+    Ok(headers)
+}
+
+pub(super) fn unsendable(what: &str, why: &str) -> ApiError {
     ApiError {
         code: Code::ApiUnsendable,
         status: None,
@@ -270,7 +305,7 @@ fn unsendable(what: &str, why: &str) -> ApiError {
 
 /// An error without the secrets that were sent: plugins repeat them. Very short ones stay: taking
 /// them out would only mangle the words.
-fn without(mut error: ApiError, secrets: &Secrets) -> ApiError {
+pub(super) fn without(mut error: ApiError, secrets: &Secrets) -> ApiError {
     const SHORTEST: usize = 4;
     let hide = |text: &mut String| {
         for (_, value) in secrets

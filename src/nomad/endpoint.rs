@@ -49,6 +49,8 @@ pub(super) struct Request<'a> {
     pub(super) query: Vec<(&'static str, &'a str)>,
     pub(super) headers: HeaderMap,
     pub(super) body: Option<&'a [u8]>,
+    /// The answer must begin within this; `None`: within what holds for its kind of access.
+    pub(super) patience: Option<Duration>,
 }
 
 impl<'a> Request<'a> {
@@ -59,6 +61,7 @@ impl<'a> Request<'a> {
             query: vec![],
             headers: HeaderMap::new(),
             body: None,
+            patience: None,
         }
     }
 }
@@ -157,10 +160,11 @@ impl Endpoint {
         let ready = self
             .request(http, request)
             .map_err(|error| explain(&error, context))?;
-        let patience = match access {
+        let usual = match access {
             Access::Read => READ,
             Access::Write => WRITE,
         };
+        let patience = request.patience.unwrap_or(usual);
         tracing::debug!(method = %ready.method(), path = ready.url().path(), "request");
         let response = tokio::time::timeout(patience, http.execute(ready))
             .await

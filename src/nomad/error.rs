@@ -75,10 +75,28 @@ const TABLE: &[Row] = table! {
     Starts "Client sent an HTTP request to an HTTPS server" => ApiTls,
         "the server wants TLS, and the address says `http`", "Write `https://` in the address.";
 
+    // Who asks.
+    Is "ACL support disabled" => ApiAclDisabled, "the server asks nobody who he is";
+    Is "ACL token not found" => ApiUnknownToken, "the server does not know the token";
+    Has &["ACL token expired"] => ApiUnknownToken, "the token has expired";
+    Is "ACL policy not found" => AclPolicyNotFound, "there is no such policy";
+
+    // The server itself, of a variable (`nomad-neighbour-apis` 1.12).
+    Is "variable not found" => VariableNotFound, "there is no such variable";
+    Has &["variables are limited to ", " in total size"] => VariableTooLarge,
+        "the server takes no variable of that size";
+    Has &["variable doesn't exist"] => VariableLockLost, "the lock is gone";
+    Has &["variable doesn't hold a lock"] => VariableLockLost, "the lock ran out";
+    Has &["attempting to modify locked variable"] => VariableLockLost, "the lock ran out";
+    Has &["all servers must be running version ", " or later to apply variables"] =>
+        ApiUnsupported, "a server of the cluster is too old for variables",
+        "Upgrade every server to Nomad 1.4 or later.";
+
     // The server itself, of a volume.
     Has &["volume ", " is in nonexistent namespace "] => VolumeUnknownNamespace,
         "its namespace does not exist",
         "Create it with `nomad namespace apply`, or correct the name. If a volume was to be created: Nomad asks the provider first, so the provider may have it now.";
+    Starts "no such volume" => VolumeNotFound, "there is no such volume";
     Starts "volume not found" => VolumeNotFound, "there is no such volume";
     Starts "volume in use" => VolumeInUse, "allocations claim it",
         "Stop the jobs that use it, and wait until their allocations have ended. If it was to be deleted: Nomad asks the provider first, so check whether the data is still there.";
@@ -134,6 +152,11 @@ const TABLE: &[Row] = table! {
         "its plugin cannot create volumes", "Create it with the provider's tools, then register it with `external_id`.";
     Has &["expand is not implemented by this controller plugin"] => PluginUnsupported,
         "its plugin cannot expand volumes";
+    Has &["plugin \"", "\" does not support snapshot"] => PluginUnsupported,
+        "its plugin has no snapshots";
+    Has &["plugin does not support snapshot"] => PluginUnsupported, "the plugin has no snapshots";
+    Has &["plugin does not support listing snapshots"] => PluginUnsupported,
+        "the plugin cannot list snapshots";
     Has &["unimplemented for this plugin"] => PluginUnsupported, "its plugin cannot do that";
 
     // Reaching the controller.
@@ -145,7 +168,15 @@ const TABLE: &[Row] = table! {
     Has &["Unknown node"] => PluginUnreachable, "the plugin's node is not known";
     Has &["CSI client error (retryable)"] => PluginUnreachable, "the plugin's controller is gone";
 
+    Has &["missing external node ID: "] => PluginUnreachable,
+        "the provider's name of the node is not known",
+        "The plugin's node half is not running there; start it, or detach with the provider's tools.";
+
     // The plugin, through Nomad's translation of gRPC codes.
+    Has &["snapshot \"", "\" could not be deleted because it is in use"] => SnapshotInUse,
+        "the provider says that it is in use";
+    Has &["invalid starting token \""] => ApiListChanged,
+        "the plugin no longer knows where the list was left";
     Has &["content source", "does not exist"] => PluginSourceNotFound,
         "the provider has no such snapshot or volume to copy from";
     Has &["already exists but is incompatible with these parameters"] => PluginConflict,
@@ -185,6 +216,11 @@ const TABLE: &[Row] = table! {
     Has &["controller expand volume: "] => PluginRefused, "the plugin refused to expand it";
     Has &["unable to expand volume: "] => PluginRefused, "the plugin refused to expand it";
     Has &["controller delete volume: "] => PluginRefused, "the plugin refused to delete it";
+    Has &["controller create snapshot: "] => PluginRefused, "the plugin refused to cut it";
+    Has &["controller delete snapshot: "] => PluginRefused, "the plugin refused to delete it";
+    Has &["controller list snapshots: "] => PluginRefused, "the plugin refused to list them";
+    Has &["controller list volumes: "] => PluginRefused, "the plugin refused to list them";
+    Has &["could not detach from "] => PluginRefused, "the plugin refused to unpublish it";
 };
 
 /// What the first line that says something known means; rows come before lines.

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,6 +18,15 @@ use crate::diagnostic::Code;
 use crate::model::MountOptions;
 use crate::ports::{ApiError, Written};
 use crate::wire::{self, NEXT_TOKEN, WriteResponse};
+
+/// What came of a request with a condition.
+#[derive(Clone, Debug)]
+pub(super) enum Conditional {
+    /// It was carried out.
+    Done(Answer),
+    /// The condition did not hold.
+    Refused,
+}
 
 /// One server, and how it is spoken to.
 #[derive(Debug)]
@@ -62,6 +71,37 @@ impl Session {
         .await
     }
 
+    /// The answer to what has a condition: a success, or 409 if the condition does not hold. Only
+    /// variables have such (`nomad-neighbour-apis` 1.7 and 1.9: 200, 204 and 409).
+    pub(super) async fn conditional(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+    ) -> Result<Conditional, ApiError> {
+        let access = Access::Write;
+        let asked = self.asked(what, access);
+        attempt(access, || async {
+            let answer = self.endpoint.send(request, access, what).await?;
+            match answer.status {
+                StatusCode::CONFLICT => Ok(Conditional::Refused),
+                StatusCode::NO_CONTENT => Ok(Conditional::Done(answer)),
+                _ => reply::success(answer, asked).map(Conditional::Done),
+            }
+        })
+        .await
+    }
+
+    /// The document in an answer to a write.
+    pub(super) fn document<T: DeserializeOwned>(
+        &self,
+        answer: &Answer,
+        what: &str,
+    ) -> Result<T, ApiError> {
+        let asked = self.asked(what, Access::Write);
+        let json: Value = reply::json(answer, asked)?;
+        wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))
+    }
+
     fn asked<'a>(&'a self, what: &'a str, access: Access) -> Asked<'a> {
         Asked {
             what,
@@ -78,12 +118,7 @@ impl Session {
         what: &str,
     ) -> Result<(T, Value), ApiError> {
         let answer = self.call(request, what, Access::Read).await?;
-        let asked = self.asked(what, Access::Read);
-        let mut json = reply::json(&answer, asked)?;
-        hide_what_is_secret(&mut json);
-        let document =
-            wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
-        Ok((document, json))
+        kept(&answer, self.asked(what, Access::Read))
     }
 
     /// Reads a document that may be missing.
@@ -97,6 +132,32 @@ impl Session {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.code == missing && error.status == Some(404) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a document that may be missing, and the headers of the answer, whichever it is.
+    pub(super) async fn find_with_headers<T: DeserializeOwned>(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+        missing: Code,
+    ) -> Result<(Option<(T, Value)>, HeaderMap), ApiError> {
+        let asked = self.asked(what, Access::Read);
+        let (answer, headers) = attempt(Access::Read, || async {
+            let answer = self.endpoint.send(request, Access::Read, what).await?;
+            let headers = answer.headers.clone();
+            match reply::success(answer, asked) {
+                Ok(answer) => Ok((Some(answer), headers)),
+                Err(failed) if failed.error.code == missing && failed.error.status == Some(404) => {
+                    Ok((None, headers))
+                }
+                Err(failed) => Err(failed),
+            }
+        })
+        .await?;
+        match answer {
+            Some(answer) => Ok((Some(kept(&answer, asked)?), headers)),
+            None => Ok((None, headers)),
         }
     }
 
@@ -125,6 +186,18 @@ impl Session {
                 .map(str::to_owned)
                 .collect(),
         })
+    }
+
+    /// A list that comes in one piece, and the headers of the answer.
+    pub(super) async fn list_once<T: DeserializeOwned>(
+        &self,
+        request: &Request<'_>,
+        what: &str,
+    ) -> Result<(Vec<(T, Value)>, HeaderMap), ApiError> {
+        let answer = self.call(request, what, Access::Read).await?;
+        let mut all = vec![];
+        self.add_page(&answer, what, &mut all)?;
+        Ok((all, answer.headers))
     }
 
     /// All pages of a list.
@@ -173,7 +246,8 @@ impl Session {
         Ok(())
     }
 
-    fn endless(&self, what: &str) -> ApiError {
+    /// A list that goes round in a circle.
+    pub(super) fn endless(&self, what: &str) -> ApiError {
         ApiError {
             code: Code::ApiNotNomad,
             status: Some(200),
@@ -193,6 +267,15 @@ impl Session {
             server_text: None,
         }
     }
+}
+
+/// The document of an answer, and its JSON without secrets.
+fn kept<T: DeserializeOwned>(answer: &Answer, asked: Asked<'_>) -> Result<(T, Value), ApiError> {
+    let mut json = reply::json(answer, asked)?;
+    hide_what_is_secret(&mut json);
+    let document =
+        wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
+    Ok((document, json))
 }
 
 /// Hides, in a volume's JSON, what Nomad before 1.3 shows.

@@ -29,7 +29,7 @@ pub enum LedgerFailure {
     /// Somebody else wrote the set since it was read. Nothing more was written; read it again.
     Conflict,
     /// Somebody else holds the lock; `None` if he cannot be named.
-    Held(Option<LockHolder>),
+    Held(Option<Box<LockHolder>>),
     /// The lock ran out, or was taken away: whoever goes on may not be alone.
     LockLost,
     /// This ledger cannot do it: the server is too old.
@@ -37,7 +37,7 @@ pub enum LedgerFailure {
     /// The token may not do it.
     Forbidden,
     /// What is in the ledger cannot be used, or does not fit in.
-    Unusable(LedgerProblem),
+    Unusable(Box<LedgerProblem>),
     /// The ledger cannot be reached, read or written.
     Unavailable,
     /// A write was sent and nobody knows whether it was carried out.
@@ -61,6 +61,58 @@ pub struct LedgerError {
 }
 
 impl LedgerError {
+    /// Somebody else wrote the set since it was read.
+    pub fn conflict(set: &SetName) -> Self {
+        Self::new(
+            LedgerFailure::Conflict,
+            Code::LedgerConflict,
+            format!("the ledger of set {set} was not written: somebody else wrote it meanwhile"),
+        )
+    }
+
+    /// Somebody else holds the lock.
+    pub fn held(set: &SetName, holder: Option<LockHolder>) -> Self {
+        let who = match &holder {
+            Some(holder) => holder.by.to_string(),
+            None => "somebody who cannot be named".to_owned(),
+        };
+        Self::new(
+            LedgerFailure::Held(holder.map(Box::new)),
+            Code::LedgerHeld,
+            format!("set {set} is being worked on by {who}"),
+        )
+    }
+
+    /// The lock is no longer ours.
+    pub fn lock_lost(set: &SetName) -> Self {
+        Self::new(
+            LedgerFailure::LockLost,
+            Code::LedgerLockLost,
+            format!("the lock of set {set} ran out while it was held"),
+        )
+    }
+
+    /// What is in the ledger cannot be used, or does not fit in.
+    pub fn unusable(set: &SetName, problem: LedgerProblem) -> Self {
+        let message = format!("the ledger of set {set} cannot be used: {problem}");
+        Self::new(
+            LedgerFailure::Unusable(Box::new(problem)),
+            Code::LedgerUnusable,
+            message,
+        )
+    }
+
+    /// A failure of that kind, of which no more is known than its code says.
+    pub fn new(failure: LedgerFailure, code: Code, message: String) -> Self {
+        Self {
+            failure,
+            code,
+            message,
+            help: vec![],
+            server_text: None,
+        }
+    }
+
     /// As it is told to people: the message, a server's own words, what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());

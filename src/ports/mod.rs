@@ -4,6 +4,7 @@
 //! outside crate, a fake over memory. The contract is the doc comment; a fake is as strict as the
 //! real thing, so that a test finds what production would.
 
+mod access;
 mod clock;
 mod connector;
 mod driver;
@@ -16,12 +17,15 @@ mod mounter;
 mod observer;
 mod plugin;
 mod plugins;
+mod provider_api;
 mod sealer;
 mod secret_source;
 mod storage;
 mod verdict;
 mod volume_api;
+mod volume_watch;
 
+pub use access::{AccessReader, Policy, TokenOwner};
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PluginConnection};
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
@@ -36,8 +40,12 @@ pub use plugin::{
     ValidateVolume, VolumeSource,
 };
 pub use plugins::PluginDirectory;
+pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 pub use sealer::{SealError, Sealer};
 pub use secret_source::{FoundSecret, SecretRemark, SecretSource};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use verdict::{verdict_of, verdict_unsent};
-pub use volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};
+pub use volume_api::{
+    ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
+};
+pub use volume_watch::{VolumeWatch, WaitFor, Watched};

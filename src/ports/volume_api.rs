@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
-    Namespace, NamespacedId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeRequest,
-    VolumeSummary,
+    Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
+    Volume, VolumeRequest, VolumeSummary,
 };
 use crate::plan::MergeRules;
 
@@ -80,15 +80,27 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
-/// A server of volumes and plugins.
+/// Whose API it is, and of which version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    /// Our own agent.
+    Agent,
+    /// A Nomad of that version.
+    Nomad(ServerVersion),
+    /// A Nomad that does not say its version to this token: that needs `agent { policy = "read" }`
+    /// (`nomad-neighbour-apis` 3.7). The strictest rules hold.
+    Undisclosed,
+}
+
+/// Reads volumes and plugins, and can do nothing else: who is given only this cannot write.
 #[async_trait]
-pub trait VolumeApi: Send + Sync {
+pub trait VolumeReader: Send + Sync {
     /// What people call this server: its address.
     fn name(&self) -> &str;
+    /// Who answers.
+    async fn server(&self) -> Result<ServerKind, ApiError>;
     /// How this server merges an update into a volume: discovered, never assumed.
-    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
-        Ok(MergeRules::NOMAD)
-    }
+    async fn merge_rules(&self) -> Result<MergeRules, ApiError>;
     /// All volumes that match, through all pages, sorted by namespace and ID.
     async fn list_volumes(
         &self,
@@ -96,14 +108,6 @@ pub trait VolumeApi: Send + Sync {
     ) -> Result<Vec<Reading<VolumeSummary>>, ApiError>;
     /// One volume; `None` if there is none of that name.
     async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError>;
-    /// Creates it in the provider and registers it; of an existing one, an update.
-    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
-    /// Registers it, or updates its registration.
-    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
-    /// Removes the registration; the data stays.
-    async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError>;
-    /// Deletes the data in the provider, and the registration.
-    async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError>;
     /// All plugins whose ID starts so, sorted by ID.
     async fn list_plugins(
         &self,
@@ -115,4 +119,19 @@ pub trait VolumeApi: Send + Sync {
         id: &PluginId,
         namespace: &Namespace,
     ) -> Result<Option<Reading<Plugin>>, ApiError>;
+}
+
+/// A server of volumes and plugins, to be read and written.
+#[async_trait]
+pub trait VolumeApi: VolumeReader {
+    /// Creates it in the provider and registers it; of an existing one, an update.
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
+    /// Registers it, or updates its registration.
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
+    /// Removes the registration; the data stays.
+    async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError>;
+    /// Deletes the data in the provider, and the registration.
+    async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError>;
+    /// Releases the claims that ended allocations left on a node, and unpublishes it there.
+    async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError>;
 }

@@ -5,6 +5,8 @@
 //! only: every Nomad from 1.1 to 2.0 must be understood (section 8.2), and Go clients send more
 //! than they mean. Nothing here judges whether what a document says is wise.
 
+mod acl;
+mod agent_self;
 mod allocation;
 mod convert;
 mod decode;
@@ -12,6 +14,7 @@ mod duration;
 mod error;
 mod external;
 mod header;
+mod namespace;
 mod node;
 mod plugin;
 mod request;
@@ -20,6 +23,8 @@ mod time;
 mod variable;
 mod volume;
 
+pub use acl::{PolicyDocument, TokenDocument};
+pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_to_wire, external_volume_from_wire,
@@ -35,6 +40,7 @@ pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,
 };
+pub use namespace::NamespaceDocument;
 pub use node::NodeStub;
 pub use plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,

@@ -4,7 +4,7 @@ use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, PluginId, Secrets};
 use nomad_csi::nomad::{Hidden, NomadClient, Settings};
 use nomad_csi::plan::MergeRules;
-use nomad_csi::ports::{ApiError, VolumeApi as _, Written};
+use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _, Written};
 
 use crate::client_requests::{key, query, request};
 use crate::support::http_server::{Answer, Server, answer, json, text};

@@ -3,7 +3,7 @@
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::Secrets;
 use nomad_csi::nomad::{NomadClient, Settings};
-use nomad_csi::ports::{ApiError, VolumeApi as _};
+use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
 
 use crate::client_requests::{key, request};
 use crate::support::http_server::{Answer, Server, answer, json, text};

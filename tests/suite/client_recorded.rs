@@ -2,7 +2,7 @@
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
-use nomad_csi::ports::{ApiError, VolumeApi as _};
+use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
 use nomad_csi::wire;
 use serde_json::{Value, json};
 

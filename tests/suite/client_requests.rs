@@ -7,7 +7,7 @@ use nomad_csi::model::{
     NamespacedId, PluginId, Secrets, VolumeId, VolumeRequest,
 };
 use nomad_csi::nomad::{Hidden, NomadClient, ProxySettings, Settings};
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeQuery};
+use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
 
 use crate::support::http_server::{Answer, Seen, Server, answer, json, text};
 

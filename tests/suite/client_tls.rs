@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::nomad::{NomadClient, Settings, TlsSettings};
-use nomad_csi::ports::{ApiError, VolumeApi as _};
+use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _};
 
 use crate::support::certificates::{Authority, Identity};
 use crate::support::http_server::{Answer, Server, json, text};

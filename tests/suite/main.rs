@@ -10,6 +10,7 @@ mod architecture;
 mod bad_input;
 mod client_answers;
 mod client_failures;
+mod client_neighbours;
 mod client_recorded;
 mod client_requests;
 mod client_tls;
@@ -28,6 +29,7 @@ mod hostpath_controller;
 mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
+mod ledger;
 mod spec_examples;
 mod transcripts;
 

@@ -14,3 +14,4 @@ pub(crate) mod plugin_client;
 #[cfg(feature = "agent")]
 pub(crate) mod power;
 pub(crate) mod transcript;
+pub(crate) mod variables;

@@ -35,7 +35,8 @@ const FRAME: usize = 80;
 pub struct ShardName(String);
 
 impl ShardName {
-    pub(super) fn head() -> Self {
+    /// The one that concerns the set as a whole.
+    pub fn head() -> Self {
         Self("head".to_owned())
     }
 

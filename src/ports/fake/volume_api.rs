@@ -10,11 +10,13 @@ use async_trait::async_trait;
 
 use crate::diagnostic::Code;
 use crate::model::{
-    Bytes, ExternalId, HealthCount, Namespace, NamespacedId, Plugin, PluginId, PluginSummary,
-    Secrets, Volume, VolumeRequest, VolumeSummary,
+    Alloc, AllocId, Bytes, ExternalId, HealthCount, Namespace, NamespacedId, NodeId, Plugin,
+    PluginId, PluginSummary, Secrets, ServerVersion, Volume, VolumeRequest, VolumeSummary,
 };
 use crate::plan::{MergeRules, merge};
-use crate::ports::volume_api::{ApiError, Reading, VolumeApi, VolumeQuery, Written};
+use crate::ports::volume_api::{
+    ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
+};
 use crate::wire;
 
 /// What goes wrong with one call.
@@ -34,6 +36,7 @@ pub struct FakeServer(Arc<Mutex<Content>>);
 
 #[derive(Debug)]
 struct Content {
+    kind: ServerKind,
     rules: MergeRules,
     index: u64,
     volumes: BTreeMap<NamespacedId, Volume>,
@@ -46,6 +49,11 @@ impl FakeServer {
     /// An empty server that merges by these rules.
     pub fn new(rules: MergeRules) -> Self {
         Self(Arc::new(Mutex::new(Content {
+            kind: if rules == MergeRules::AGENT {
+                ServerKind::Agent
+            } else {
+                ServerKind::Nomad(ServerVersion::new(2, 0, 5))
+            },
             rules,
             index: 10,
             volumes: BTreeMap::new(),
@@ -272,9 +280,13 @@ fn reading(volume: &Volume) -> Reading<Volume> {
 }
 
 #[async_trait]
-impl VolumeApi for FakeServer {
+impl VolumeReader for FakeServer {
     fn name(&self) -> &str {
         "the fake server"
+    }
+
+    async fn server(&self) -> Result<ServerKind, ApiError> {
+        Ok(self.content().kind.clone())
     }
 
     async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
@@ -313,26 +325,6 @@ impl VolumeApi for FakeServer {
         })
     }
 
-    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
-        self.call("create", request.id.as_str(), |content| {
-            content.write(request, true)
-        })
-    }
-
-    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
-        self.call("register", request.id.as_str(), |content| {
-            content.write(request, false)
-        })
-    }
-
-    async fn deregister_volume(&self, key: &NamespacedId, _force: bool) -> Result<(), ApiError> {
-        self.call("deregister", key.id.as_str(), |content| content.forget(key))
-    }
-
-    async fn delete_volume(&self, key: &NamespacedId, _secrets: &Secrets) -> Result<(), ApiError> {
-        self.call("delete", key.id.as_str(), |content| content.forget(key))
-    }
-
     async fn list_plugins(
         &self,
         prefix: Option<&str>,
@@ -365,6 +357,53 @@ impl VolumeApi for FakeServer {
                 document: document(&wire::plugin_to_wire(plugin)),
             };
             Ok(content.plugins.get(id).map(read))
+        })
+    }
+}
+
+#[async_trait]
+impl VolumeApi for FakeServer {
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.call("create", request.id.as_str(), |content| {
+            content.write(request, true)
+        })
+    }
+
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+        self.call("register", request.id.as_str(), |content| {
+            content.write(request, false)
+        })
+    }
+
+    async fn deregister_volume(&self, key: &NamespacedId, _force: bool) -> Result<(), ApiError> {
+        self.call("deregister", key.id.as_str(), |content| content.forget(key))
+    }
+
+    async fn delete_volume(&self, key: &NamespacedId, _secrets: &Secrets) -> Result<(), ApiError> {
+        self.call("delete", key.id.as_str(), |content| content.forget(key))
+    }
+
+    async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError> {
+        self.call("detach", &format!("{} {node}", key.id), |content| {
+            let Some(volume) = content.volumes.get(key) else {
+                return Err(refusal(Code::VolumeNotFound, "no such volume"));
+            };
+            let on_node = |alloc: &&Alloc| alloc.node_id == *node;
+            let gone: Vec<AllocId> = volume
+                .allocs
+                .iter()
+                .filter(on_node)
+                .map(|alloc| alloc.id.clone())
+                .collect();
+            content.index += 1;
+            let index = content.index;
+            if let Some(volume) = content.volumes.get_mut(key) {
+                volume.allocs.retain(|alloc| !gone.contains(&alloc.id));
+                volume.read_allocs.retain(|id| !gone.contains(id));
+                volume.write_allocs.retain(|id| !gone.contains(id));
+                volume.modify_index = index;
+            }
+            Ok(())
         })
     }
 }

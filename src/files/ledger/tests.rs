@@ -1,0 +1,129 @@
+use super::*;
+use crate::model::{Namespace, NamespacedId, VolumeId};
+use crate::plan::{Actor, LedgerKey, LedgerSet, Ownership};
+
+fn name() -> SetName {
+    SetName::parse("web").unwrap()
+}
+
+fn holder(user: &str) -> LockHolder {
+    LockHolder {
+        by: Actor {
+            user: user.into(),
+            host: "build-7".into(),
+            process: 7,
+            command: "apply".into(),
+        },
+        since: 5,
+    }
+}
+
+fn owning(ids: &[&str]) -> LedgerSet {
+    let mut set = LedgerSet::new(name(), LedgerKey::new([3; 32]));
+    for id in ids {
+        let key = NamespacedId::new(Namespace::default(), VolumeId::new(*id));
+        set.own(key, Ownership::default());
+    }
+    set
+}
+
+fn ledger() -> (tempfile::TempDir, FileLedger) {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = FileLedger::new(directory.path().join("ledger.json"));
+    (directory, ledger)
+}
+
+async fn save(
+    ledger: &FileLedger,
+    set: &LedgerSet,
+    stored: &mut StoredSet,
+) -> Result<(), LedgerError> {
+    let changes = set.changes(stored, "a-save").unwrap();
+    ledger.write(&name(), stored, &changes).await
+}
+
+#[tokio::test]
+async fn what_was_written_is_read_back_and_listed() {
+    let (_directory, ledger) = ledger();
+    assert!(ledger.read(&name()).await.unwrap().is_empty());
+    assert_eq!(ledger.sets().await.unwrap(), BTreeSet::new());
+    let mut stored = StoredSet::default();
+    save(&ledger, &owning(&["db0", "db1"]), &mut stored)
+        .await
+        .unwrap();
+    let read = ledger.read(&name()).await.unwrap();
+    assert_eq!(read, stored);
+    let set = LedgerSet::read(name(), &read, LedgerKey::new([9; 32])).unwrap();
+    assert_eq!(set, owning(&["db0", "db1"]));
+    assert_eq!(ledger.sets().await.unwrap(), BTreeSet::from([name()]));
+}
+
+#[tokio::test]
+async fn of_two_writers_who_read_the_same_one_wins() {
+    let (_directory, ledger) = ledger();
+    let (mut first, mut second) = (StoredSet::default(), StoredSet::default());
+    save(&ledger, &owning(&["db0"]), &mut first).await.unwrap();
+    let refused = save(&ledger, &owning(&["db1"]), &mut second)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.failure, LedgerFailure::Conflict);
+    assert_eq!(second, StoredSet::default());
+    let read = ledger.read(&name()).await.unwrap();
+    assert_eq!(read, first);
+}
+
+#[tokio::test]
+async fn a_locked_set_says_by_whom_and_is_free_again_when_he_ends() {
+    let (_directory, ledger) = ledger();
+    let lock = ledger.lock(&name(), &holder("ada")).await.unwrap();
+    assert_eq!(lock.time_to_live(), None);
+    let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
+        panic!("two hold it");
+    };
+    assert_eq!(
+        refused.failure,
+        LedgerFailure::Held(Some(Box::new(holder("ada"))))
+    );
+    assert_eq!(
+        refused.message,
+        "set web is being worked on by ada on build-7 (process 7, apply)"
+    );
+    let other = SetName::parse("other").unwrap();
+    drop(ledger.lock(&other, &holder("bo")).await.unwrap());
+    lock.release().await.unwrap();
+    drop(ledger.lock(&name(), &holder("bo")).await.unwrap());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (directory, ledger) = ledger();
+    save(&ledger, &owning(&["db0"]), &mut StoredSet::default())
+        .await
+        .unwrap();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_ledger_is_refused_and_left_alone() {
+    let (_directory, ledger) = ledger();
+    for text in [
+        "",
+        "{",
+        r#"{"format":2,"sets":{}}"#,
+        r#"{"format":1,"sets":{},"more":1}"#,
+    ] {
+        std::fs::write(&ledger.path, text).unwrap();
+        let refused = save(&ledger, &owning(&["db0"]), &mut StoredSet::default()).await;
+        assert_eq!(refused.unwrap_err().code, Code::LedgerUnusable, "{text}");
+        assert_eq!(std::fs::read_to_string(&ledger.path).unwrap(), text);
+    }
+    let nowhere = FileLedger::new("/nonexistent/ledger.json".into());
+    let refused = save(&nowhere, &owning(&["db0"]), &mut StoredSet::default()).await;
+    assert_eq!(refused.unwrap_err().code, Code::LedgerFile);
+}

@@ -1,0 +1,143 @@
+use super::*;
+use crate::model::{Namespace, NamespacedId, VolumeId};
+use crate::plan::{Actor, Ownership};
+use crate::ports::fake::{CountingIds, LedgerFault, MemoryLedger};
+
+fn name() -> SetName {
+    SetName::parse("web").unwrap()
+}
+
+fn key(id: &str) -> NamespacedId {
+    NamespacedId::new(Namespace::default(), VolumeId::new(id))
+}
+
+fn holder(user: &str) -> LockHolder {
+    LockHolder {
+        by: Actor {
+            user: user.into(),
+            host: "build-7".into(),
+            process: 7,
+            command: "apply".into(),
+        },
+        since: 5,
+    }
+}
+
+async fn open(ledger: &MemoryLedger) -> SetLedger {
+    let (ledger, ids) = (Arc::new(ledger.clone()), Arc::new(CountingIds::default()));
+    SetLedger::open(ledger, name(), ids).await.unwrap()
+}
+
+async fn own(set: &mut SetLedger, id: &str) -> Result<(), LedgerError> {
+    let key = key(id);
+    set.update(|set| set.own(key.clone(), Ownership::default()))
+        .await
+}
+
+fn owned(set: &SetLedger) -> Vec<&str> {
+    set.set().owned().map(|(key, _)| key.id.as_str()).collect()
+}
+
+/// Whatever comes between, both changes hold in the end.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_made_anew_on_what_somebody_else_wrote() {
+    let ledger = MemoryLedger::default();
+    let (mut ada, mut bo) = (open(&ledger).await, open(&ledger).await);
+    assert!(!ada.exists());
+    own(&mut ada, "db0").await.unwrap();
+    own(&mut bo, "db1").await.unwrap();
+    assert_eq!(owned(&bo), ["db0", "db1"]);
+    assert_eq!(owned(&open(&ledger).await), ["db0", "db1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_and_writes_cut_short_are_made_good() {
+    for fault in [LedgerFault::AnswerLost, LedgerFault::CutShort] {
+        let ledger = MemoryLedger::default();
+        let mut set = open(&ledger).await;
+        ledger.fail(&[fault, fault, fault]);
+        own(&mut set, "db0").await.unwrap();
+        own(&mut set, "db1").await.unwrap();
+        assert_eq!(owned(&open(&ledger).await), ["db0", "db1"], "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_is_said_and_not_believed() {
+    let ledger = MemoryLedger::default();
+    let mut set = open(&ledger).await;
+    ledger.fail(&[LedgerFault::Unavailable]);
+    let refused = own(&mut set, "db0").await.unwrap_err();
+    assert_eq!(refused.failure, LedgerFailure::Unavailable);
+    assert_eq!(owned(&set), Vec::<&str>::new());
+    ledger.fail(&[LedgerFault::CutShort; 6]);
+    let refused = own(&mut set, "db0").await.unwrap_err();
+    assert_eq!(refused.failure, LedgerFailure::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_waits_for_the_first_and_hears_who_it_is() {
+    let ledger = MemoryLedger::default();
+    let set = open(&ledger).await;
+    let ada = set
+        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .await
+        .unwrap();
+    let mut told = vec![];
+    let patience = Duration::from_secs(60);
+    let start = Instant::now();
+    let refused = set
+        .lock(&holder("bo"), patience, |who| told.push(who.cloned()))
+        .await;
+    assert!(
+        matches!(refused, Err(error) if error.failure == LedgerFailure::Held(Some(Box::new(holder("ada")))))
+    );
+    assert_eq!(told, [Some(holder("ada"))], "once, not at every look");
+    assert!(start.elapsed() <= patience);
+    let bo = holder("bo");
+    let waiting = set.lock(&bo, patience, |_| {});
+    let releasing = async {
+        sleep(Duration::from_secs(5)).await;
+        ada.release().await.unwrap();
+    };
+    let (taken, ()) = tokio::join!(waiting, releasing);
+    assert!(taken.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_renewed_while_the_work_goes_on_and_given_back_after_it() {
+    let ledger = MemoryLedger::default();
+    let set = open(&ledger).await;
+    let lock = set
+        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .await
+        .unwrap();
+    let (done, ended) = hold(lock, async |lost| {
+        sleep(Duration::from_secs(600)).await;
+        assert!(ledger.is_locked(&name()));
+        !*lost.borrow()
+    })
+    .await;
+    assert!(done);
+    assert_eq!(ended, Ok(()));
+    assert!(!ledger.is_locked(&name()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_hears_that_its_lock_is_lost_and_ends_as_it_likes() {
+    let ledger = MemoryLedger::default();
+    let set = open(&ledger).await;
+    let lock = set
+        .lock(&holder("ada"), Duration::ZERO, |_| {})
+        .await
+        .unwrap();
+    let (done, ended) = hold(lock, async |mut lost| {
+        ledger.expire_locks();
+        lost.changed().await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        "finished"
+    })
+    .await;
+    assert_eq!(done, "finished");
+    assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
+}

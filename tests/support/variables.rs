@@ -1,0 +1,175 @@
+//! Variables and their locks in memory, as Nomad answers them (`nomad-neighbour-apis` 1 and 2), with
+//! faults: as much as a ledger asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::http_server::{Answer, Seen, answer, json as ok, text};
+
+/// What goes wrong with a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is carried out, and the connection ends before the answer.
+    AnswerLost,
+    /// The connection ends before it is carried out.
+    RequestLost,
+}
+
+#[derive(Default)]
+struct Content {
+    index: u64,
+    variables: BTreeMap<String, Value>,
+    /// Path to the holder's ID.
+    locks: BTreeMap<String, String>,
+    /// Faults of the writes to come.
+    faults: Vec<Fault>,
+    has_locks: bool,
+    may_list: bool,
+}
+
+/// A server's variables. A clone is the same.
+#[derive(Clone)]
+pub(crate) struct Variables(Arc<Mutex<Content>>);
+
+impl Variables {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Content {
+            has_locks: true,
+            may_list: true,
+            ..Content::default()
+        })))
+    }
+
+    /// As before 1.7: a lock's parameters are not known, and passed over.
+    pub(crate) fn without_locks(self) -> Self {
+        self.0.lock().expect("unpoisoned").has_locks = false;
+        self
+    }
+
+    /// The token may read and not list.
+    pub(crate) fn without_list(self) -> Self {
+        self.0.lock().expect("unpoisoned").may_list = false;
+        self
+    }
+
+    /// The next writes go wrong.
+    pub(crate) fn fail(&self, faults: &[Fault]) {
+        let mut faults = faults.to_vec();
+        faults.reverse();
+        self.0.lock().expect("unpoisoned").faults = faults;
+    }
+
+    /// All locks run out.
+    pub(crate) fn expire_locks(&self) {
+        self.0.lock().expect("unpoisoned").locks.clear();
+    }
+
+    /// Every variable's text, for canaries.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let content = self.0.lock().expect("unpoisoned");
+        content.variables.values().map(Value::to_string).collect()
+    }
+
+    pub(crate) fn serve(&self, seen: &Seen) -> Answer {
+        let mut content = self.0.lock().expect("unpoisoned");
+        let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
+        let query: BTreeMap<&str, &str> = query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect();
+        if path == "/v1/vars" {
+            return content.list(&query);
+        }
+        let Some(path) = path.strip_prefix("/v1/var/") else {
+            return text(404, "");
+        };
+        if seen.method == "GET" {
+            return match content.variables.get(path) {
+                Some(variable) => ok(&variable.to_string()),
+                None => text(404, "variable not found"),
+            };
+        }
+        match content.faults.pop() {
+            Some(Fault::RequestLost) => Answer::Nothing,
+            Some(Fault::AnswerLost) => {
+                content.write(seen, path, &query);
+                Answer::Nothing
+            }
+            None => content.write(seen, path, &query),
+        }
+    }
+}
+
+impl Content {
+    fn list(&self, query: &BTreeMap<&str, &str>) -> Answer {
+        let prefix = query.get("prefix").copied().unwrap_or_default();
+        let prefix = prefix.replace("%2F", "/");
+        let listed = self
+            .variables
+            .iter()
+            .filter(|(path, _)| path.starts_with(&prefix));
+        let mut listed: Vec<Value> = listed.map(|(_, variable)| variable.clone()).collect();
+        for variable in &mut listed {
+            variable.as_object_mut().expect("it is one").remove("Items");
+        }
+        if !self.may_list {
+            listed.clear();
+        }
+        ok(&Value::from(listed).to_string())
+    }
+
+    fn write(&mut self, seen: &Seen, path: &str, query: &BTreeMap<&str, &str>) -> Answer {
+        let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
+        let id = body
+            .pointer("/Lock/ID")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let conflict = || answer(409, "text/plain", &[], br#"{"Path":""}"#);
+        let holder = self.locks.get(path).cloned();
+        if self.has_locks && query.contains_key("lock-renew") {
+            return match holder {
+                Some(holder) if holder == id => ok("{}"),
+                _ => text(409, "attempting to modify locked variable"),
+            };
+        }
+        if self.has_locks && query.contains_key("lock-release") {
+            return match holder {
+                Some(holder) if holder == id => {
+                    self.locks.remove(path);
+                    ok("{}")
+                }
+                Some(_) => conflict(),
+                None => text(500, "variable doesn't hold a lock"),
+            };
+        }
+        if holder.is_some() {
+            return conflict();
+        }
+        let now = self
+            .variables
+            .get(path)
+            .map_or(0, |v| v["ModifyIndex"].as_u64().unwrap());
+        if let Some(cas) = query.get("cas")
+            && cas.parse::<u64>().expect("it is a number") != now
+        {
+            return conflict();
+        }
+        if seen.method == "DELETE" {
+            self.variables.remove(path);
+            return answer(204, "text/plain", &[], b"");
+        }
+        self.index += 1;
+        let index = self.index;
+        let mut variable =
+            json!({"Path": path, "ModifyIndex": index, "Items": body["Items"].clone()});
+        self.variables.insert(path.to_owned(), variable.clone());
+        if self.has_locks && query.contains_key("lock-acquire") {
+            let id = format!("lock-{index}");
+            variable["Lock"] = json!({"ID": id, "TTL": "15s", "LockDelay": "1s"});
+            self.locks.insert(path.to_owned(), id);
+        }
+        ok(&variable.to_string())
+    }
+}
