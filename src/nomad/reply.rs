@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _};
 
 use super::endpoint::Answer;
 use super::error::{self, Meaning};
@@ -39,12 +39,15 @@ pub(super) fn success(answer: Answer, asked: Asked<'_>) -> Result<Answer, Failed
     Ok(answer)
 }
 
-/// The JSON of a success that must have some.
-pub(super) fn json(answer: &Answer, asked: Asked<'_>) -> Result<Value, ApiError> {
+/// The JSON of a success that must have some; it is checked no further than `T` does.
+pub(super) fn json<T: DeserializeOwned>(answer: &Answer, asked: Asked<'_>) -> Result<T, ApiError> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Err(not_nomad(answer, "nothing", asked));
     }
     serde_json::from_slice(&answer.body).map_err(|error| {
+        if error.is_data() {
+            return other_document(&DecodeError::custom(error), asked);
+        }
         if !error.is_eof() {
             return not_nomad(answer, "something that is not JSON", asked);
         }

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::endpoint::{Answer, Endpoint, Request};
 use super::reply::{self, Asked};
@@ -16,7 +17,7 @@ use super::retrying::{Access, attempt};
 use super::settings::Settings;
 use crate::diagnostic::Code;
 use crate::model::MountOptions;
-use crate::ports::{ApiError, Written};
+use crate::ports::{ApiError, Document, Written};
 use crate::wire::{self, NEXT_TOKEN, WriteResponse};
 
 /// What came of a request with a condition.
@@ -116,7 +117,7 @@ impl Session {
         &self,
         request: &Request<'_>,
         what: &str,
-    ) -> Result<(T, Value), ApiError> {
+    ) -> Result<(T, Document), ApiError> {
         let answer = self.call(request, what, Access::Read).await?;
         kept(&answer, self.asked(what, Access::Read))
     }
@@ -127,7 +128,7 @@ impl Session {
         request: &Request<'_>,
         what: &str,
         missing: Code,
-    ) -> Result<Option<(T, Value)>, ApiError> {
+    ) -> Result<Option<(T, Document)>, ApiError> {
         match self.read(request, what).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.code == missing && error.status == Some(404) => Ok(None),
@@ -141,7 +142,7 @@ impl Session {
         request: &Request<'_>,
         what: &str,
         missing: Code,
-    ) -> Result<(Option<(T, Value)>, HeaderMap), ApiError> {
+    ) -> Result<(Option<(T, Document)>, HeaderMap), ApiError> {
         let asked = self.asked(what, Access::Read);
         let (answer, headers) = attempt(Access::Read, || async {
             let answer = self.endpoint.send(request, Access::Read, what).await?;
@@ -168,14 +169,14 @@ impl Session {
             return Ok(Written::default());
         }
         let asked = self.asked(what, Access::Write);
-        let mut json = reply::json(&answer, asked)?;
+        let mut json: Value = reply::json(&answer, asked)?;
         let mut document = json
             .get_mut("Volumes")
             .and_then(|volumes| volumes.get_mut(0));
         if let Some(volume) = &mut document {
             hide_what_is_secret(volume);
         }
-        let document = document.map(Value::take);
+        let document = document.map(|volume| Document::of(volume));
         let response: WriteResponse =
             wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
         let warnings = response.warnings.lines().map(str::trim);
@@ -193,7 +194,7 @@ impl Session {
         &self,
         request: &Request<'_>,
         what: &str,
-    ) -> Result<(Vec<(T, Value)>, HeaderMap), ApiError> {
+    ) -> Result<(Vec<(T, Document)>, HeaderMap), ApiError> {
         let answer = self.call(request, what, Access::Read).await?;
         let mut all = vec![];
         self.add_page(&answer, what, &mut all)?;
@@ -206,7 +207,7 @@ impl Session {
         path: &[&str],
         query: &[(&'static str, &str)],
         what: &str,
-    ) -> Result<Vec<(T, Value)>, ApiError> {
+    ) -> Result<Vec<(T, Document)>, ApiError> {
         let mut all = vec![];
         let mut tokens = HashSet::new();
         let mut token: Option<String> = None;
@@ -233,16 +234,17 @@ impl Session {
         &self,
         answer: &Answer,
         what: &str,
-        all: &mut Vec<(T, Value)>,
+        all: &mut Vec<(T, Document)>,
     ) -> Result<(), ApiError> {
         let asked = self.asked(what, Access::Read);
-        let page = reply::json(answer, asked)?;
-        let stubs: Vec<T> =
-            wire::decode_value(&page).map_err(|error| reply::other_document(&error, asked))?;
-        let Value::Array(documents) = page else {
-            return Ok(()); // `null`: an empty list
-        };
-        all.extend(stubs.into_iter().zip(documents));
+        let page: Option<Vec<Box<RawValue>>> = reply::json(answer, asked)?;
+        let stubs = wire::decode_list(page.unwrap_or_default())
+            .map_err(|error| reply::other_document(&error, asked))?;
+        all.extend(
+            stubs
+                .into_iter()
+                .map(|(stub, text)| (stub, Document::new(text))),
+        );
         Ok(())
     }
 
@@ -270,12 +272,11 @@ impl Session {
 }
 
 /// The document of an answer, and its JSON without secrets.
-fn kept<T: DeserializeOwned>(answer: &Answer, asked: Asked<'_>) -> Result<(T, Value), ApiError> {
-    let mut json = reply::json(answer, asked)?;
+fn kept<T: DeserializeOwned>(answer: &Answer, asked: Asked<'_>) -> Result<(T, Document), ApiError> {
+    let mut json: Value = reply::json(answer, asked)?;
     hide_what_is_secret(&mut json);
-    let document =
-        wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
-    Ok((document, json))
+    let read = wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
+    Ok((read, Document::of(&json)))
 }
 
 /// Hides, in a volume's JSON, what Nomad before 1.3 shows.

@@ -7,6 +7,7 @@
 mod access;
 mod clock;
 mod connector;
+mod document;
 mod driver;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
@@ -28,6 +29,7 @@ mod volume_watch;
 pub use access::{AccessReader, Policy, TokenOwner};
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PluginConnection};
+pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};

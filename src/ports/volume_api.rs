@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 
+use super::document::Document;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
     Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
@@ -57,7 +58,7 @@ pub struct Reading<T> {
     /// In the model's words.
     pub value: T,
     /// The server's own JSON, untouched.
-    pub document: serde_json::Value,
+    pub document: Document,
 }
 
 /// What `list` asks for.
@@ -75,7 +76,7 @@ pub struct VolumeQuery {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// The server's own JSON of the volume, if it sent one (older ones answer nothing).
-    pub document: Option<serde_json::Value>,
+    pub document: Option<Document>,
     /// The server's warnings, a sentence each.
     pub warnings: Vec<String>,
 }

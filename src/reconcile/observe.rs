@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use serde_json::Value;
 
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId};
 use crate::plan::{Observed, PluginState};
-use crate::ports::{ApiError, VolumeApi};
+use crate::ports::{ApiError, Document, VolumeApi};
 use crate::spec::VolumeSpec;
 
 /// What was read.
@@ -21,7 +20,7 @@ pub struct Observation {
     /// In the planner's words.
     pub observed: Observed,
     /// The server's own JSON of every volume that exists.
-    pub documents: BTreeMap<NamespacedId, Value>,
+    pub documents: BTreeMap<NamespacedId, Document>,
 }
 
 /// Reads the volumes that `wanted` names and their plugins, at most `parallelism` at once.

@@ -13,6 +13,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Why a body is not the document that was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,22 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 /// If a value is not of the type expected; the message says where.
 pub fn decode_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
     T::deserialize(Tolerant(value))
+}
+
+/// Reads the documents of a list, one after the other, and keeps the text of each beside it. So a
+/// long list costs its text, and never all of its JSON at once.
+///
+/// # Errors
+/// If one of them is not what is expected; the message says which.
+pub fn decode_list<T: DeserializeOwned>(
+    texts: Vec<Box<RawValue>>,
+) -> Result<Vec<(T, Box<RawValue>)>, DecodeError> {
+    let documents = texts.into_iter().enumerate().map(|(at, text)| {
+        let document = decode(text.get().as_bytes());
+        let document = document.map_err(|error| error.within(format!("[{at}]")))?;
+        Ok((document, text))
+    });
+    documents.collect()
 }
 
 #[derive(Clone, Copy)]
@@ -334,6 +351,24 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(expected.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_keeps_the_text_of_each_document() {
+        let read = |text: &str| {
+            let texts = serde_json::from_str(text).expect("it is a list");
+            decode_list::<Inner>(texts).map_err(|error| error.to_string())
+        };
+        let listed = read(r#"[{"count":1, "X":1.50}, null]"#).expect("all are expected");
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|(inner, text)| (inner.count, text.get()))
+            .collect();
+        assert_eq!(listed, [(1, r#"{"count":1, "X":1.50}"#), (0, "null")]);
+        assert_eq!(
+            read(r#"[{},{"Count":"x"}]"#).expect_err("the second is not"),
+            r#"[1].Count: invalid type: string "x", expected i64"#
+        );
     }
 
     #[test]

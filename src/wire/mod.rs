@@ -32,7 +32,7 @@ pub use convert::{
     plugin_summary_to_wire, plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire,
     snapshot_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };
-pub use decode::{DecodeError, decode, decode_value};
+pub use decode::{DecodeError, decode, decode_list, decode_value};
 pub use duration::{GoDuration, InvalidDuration};
 pub use error::ErrorBody;
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};

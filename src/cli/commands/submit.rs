@@ -5,8 +5,6 @@
 //! for by name, so they do not, and they send a volume again that is already as wanted, because that
 //! is how its secrets are renewed.
 
-use serde_json::Value;
-
 use crate::cli::args::{Files, SetArgument};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -16,7 +14,7 @@ use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volum
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build};
-use crate::ports::{Reading, VolumeApi};
+use crate::ports::{Document, Reading, VolumeApi};
 use crate::reconcile::{
     Ending, Execution, Observation, Outcome, Resolved, Unresolved, execute, observe, resolve,
 };
@@ -295,11 +293,11 @@ fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -
 
 fn print(context: &Context, prepared: &Prepared, outcomes: &[Outcome], output: &Output) {
     let found = found(prepared, outcomes);
-    let documents = found
+    let documents: Vec<Document> = found
         .iter()
         .map(|reading| reading.document.clone())
         .collect();
-    if let Some(text) = output.machine(&Value::Array(documents)) {
+    if let Some(text) = output.list(&documents) {
         context.printer.data(&text);
         return;
     }

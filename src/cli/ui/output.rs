@@ -4,8 +4,11 @@
 //! `jsonpath` are made from it, so that what a script reads does not depend on what this program
 //! understands of it.
 
+use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
+
+use crate::ports::Document;
 
 /// A form.
 #[derive(Clone, Debug)]
@@ -63,15 +66,25 @@ impl Output {
     }
 
     /// The document in this form; `None` for the forms that are laid out for people.
-    pub(crate) fn machine(&self, document: &Value) -> Option<String> {
+    pub(crate) fn one(&self, document: &Document) -> Option<String> {
+        self.machine(document, std::slice::from_ref(document))
+    }
+
+    /// The list of them in this form; `None` for the forms that are laid out for people.
+    pub(crate) fn list(&self, documents: &[Document]) -> Option<String> {
+        self.machine(documents, documents)
+    }
+
+    /// `whole` in this form, which consists of these documents.
+    fn machine(&self, whole: &(impl Serialize + ?Sized), parts: &[Document]) -> Option<String> {
         match self {
             Self::Table | Self::Wide => None,
-            Self::Json => Some(json_text(document)),
-            Self::Yaml => Some(serde_yaml::to_string(document).unwrap_or_default()),
-            Self::Name => Some(names(document)),
+            Self::Json => Some(json_text(whole)),
+            Self::Yaml => Some(serde_yaml::to_string(&whole).unwrap_or_default()),
+            Self::Name => Some(parts.iter().map(name).collect()),
             Self::JsonPath(path) => {
-                let lines = path.query(document).all().into_iter().map(line);
-                Some(lines.collect())
+                let whole = serde_json::to_value(whole).unwrap_or_default();
+                Some(path.query(&whole).all().into_iter().map(line).collect())
             }
         }
     }
@@ -83,20 +96,14 @@ impl Output {
 }
 
 /// JSON for people and machines, ending in a line end.
-pub(crate) fn json_text(document: &Value) -> String {
+pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     text
 }
 
-fn names(document: &Value) -> String {
-    let of = |object: &Value| object.get("ID").map(line).unwrap_or_default();
-    match document {
-        Value::Array(list) => list.iter().map(of).collect(),
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            of(document)
-        }
-    }
+fn name(document: &Document) -> String {
+    document.value().get("ID").map(line).unwrap_or_default()
 }
 
 fn line(value: &Value) -> String {
@@ -114,14 +121,18 @@ mod tests {
 
     use super::*;
 
-    fn shown(form: &str, document: &Value) -> String {
-        let output = Output::parse(form).expect("the form is known");
-        output.machine(document).expect("it is for machines")
+    fn output(form: &str) -> Output {
+        Output::parse(form).expect("the form is known")
     }
 
     #[test]
     fn documents_are_printed_in_every_form() {
-        let list = json!([{"ID": "db0", "Capacity": 9_223_372_036_854_775_807_u64, "Name": "yes"}, {"ID": "b"}]);
+        let documents = [
+            json!({"ID": "db0", "Capacity": 9_223_372_036_854_775_807_u64, "Name": "yes"}),
+            json!({"ID": "b"}),
+        ];
+        let documents = documents.each_ref().map(Document::of);
+        let list = |form| output(form).list(&documents).expect("it is for machines");
         for (form, expected) in [
             ("name", "db0\nb\n"),
             ("jsonpath=$[*].ID", "db0\nb\n"),
@@ -133,10 +144,21 @@ mod tests {
                 "- ID: db0\n  Capacity: 9223372036854775807\n  Name: \"yes\"\n- ID: b\n",
             ),
         ] {
-            assert_eq!(shown(form, &list), expected, "{form}");
+            assert_eq!(list(form), expected, "{form}");
         }
-        assert_eq!(shown("name", &list[0]), "db0\n");
-        assert!(shown("json", &list).starts_with("[\n  {\n    \"ID\": \"db0\",\n"));
+        assert!(list("json").starts_with("[\n  {\n    \"ID\": \"db0\",\n"));
+        for (form, expected) in [
+            ("name", Some("b\n")),
+            ("jsonpath=$.ID", Some("b\n")),
+            ("json", Some("{\n  \"ID\": \"b\"\n}\n")),
+            ("wide", None),
+        ] {
+            assert_eq!(
+                output(form).one(&documents[1]).as_deref(),
+                expected,
+                "{form}"
+            );
+        }
     }
 
     #[test]

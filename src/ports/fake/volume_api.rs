@@ -14,6 +14,7 @@ use crate::model::{
     PluginId, PluginSummary, Secrets, ServerVersion, Volume, VolumeRequest, VolumeSummary,
 };
 use crate::plan::{MergeRules, merge};
+use crate::ports::document::Document;
 use crate::ports::volume_api::{
     ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
 };
@@ -189,7 +190,7 @@ impl Content {
                 }
             }
         };
-        let document = document(&wire::volume_to_wire(&volume));
+        let document = Document::of(&wire::volume_to_wire(&volume));
         self.volumes.insert(request.key(), volume);
         Ok(Written {
             document: Some(document),
@@ -267,15 +268,11 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
     }
 }
 
-fn document(document: &impl serde::Serialize) -> serde_json::Value {
-    serde_json::to_value(document).unwrap_or_default()
-}
-
 fn reading(volume: &Volume) -> Reading<Volume> {
     let wire = wire::volume_to_wire(volume);
     Reading {
         value: wire::volume_from_wire(&wire),
-        document: document(&wire),
+        document: Document::of(&wire),
     }
 }
 
@@ -312,7 +309,7 @@ impl VolumeReader for FakeServer {
                 let stub = wire::stub_to_wire(volume);
                 Reading {
                     value: wire::summary_from_wire(&stub),
-                    document: document(&stub),
+                    document: Document::of(&stub),
                 }
             });
             Ok(listed.collect())
@@ -339,7 +336,7 @@ impl VolumeReader for FakeServer {
                 let stub = wire::plugin_summary_to_wire(&plugin.summary);
                 Reading {
                     value: plugin.summary.clone(),
-                    document: document(&stub),
+                    document: Document::of(&stub),
                 }
             });
             Ok(listed.collect())
@@ -354,7 +351,7 @@ impl VolumeReader for FakeServer {
         self.call("read-plugin", id.as_str(), |content| {
             let read = |plugin: &Plugin| Reading {
                 value: plugin.clone(),
-                document: document(&wire::plugin_to_wire(plugin)),
+                document: Document::of(&wire::plugin_to_wire(plugin)),
             };
             Ok(content.plugins.get(id).map(read))
         })

@@ -1,7 +1,5 @@
 //! `plugin status`.
 
-use serde_json::Value;
-
 use crate::cli::args::PluginStatus;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -10,7 +8,7 @@ use crate::cli::settings::namespace;
 use crate::cli::ui::{plugin_detail, plugin_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{PluginId, PluginSummary};
-use crate::ports::VolumeApi;
+use crate::ports::{Document, VolumeApi};
 
 /// Lists plugins, or shows one.
 ///
@@ -45,11 +43,11 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let listed = api.list_plugins(None).await?;
     let output = &arguments.output.output;
-    let (plugins, documents): (Vec<PluginSummary>, Vec<Value>) = listed
+    let (plugins, documents): (Vec<PluginSummary>, Vec<Document>) = listed
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    match output.machine(&Value::Array(documents)) {
+    match output.list(&documents) {
         Some(text) => context.printer.data(&text),
         None if plugins.is_empty() => context.printer.talk("No CSI plugins"),
         None => context
@@ -73,7 +71,7 @@ async fn show(
         .ok_or_else(|| missing(api, id.as_str()))?;
     let output = &arguments.output.output;
     let text = output
-        .machine(&reading.document)
+        .one(&reading.document)
         .unwrap_or_else(|| plugin_detail(&reading.value, &context.now(), output.is_wide()));
     context.printer.data(&text);
     Ok(Exit::Done)

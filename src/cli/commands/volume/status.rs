@@ -1,7 +1,5 @@
 //! `volume status`.
 
-use serde_json::Value;
-
 use crate::cli::args::VolumeStatus;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -10,7 +8,7 @@ use crate::cli::settings::namespace;
 use crate::cli::ui::{volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, PluginId, VolumeSummary};
-use crate::ports::{VolumeApi, VolumeQuery};
+use crate::ports::{Document, VolumeApi, VolumeQuery};
 
 /// Lists volumes, or shows one.
 ///
@@ -51,11 +49,11 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let listed = api.list_volumes(query).await?;
     let output = &arguments.output.output;
-    let (volumes, documents): (Vec<VolumeSummary>, Vec<Value>) = listed
+    let (volumes, documents): (Vec<VolumeSummary>, Vec<Document>) = listed
         .into_iter()
         .map(|reading| (reading.value, reading.document))
         .unzip();
-    match output.machine(&Value::Array(documents)) {
+    match output.list(&documents) {
         Some(text) => context.printer.data(&text),
         None if volumes.is_empty() => context.printer.talk(&nothing(query)),
         None => context
@@ -91,7 +89,7 @@ async fn show(
         .ok_or_else(|| missing(api, query, id))?;
     let output = &arguments.output.output;
     let text = output
-        .machine(&reading.document)
+        .one(&reading.document)
         .unwrap_or_else(|| volume_detail(&reading.value, &context.now(), output.is_wide()));
     context.printer.data(&text);
     Ok(Exit::Done)
