@@ -9,6 +9,7 @@
 
 mod agent;
 mod agent_crash;
+mod agent_disk;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
 mod agent_stop;

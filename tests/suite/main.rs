@@ -30,6 +30,7 @@ mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
 mod ledger;
+mod shell;
 mod spec_examples;
 mod transcripts;
 

@@ -17,8 +17,8 @@ use super::http_server::{Answer, Seen, Server, answer};
 pub(crate) struct Told {
     /// What is sent.
     pub(crate) answer: Answer,
-    /// Somebody presses Ctrl-C while this is being asked.
-    pub(crate) interrupts: bool,
+    /// How often somebody presses Ctrl-C while this is being asked.
+    pub(crate) interrupts: usize,
 }
 
 #[derive(Default)]
@@ -48,9 +48,7 @@ impl CannedServer {
         let (script, interrupts) = (Arc::clone(&content), interrupts.clone());
         let server = runtime.block_on(Server::start(move |seen, _| {
             let told = take_answer(&mut script.lock().expect("unpoisoned"), seen);
-            if told.interrupts {
-                interrupts.press();
-            }
+            (0..told.interrupts).for_each(|_| interrupts.press());
             told.answer
         }));
         Self {
@@ -108,7 +106,7 @@ fn take_answer(content: &mut Content, seen: &Seen) -> Told {
         let body = b"no answer was told for this request";
         Told {
             answer: answer(501, "text/plain", &[], body),
-            interrupts: false,
+            interrupts: 0,
         }
     })
 }

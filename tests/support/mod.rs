@@ -15,3 +15,5 @@ pub(crate) mod plugin_client;
 pub(crate) mod power;
 pub(crate) mod transcript;
 pub(crate) mod variables;
+#[expect(dead_code, reason = "the tests of real processes use the rest")]
+pub(crate) mod wait;

@@ -4,9 +4,9 @@
 //!
 //! * ```` ```hcl volume.hcl ````: a file of that name, below the session's directory.
 //! * ```` ```http ````: what the server answers: a line `GET /v1/…`, a status (`close` breaks the
-//!   connection), header lines, an empty line, the body. A status with `^C` behind it presses Ctrl-C
-//!   as the request arrives. Of several blocks in a row for one request, one after the other is
-//!   answered, the last for ever.
+//!   connection, `silence` keeps it and says nothing), header lines, an empty line, the body. Each
+//!   `^C` behind a status presses Ctrl-C as the request arrives. Of several blocks in a row for one
+//!   request, one after the other is answered, the last for ever.
 //! * ```` ```console ````: a command and everything that it printed. `$ ` starts the command, `<< `
 //!   is typed on a terminal, `2> ` is standard error, `? 3` the exit code if it is not 0. `< FILE`
 //!   behind a command is its standard input, `NAME=value` before it its environment. Besides
@@ -139,13 +139,10 @@ impl Player {
         let [request, status, rest @ ..] = lines else {
             panic!("an http block has a request and a status: {lines:?}");
         };
-        let (status, interrupts) = match status.strip_suffix(" ^C") {
-            Some(status) => (status, true),
-            None => (*status, false),
-        };
+        let (status, pressed) = status.split_once(' ').unwrap_or((status, ""));
         let told = Told {
             answer: http_answer(status, rest),
-            interrupts,
+            interrupts: pressed.matches("^C").count(),
         };
         if self.told.iter().any(|told| told == request) {
             self.server.then_tell(request, told);
@@ -302,8 +299,10 @@ fn listing(folder: &Path) -> String {
 
 /// A status, header lines, an empty line and a body.
 fn http_answer(status: &str, rest: &[&str]) -> Answer {
-    if status == "close" {
-        return Answer::Nothing;
+    match status {
+        "close" => return Answer::Nothing,
+        "silence" => return Answer::Silence,
+        _ => {}
     }
     let status = status.parse().expect("a status is a number");
     let end = rest.iter().position(|line| line.is_empty());

@@ -2,7 +2,17 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
 use super::*;
+
+#[path = "../../../tests/support/namespace.rs"]
+#[expect(
+    dead_code,
+    clippy::print_stderr,
+    reason = "it is shared with the tests of real processes, and says loudly what it skips"
+)]
+mod namespace;
 
 fn data() -> (tempfile::TempDir, Data) {
     let directory = tempfile::tempdir().unwrap();
@@ -98,4 +108,61 @@ fn a_removal_that_was_stopped_goes_on() {
     let again = Data::open(data.path()).unwrap();
     again.remove("a").unwrap();
     assert!(is_empty(data.path()));
+}
+
+/// The guard itself: its caller looks at the mount table before, and a mount may come in between.
+#[test]
+fn a_removal_never_goes_into_a_mount() {
+    let test = "hostpath::data::tests::a_removal_never_goes_into_a_mount";
+    namespace::inside(test, || {
+        for place in ["", "x", "x/y/z"] {
+            let (_directory, data) = data();
+            data.create("a").unwrap();
+            let at = data.path_of("a").join(place);
+            std::fs::create_dir_all(&at).unwrap();
+            std::fs::write(at.join("below"), "").unwrap();
+            mount("none", &at, "tmpfs", MountFlags::empty(), None).unwrap();
+            std::fs::create_dir(at.join("folder")).unwrap();
+            std::fs::write(at.join("folder/precious"), "data").unwrap();
+
+            data.remove("a").unwrap_err();
+            let mounted = mounted_below(data.path());
+            let precious = mounted.join("folder/precious");
+            assert_eq!(std::fs::read(precious).unwrap(), b"data", "{place:?}");
+
+            unmount(&mounted, UnmountFlags::NOFOLLOW).unwrap();
+            data.remove("a").unwrap();
+            assert!(is_empty(data.path()), "{place:?}");
+        }
+    });
+}
+
+/// Both ways of opening: with `openat2`, and as it is done on a kernel that has none.
+#[test]
+fn no_directory_is_opened_that_is_a_mount_point() {
+    let test = "hostpath::data::tests::no_directory_is_opened_that_is_a_mount_point";
+    namespace::inside(test, || {
+        let (_directory, data) = data();
+        data.create("a").unwrap();
+        let volume = data.open_volume("a").unwrap();
+        let at = data.path_of("a").join("mounted");
+        std::fs::create_dir(&at).unwrap();
+        mount("none", &at, "tmpfs", MountFlags::empty(), None).unwrap();
+        for open in [open_below, open_below_by_device] {
+            assert_eq!(open(volume.as_fd(), c"mounted").err(), Some(Errno::XDEV));
+        }
+        unmount(&at, UnmountFlags::NOFOLLOW).unwrap();
+        for open in [open_below, open_below_by_device] {
+            open(volume.as_fd(), c"mounted").unwrap();
+        }
+    });
+}
+
+/// The one mount below: a removal may have moved the directory that it lies in.
+fn mounted_below(path: &Path) -> PathBuf {
+    let mounts = namespace::mounts().into_iter().map(PathBuf::from);
+    let mut below = mounts.filter(|mount| mount.starts_with(path));
+    let mounted = below.next().expect("it is still mounted");
+    assert_eq!(below.next(), None);
+    mounted
 }

@@ -1,0 +1,186 @@
+//! A full disk under the agent's directory: it is said with what to do, costs nothing that was
+//! answered, and is over when there is room again.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::agent_process::{AgentProcess, processes_with, program};
+use crate::http::Address;
+use crate::namespace::inside;
+use crate::volumes::{create, list};
+
+/// More registrations than fit into the room that a database has left in its file.
+const ENOUGH: usize = 500;
+
+/// A small disk, and a directory beside it.
+struct Disk {
+    base: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self {
+            base: tempfile::tempdir().unwrap(),
+        };
+        std::fs::create_dir(disk.data()).unwrap();
+        let size = c"size=12m,mode=700";
+        mount("none", disk.data(), "tmpfs", MountFlags::empty(), size).unwrap();
+        disk
+    }
+
+    fn data(&self) -> PathBuf {
+        self.base.path().join("data")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.data().join("filler")
+    }
+
+    /// Leaves no room at all.
+    fn fill(&self) {
+        let mut options = std::fs::File::options();
+        let mut filler = options
+            .create(true)
+            .append(true)
+            .open(self.filler())
+            .unwrap();
+        let full = std::io::copy(&mut std::io::repeat(0), &mut filler);
+        assert_eq!(
+            full.unwrap_err().kind(),
+            std::io::ErrorKind::StorageFull,
+            "the disk is full"
+        );
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+
+    fn plugins(&self) -> Vec<u32> {
+        processes_with(&["plugin", "serve", &self.data().to_string_lossy()])
+    }
+
+    /// Registers the provider's volume under another ID, as a person does.
+    fn register(&self, agent: &Address, id: &str, external_id: &str) -> Output {
+        let path = self.base.path().join("volume.hcl");
+        let text = format!(
+            "id = \"{id}\"\ntype = \"csi\"\nname = \"{id}\"\nplugin_id = \"hostpath\"\nexternal_id = \"{external_id}\"\n\
+             capability {{\n  access_mode = \"single-node-writer\"\n  attachment_mode = \"file-system\"\n}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let Address::Tcp(address) = agent else {
+            unreachable!("the agent listens on a port")
+        };
+        program(["volume", "register", "--address"])
+            .arg(format!("http://{address}"))
+            .arg("-f")
+            .arg(path)
+            .output()
+            .unwrap()
+    }
+
+    /// Registers one after the other until one is refused; adds those that were not to `registered`,
+    /// and returns what was said.
+    fn register_until_refused(
+        &self,
+        agent: &Address,
+        external_id: &str,
+        registered: &mut Vec<String>,
+    ) -> String {
+        for number in 0..ENOUGH {
+            let id = format!("r{number}");
+            let ended = self.register(agent, &id, external_id);
+            if !ended.status.success() {
+                assert_eq!(ended.status.code(), Some(1));
+                return String::from_utf8(ended.stderr).unwrap();
+            }
+            registered.push(id);
+        }
+        panic!("{ENOUGH} registrations fit on a full disk");
+    }
+}
+
+fn sorted(ids: &[String]) -> Vec<String> {
+    let mut sorted = ids.to_vec();
+    sorted.sort();
+    sorted
+}
+
+fn ids(agent: &Address) -> Vec<String> {
+    let ids: Vec<String> = list(agent).into_iter().map(|(id, _)| id).collect();
+    sorted(&ids)
+}
+
+fn started_on(data: &Path) -> std::process::Command {
+    let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0", "--data-dir"]);
+    command.arg(data);
+    command
+}
+
+#[test]
+fn a_full_disk_costs_no_volume_and_is_over_when_there_is_room() {
+    inside(
+        "agent_disk::a_full_disk_costs_no_volume_and_is_over_when_there_is_room",
+        || {
+            let disk = Disk::new();
+            let agent = AgentProcess::start(&disk.data());
+            create(&agent.address, "before").unwrap().json();
+            let external_id = list(&agent.address)[0].1.clone();
+            disk.fill();
+
+            let mut expected = vec!["before".to_owned()];
+            let said = disk.register_until_refused(&agent.address, &external_id, &mut expected);
+            for part in ["error[journal/disk-full]", "volume r", "Make room on"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            assert_eq!(ids(&agent.address), sorted(&expected), "what was answered");
+
+            disk.make_room();
+            let written = disk.register(&agent.address, "with-room", &external_id);
+            assert!(written.status.success(), "{written:?}");
+            create(&agent.address, "after").unwrap().json();
+            expected.extend(["after".to_owned(), "with-room".to_owned()]);
+            agent.kill();
+            let agent = AgentProcess::start(&disk.data());
+            assert_eq!(
+                ids(&agent.address),
+                sorted(&expected),
+                "the same after a kill"
+            );
+            assert!(agent.stop().success());
+            assert_eq!(disk.plugins(), Vec::<u32>::new());
+            unmount(disk.data(), UnmountFlags::NOFOLLOW).unwrap();
+        },
+    );
+}
+
+#[test]
+fn an_agent_does_not_start_on_a_full_disk_and_says_so() {
+    inside(
+        "agent_disk::an_agent_does_not_start_on_a_full_disk_and_says_so",
+        || {
+            let disk = Disk::new();
+            let agent = AgentProcess::start(&disk.data());
+            create(&agent.address, "before").unwrap().json();
+            assert!(agent.stop().success());
+            disk.fill();
+
+            let refused = started_on(&disk.data()).output().unwrap();
+            let said = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(1), "{said}");
+            for part in ["error[data/unavailable]", "agent.lock", "Free some space"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            assert_eq!(disk.plugins(), Vec::<u32>::new());
+
+            disk.make_room();
+            let agent = AgentProcess::start(&disk.data());
+            assert_eq!(ids(&agent.address), ["before"]);
+            create(&agent.address, "after").unwrap().json();
+            assert!(agent.stop().success());
+            unmount(disk.data(), UnmountFlags::NOFOLLOW).unwrap();
+        },
+    );
+}
