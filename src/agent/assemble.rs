@@ -15,7 +15,7 @@ use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{Node, NodeId, NodeStatus};
+use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
 use crate::node::{Registry, Supervisor, Surroundings};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::server::{
@@ -106,12 +106,18 @@ fn about(node: Node, address: Option<SocketAddr>) -> About {
 async fn open_sealer(place: &Workplace, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
     let path = place.key_file();
     let sealed = cell.read(|state| {
-        let mut records = state.records();
-        let sealed = records.find(|record| !record.secrets.is_empty());
-        sealed.map(|record| (record.key().clone(), record.secrets.clone()))
+        let of_volumes = state
+            .records()
+            .map(|record| (SecretOwner::from(record.key()), &record.secrets));
+        let of_variables = state
+            .variables()
+            .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
+        let mut sealed = of_volumes.chain(of_variables);
+        let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
+        sealed.map(|(owner, sealed)| (owner, sealed.clone()))
     });
     let opened = blocking::run(move || {
-        let sample = sealed.as_ref().map(|(volume, secrets)| (volume, secrets));
+        let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
         KeySealer::open(&path, sample)
     });
     opened
@@ -154,13 +160,14 @@ async fn introduce(
 fn not_committed(error: &CommitError) -> Diagnostics {
     match error {
         CommitError::Journal(error) => told(error),
-        CommitError::Conflict { .. } | CommitError::Misfit(_) | CommitError::Stopping => {
-            Diagnostic::error(
-                Code::Internal,
-                format!("the agent's start was not recorded: {error}"),
-            )
-            .into()
-        }
+        CommitError::Conflict { .. }
+        | CommitError::VariableConflict { .. }
+        | CommitError::Misfit(_)
+        | CommitError::Stopping => Diagnostic::error(
+            Code::Internal,
+            format!("the agent's start was not recorded: {error}"),
+        )
+        .into(),
     }
 }
 

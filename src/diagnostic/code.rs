@@ -310,6 +310,8 @@ codes! {
         "Delete it again to finish; afterwards the ID is free.";
     VolumeShared = "volume/shared": "The provider's volume is registered more than once, and deleting it would take it from the others too.",
         "Deregister the others first, or deregister this one and keep the data.";
+    VariableInvalid = "variable/invalid": "The variable cannot be written, or its lock not be held, as the request says.",
+        "Change what the server's words name.";
     ServerBusy = "server/busy": "Too much is waiting for the same volume or plugin.",
         "Send the request again later; nothing was changed.";
     ServerStopping = "server/stopping": "The agent is stopping and begins nothing new.",

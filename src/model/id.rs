@@ -47,6 +47,8 @@ names! {
     ExternalId;
     /// The storage provider's own ID of a snapshot: CSI's `snapshot_id`.
     SnapshotId;
+    /// A variable's path, unique in its namespace; may have slashes.
+    VariablePath;
     /// A plugin's ID, unique in a region.
     PluginId;
     /// A Nomad client node, a UUID.

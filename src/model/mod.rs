@@ -16,6 +16,7 @@ mod server_version;
 mod set_name;
 mod snapshot;
 mod topology;
+mod variable;
 mod volume;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
@@ -24,7 +25,7 @@ pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use external::{Condition, ExternalVolume};
 pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
-    SnapshotId, VolumeId,
+    SnapshotId, VariablePath, VolumeId,
 };
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
@@ -32,9 +33,10 @@ pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,
 };
-pub use secrets::{SealedSecrets, Secret, SecretRef, SecretRefs, Secrets};
+pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets};
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};
+pub use variable::{PathProblem, VariableKey};
 pub use volume::{Volume, VolumeRequest, VolumeSummary, WantedRequest};

@@ -14,7 +14,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// A volume's secrets, in the clear.
+use super::id::NamespacedId;
+use super::variable::VariableKey;
+
+/// A volume's secrets or a variable's items, in the clear.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(BTreeMap<String, Zeroizing<String>>);
 
@@ -29,6 +32,13 @@ impl Secrets {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// How many bytes keys and values have together.
+    pub fn bytes(&self) -> usize {
+        self.expose()
+            .map(|(key, value)| key.len() + value.len())
+            .sum()
     }
 
     /// The keys, which are no secret.
@@ -177,6 +187,30 @@ impl From<&Secrets> for SecretRefs {
                 .map(|(key, value)| (key.clone(), SecretRef::Literal(value.clone())))
                 .collect(),
         )
+    }
+}
+
+/// Whose secrets are sealed: what is sealed for one does not open for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretOwner {
+    /// A volume.
+    Volume(NamespacedId),
+    /// A variable.
+    Variable(VariableKey),
+}
+
+impl std::fmt::Display for SecretOwner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Volume(key) => write!(f, "volume {key}"),
+            Self::Variable(key) => write!(f, "variable {key}"),
+        }
+    }
+}
+
+impl From<&NamespacedId> for SecretOwner {
+    fn from(volume: &NamespacedId) -> Self {
+        Self::Volume(volume.clone())
     }
 }
 

@@ -7,8 +7,8 @@
 //! an index survives the loss of power. If the journal fails, everyone in that write gets the error,
 //! the state stays as it was, and the next change is tried anew.
 //!
-//! Events about one volume are never in one write together, nor is an event about no single volume
-//! with any other: each is checked against the state that it will be applied to.
+//! Events about one volume or variable are never in one write together, nor is an event about no
+//! single one with any other: each is checked against the state that it will be applied to.
 //!
 //! Snapshots are taken beside all this, when the journal has become as long as the state is large,
 //! so that a restart replays at most about as much as it loads.
@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::model::NamespacedId;
+use crate::model::{NamespacedId, VariableKey};
 use crate::ports::{Journal, JournalError, JournalErrorKind};
 use crate::state::{Event, Misfit, Phase, ReplayError, State, StateSnapshot, apply, check, replay};
 
@@ -34,6 +34,8 @@ pub enum Expected {
     VolumeAbsent(NamespacedId),
     /// The record of that volume was last changed at this index.
     VolumeAt(NamespacedId, u64),
+    /// That variable was last changed at this index; `None` if it is not there.
+    VariableAt(VariableKey, Option<u64>),
 }
 
 /// An event was not committed.
@@ -47,7 +49,13 @@ pub enum CommitError {
         /// Its phase and the index of its last change; `None` if there is none.
         found: Option<(Phase, u64)>,
     },
-    /// The event cannot happen to the volume as it is now.
+    /// Another change came first: read again and decide again.
+    #[error("variable {variable} has changed meanwhile")]
+    VariableConflict {
+        /// The variable that was expected otherwise.
+        variable: VariableKey,
+    },
+    /// The event cannot happen to the volume or variable as it is now.
     #[error(transparent)]
     Misfit(#[from] Misfit),
     /// It could not be made durable.
@@ -65,7 +73,8 @@ pub struct CellOptions {
     pub queue: usize,
     /// How many events one durable write has at most.
     pub batch: usize,
-    /// A snapshot is taken after this many events, or as many as there are volumes if those are more.
+    /// A snapshot is taken after this many events, or as many as there are volumes and variables if
+    /// those are more.
     pub snapshot_every: u64,
 }
 
@@ -240,12 +249,12 @@ impl Writer {
     }
 
     /// `first`, and what is waiting and can go with it, in the order of arrival as far as each volume
-    /// is concerned.
+    /// and variable is concerned.
     fn batch(&mut self, first: Commit) -> Vec<Commit> {
-        let mut volumes = HashSet::new();
-        let alone = match first.event.kind.volume() {
+        let mut subjects = HashSet::new();
+        let alone = match first.event.kind.subject() {
             None => true,
-            Some(key) => !volumes.insert(key.clone()),
+            Some(subject) => !subjects.insert(subject),
         };
         let mut batch = vec![first];
         if alone {
@@ -256,8 +265,8 @@ impl Writer {
             let Some(commit) = waiting.pop_front().or_else(|| self.commits.try_recv().ok()) else {
                 break;
             };
-            match commit.event.kind.volume() {
-                Some(key) if volumes.insert(key.clone()) => batch.push(commit),
+            match commit.event.kind.subject() {
+                Some(subject) if subjects.insert(subject.clone()) => batch.push(commit),
                 Some(_) => self.postponed.push_back(commit),
                 None => {
                     self.postponed.push_back(commit);
@@ -333,8 +342,9 @@ impl Writer {
         }
         let snapshot = {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            let volumes = u64::try_from(state.records().len()).unwrap_or(u64::MAX);
-            if self.since_snapshot < self.options.snapshot_every.max(volumes) {
+            let records = state.records().len() + state.variables().len();
+            let records = u64::try_from(records).unwrap_or(u64::MAX);
+            if self.since_snapshot < self.options.snapshot_every.max(records) {
                 return;
             }
             StateSnapshot::from(&*state)
@@ -358,6 +368,14 @@ fn admissible(state: &State, commit: &Commit) -> Result<(), CommitError> {
         Expected::Any => return Ok(check(state, &commit.event)?),
         Expected::VolumeAbsent(key) => (key, None),
         Expected::VolumeAt(key, index) => (key, Some(*index)),
+        Expected::VariableAt(key, index) => {
+            let found = state.variable(key).map(|record| record.modify_index);
+            if found == *index {
+                return Ok(check(state, &commit.event)?);
+            }
+            let variable = key.clone();
+            return Err(CommitError::VariableConflict { variable });
+        }
     };
     let found = state.record(volume);
     let found = found.map(|record| (record.phase, record.modify_index));

@@ -9,12 +9,13 @@ pub mod http;
 mod lanes;
 mod observer;
 mod services;
+mod variables;
 mod volumes;
 
 pub use cell::{CellOptions, CommitError, Expected, StateCell};
 pub use error::{
     Aftermath, CannotExpand, CopySource, NotSupported, Operation, PluginFailure, RequestError,
-    ServerError, UpdateRequest,
+    ServerError, UpdateRequest, VariableError,
 };
 pub use forward::{
     Candidates, Forward, ForwardError, ForwardLimits, NoController, Outcome, candidates,
@@ -22,4 +23,5 @@ pub use forward::{
 pub use lanes::{Lane, LaneFull, Lanes};
 pub use observer::RecordingObserver;
 pub use services::{About, Services};
+pub use variables::{VariableOutcome, VariablePorts, VariableReading, VariableWrite, Variables};
 pub use volumes::{Submitted, VolumeLimits, VolumePorts, Volumes, WriteOutcome};

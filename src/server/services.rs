@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::cell::StateCell;
+use super::variables::{VariablePorts, Variables};
 use super::volumes::{VolumeLimits, VolumePorts, Volumes};
 use crate::ports::IdSource;
 
@@ -41,6 +42,8 @@ pub struct Services {
     pub cell: StateCell,
     /// What is done with volumes.
     pub volumes: Volumes,
+    /// What is kept in variables.
+    pub variables: Variables,
     /// What it says of itself.
     pub about: std::sync::Arc<About>,
     pub(super) ids: std::sync::Arc<dyn IdSource>,
@@ -48,14 +51,22 @@ pub struct Services {
 }
 
 impl Services {
-    /// The server half over these ports.
+    /// The server half over these ports. Needs a running tokio runtime, which ends locks of variables.
     pub fn new(ports: VolumePorts, limits: VolumeLimits, about: About) -> Self {
+        let stopping = CancellationToken::new();
+        let of_variables = VariablePorts {
+            cell: ports.cell.clone(),
+            sealer: ports.sealer.clone(),
+            clock: ports.clock.clone(),
+            ids: ports.ids.clone(),
+        };
         Self {
             cell: ports.cell.clone(),
+            variables: Variables::new(of_variables, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: Volumes::new(ports, limits),
             about: std::sync::Arc::new(about),
-            stopping: CancellationToken::new(),
+            stopping,
         }
     }
 
@@ -65,5 +76,6 @@ impl Services {
     pub async fn drain(&self, grace: Duration) {
         self.stopping.cancel();
         self.volumes.stop(grace).await;
+        self.variables.stopped().await;
     }
 }

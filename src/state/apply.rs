@@ -9,21 +9,33 @@ use std::sync::Arc;
 use super::event::{Event, EventKind};
 use super::record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
 use super::tables::State;
-use crate::model::{NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets};
+use super::variable;
+use crate::model::{NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey};
 
 /// What the agent's start says of every plugin instance.
 const NOT_PROBED: &str = "not probed since the agent started";
 
 /// An event does not fit the state: another one came first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{event}` does not fit volume {volume}, which {}", found(.phase.as_ref()))]
-pub struct Misfit {
-    /// The event's name.
-    pub event: &'static str,
-    /// The volume that it is about.
-    pub volume: NamespacedId,
-    /// Where the volume is in its life; `None` if there is none.
-    pub phase: Option<Phase>,
+pub enum Misfit {
+    /// It is about a volume that is in another phase.
+    #[error("`{event}` does not fit volume {volume}, which {}", found(.phase.as_ref()))]
+    Volume {
+        /// The event's name.
+        event: &'static str,
+        /// The volume that it is about.
+        volume: NamespacedId,
+        /// Where the volume is in its life; `None` if there is none.
+        phase: Option<Phase>,
+    },
+    /// It is about a variable that is not there, or that somebody else holds, or nobody.
+    #[error("`{event}` does not fit variable {variable}")]
+    Variable {
+        /// The event's name.
+        event: &'static str,
+        /// The variable that it is about.
+        variable: VariableKey,
+    },
 }
 
 fn found(phase: Option<&Phase>) -> String {
@@ -36,8 +48,19 @@ fn found(phase: Option<&Phase>) -> String {
 /// Whether the event fits the state.
 ///
 /// # Errors
-/// If it is about a volume that is not in a phase in which this can happen.
+/// If it is about a volume that is not in a phase in which this can happen, or about a variable that
+/// is not held as it says.
 pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
+    if let EventKind::Variable { key, event } = &event.kind {
+        let record = state.variables.get(key).map(Arc::as_ref);
+        if event.fits(record) {
+            return Ok(());
+        }
+        return Err(Misfit::Variable {
+            event: event.name(),
+            variable: key.clone(),
+        });
+    }
     let Some(key) = event.kind.volume() else {
         return Ok(());
     };
@@ -45,7 +68,7 @@ pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
     if fits(&event.kind, phase) {
         return Ok(());
     }
-    Err(Misfit {
+    Err(Misfit::Volume {
         event: event.kind.name(),
         volume: key.clone(),
         phase,
@@ -58,7 +81,8 @@ fn fits(kind: &EventKind, phase: Option<Phase>) -> bool {
         EventKind::AgentStarted { .. }
         | EventKind::NodeRegistered { .. }
         | EventKind::PluginInstanceObserved { .. }
-        | EventKind::PluginInstanceGone { .. } => true,
+        | EventKind::PluginInstanceGone { .. }
+        | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
             phase == Some(Creating)
@@ -98,6 +122,7 @@ pub fn apply(state: &mut State, event: &Event) {
             instance,
         } => instance_observed(state, plugin, node, instance, at),
         EventKind::PluginInstanceGone { plugin, node } => instance_gone(state, plugin, node, at),
+        EventKind::Variable { key, event } => variable::apply(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,
             secrets,
@@ -156,6 +181,7 @@ fn agent_started(state: &mut State, origin: &str, at: Moment) {
         plugin.modify_time = at.time;
         state.plugins_index = at.index;
     }
+    variable::agent_started(state, at.time);
 }
 
 fn instance_observed(

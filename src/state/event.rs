@@ -7,7 +7,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::{Provided, VolumeDefinition};
-use crate::model::{NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets};
+use super::variable::VariableEvent;
+use crate::model::{
+    NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey,
+};
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +111,22 @@ pub enum EventKind {
         /// Which.
         key: NamespacedId,
     },
+    /// Something happened to a variable. Since version 2.
+    Variable {
+        /// Which.
+        key: VariableKey,
+        /// What.
+        event: VariableEvent,
+    },
+}
+
+/// The one thing that an event is about: it reads and changes nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A volume.
+    Volume(NamespacedId),
+    /// A variable.
+    Variable(VariableKey),
 }
 
 impl Event {
@@ -118,13 +137,22 @@ impl Event {
 }
 
 impl EventKind {
+    /// What it is about, if it is about one thing.
+    pub fn subject(&self) -> Option<Subject> {
+        if let Self::Variable { key, .. } = self {
+            return Some(Subject::Variable(key.clone()));
+        }
+        self.volume().cloned().map(Subject::Volume)
+    }
+
     /// The volume that it is about, if it is about one: it reads and changes nothing else.
     pub fn volume(&self) -> Option<&NamespacedId> {
         match self {
             Self::AgentStarted { .. }
             | Self::NodeRegistered { .. }
             | Self::PluginInstanceObserved { .. }
-            | Self::PluginInstanceGone { .. } => None,
+            | Self::PluginInstanceGone { .. }
+            | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
             | Self::VolumeUpdated { definition, .. } => Some(&definition.key),
@@ -153,6 +181,7 @@ impl EventKind {
             Self::VolumeDeleteAbandoned { .. } => "volume delete abandoned",
             Self::VolumeDeleted { .. } => "volume deleted",
             Self::VolumeDeregistered { .. } => "volume deregistered",
+            Self::Variable { event, .. } => event.name(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::record::{Phase, VolumeRecord};
 use super::tables::{State, remote_key};
+use super::variable;
 use crate::model::{ExternalId, NamespacedId, PluginId};
 
 /// Registered volumes that are one volume for the provider (W13).
@@ -62,7 +63,16 @@ pub fn violations(state: &State) -> Vec<String> {
             found.push(format!("node {id} stands under another node's ID"));
         }
     }
-    if state.volumes_index.max(state.plugins_index) > state.index {
+    for (key, record) in &state.variables {
+        let problem = variable::problem(state, key, record);
+        found.extend(problem.map(|problem| format!("variable {key} {problem}")));
+    }
+    let tables = [
+        state.volumes_index,
+        state.plugins_index,
+        state.variables_index,
+    ];
+    if tables.into_iter().any(|index| index > state.index) {
         found.push("a table's index is ahead of the state's".to_owned());
     }
     found

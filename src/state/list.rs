@@ -32,9 +32,9 @@ pub struct VolumeFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeToken(NamespacedId);
 
-/// A text is not a [`VolumeToken`].
+/// A text is no page token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a page token is `<namespace>.<id>`, as an earlier page of the same list gave it")]
+#[error("a page token is `<namespace>.<name>`, as an earlier page of the same list gave it")]
 pub struct InvalidToken;
 
 impl VolumeToken {
@@ -43,19 +43,29 @@ impl VolumeToken {
     /// # Errors
     /// If there is no `.` in it.
     pub fn parse(text: &str) -> Result<Self, InvalidToken> {
-        let (namespace, id) = text.split_once('.').ok_or(InvalidToken)?;
-        let namespace = namespace.replace("%2E", ".").replace("%25", "%");
-        let key = NamespacedId::new(Namespace::new(namespace), VolumeId::new(id));
-        Ok(Self(key))
+        let (namespace, id) = split_token(text)?;
+        Ok(Self(NamespacedId::new(namespace, VolumeId::new(id))))
     }
 }
 
 impl std::fmt::Display for VolumeToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let namespace = self.0.namespace.as_str();
-        let namespace = namespace.replace('%', "%25").replace('.', "%2E");
-        write!(f, "{namespace}.{}", self.0.id)
+        f.write_str(&join_token(&self.0.namespace, self.0.id.as_str()))
     }
+}
+
+/// `<namespace>.<name>`.
+pub(super) fn join_token(namespace: &Namespace, name: &str) -> String {
+    let namespace = namespace.as_str();
+    let namespace = namespace.replace('%', "%25").replace('.', "%2E");
+    format!("{namespace}.{name}")
+}
+
+/// What [`join_token`] joined.
+pub(super) fn split_token(text: &str) -> Result<(Namespace, &str), InvalidToken> {
+    let (namespace, name) = text.split_once('.').ok_or(InvalidToken)?;
+    let namespace = namespace.replace("%2E", ".").replace("%25", "%");
+    Ok((Namespace::new(namespace), name))
 }
 
 /// One page of a list.

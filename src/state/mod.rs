@@ -17,10 +17,12 @@ mod replay;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
 mod tables;
+mod variable;
+mod variable_list;
 mod view;
 
 pub use apply::{Misfit, apply, check};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, Subject};
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use provider_name::provider_name;
@@ -28,4 +30,8 @@ pub use query::{plugin, plugin_status, plugins, sharing, volume};
 pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
 pub use replay::{ReplayError, StateSnapshot, replay};
 pub use tables::State;
+pub use variable::{LockTerms, VariableEvent, VariableLock, VariableRecord};
+pub use variable_list::{
+    VariableFilter, VariablePage, VariableToken, ended_locks, next_lock_end, variables,
+};
 pub use view::{PluginStatus, PluginView, VolumeView};

@@ -7,9 +7,10 @@ use super::apply::{Misfit, apply, check};
 use super::event::Event;
 use super::record::{PluginRecord, VolumeRecord};
 use super::tables::State;
+use super::variable::VariableRecord;
 use crate::model::{Node, PluginId};
 
-/// A state at one index. Making one costs a pointer per volume, so it may be made while others wait.
+/// A state at one index. Making one costs a pointer per volume and variable, so it may be made while others wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshot {
     /// Index of the last event in it.
@@ -26,6 +27,10 @@ pub struct StateSnapshot {
     pub plugins: BTreeMap<PluginId, PluginRecord>,
     /// All nodes, by ID.
     pub nodes: Vec<Node>,
+    /// Index of the last event that changed a variable.
+    pub variables_index: u64,
+    /// All variables, by namespace and path.
+    pub variables: Vec<Arc<VariableRecord>>,
 }
 
 impl From<&State> for StateSnapshot {
@@ -38,6 +43,8 @@ impl From<&State> for StateSnapshot {
             volumes: state.volumes.values().cloned().collect(),
             plugins: state.plugins.clone(),
             nodes: state.nodes.values().cloned().collect(),
+            variables_index: state.variables_index,
+            variables: state.variables.values().cloned().collect(),
         }
     }
 }
@@ -45,6 +52,7 @@ impl From<&State> for StateSnapshot {
 impl From<StateSnapshot> for State {
     fn from(snapshot: StateSnapshot) -> Self {
         let node = |node: Node| (node.id.clone(), node);
+        let variable = |record: Arc<VariableRecord>| (record.key.clone(), record);
         let mut state = Self {
             index: snapshot.index,
             origin: snapshot.origin,
@@ -52,6 +60,8 @@ impl From<StateSnapshot> for State {
             plugins: snapshot.plugins,
             plugins_index: snapshot.plugins_index,
             nodes: snapshot.nodes.into_iter().map(node).collect(),
+            variables_index: snapshot.variables_index,
+            variables: snapshot.variables.into_iter().map(variable).collect(),
             ..Self::default()
         };
         for record in snapshot.volumes {

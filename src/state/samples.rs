@@ -4,11 +4,12 @@ use super::apply::{apply, check};
 use super::event::{Event, EventKind};
 use super::record::{Provided, VolumeDefinition};
 use super::tables::State;
+use super::variable::{LockTerms, VariableEvent};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, ExternalNodeId, Health, MountOptions, Namespace, NamespacedId,
     Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, SealedSecrets,
-    Topology, TopologyRequest, VolumeId,
+    Topology, TopologyRequest, VariableKey, VariablePath, VolumeId,
 };
 
 /// A volume's key.
@@ -161,6 +162,9 @@ impl History {
         let namespace = namespaces[usize::from(self.choose(4) == 0)];
         let key = key(namespace, &format!("volume-{}", self.choose(12)));
         let external_id = format!("ext-{}", self.choose(40));
+        if self.choose(5) == 0 {
+            return self.any_variable_event();
+        }
         match self.choose(16) {
             0 => started(),
             1 => node_registered(self.choose(2)),
@@ -186,6 +190,35 @@ impl History {
             14 => EventKind::VolumeDeleteAbandoned { key },
             _ if self.choose(2) == 0 => EventKind::VolumeDeleted { key },
             _ => EventKind::VolumeDeregistered { key },
+        }
+    }
+}
+
+impl History {
+    fn any_variable_event(&mut self) -> EventKind {
+        let namespaces = ["default", "prod"];
+        let namespace = namespaces[usize::from(self.choose(4) == 0)];
+        let path = format!("app/{}", self.choose(6));
+        let id = format!("lock-{}", self.choose(2));
+        let items = SealedSecrets::new(vec![1, 2, 3]);
+        let event = match self.choose(9) {
+            0..=2 => VariableEvent::Written { items },
+            3 | 4 => VariableEvent::LockAcquired {
+                items,
+                terms: LockTerms {
+                    id,
+                    ttl: 15_000_000_000,
+                    delay: 15_000_000_000,
+                },
+            },
+            5 => VariableEvent::LockRenewed { id },
+            6 => VariableEvent::LockReleased { id },
+            7 => VariableEvent::LockExpired { id },
+            _ => VariableEvent::Deleted,
+        };
+        EventKind::Variable {
+            key: VariableKey::new(Namespace::new(namespace), VariablePath::new(path)),
+            event,
         }
     }
 }

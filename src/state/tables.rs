@@ -1,4 +1,4 @@
-//! `State`: volumes, plugins and nodes, and the index of the last change.
+//! `State`: volumes, plugins, nodes and variables, and the index of the last change.
 //!
 //! Fields are private to `state`, because two of them must agree: volumes by key, and the keys by
 //! what the provider calls them. Only `apply` and `replay` write, through the methods here.
@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::record::{PluginRecord, VolumeRecord};
-use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId};
+use super::variable::VariableRecord;
+use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId, VariableKey};
 
 /// Everything the agent remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct State {
     pub(super) plugins: BTreeMap<PluginId, PluginRecord>,
     pub(super) plugins_index: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
+    pub(super) variables_index: u64,
 }
 
 impl Default for State {
@@ -34,6 +37,8 @@ impl Default for State {
             plugins: BTreeMap::new(),
             plugins_index: Self::FIRST_INDEX,
             nodes: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            variables_index: Self::FIRST_INDEX,
         }
     }
 }
@@ -61,6 +66,21 @@ impl State {
     /// Index of the last event that changed any plugin.
     pub fn plugins_index(&self) -> u64 {
         self.plugins_index
+    }
+
+    /// Index of the last event that changed any variable, renewals of locks left out.
+    pub fn variables_index(&self) -> u64 {
+        self.variables_index
+    }
+
+    /// A variable.
+    pub fn variable(&self, key: &VariableKey) -> Option<&Arc<VariableRecord>> {
+        self.variables.get(key)
+    }
+
+    /// All variables, by namespace and path.
+    pub fn variables(&self) -> impl ExactSizeIterator<Item = &Arc<VariableRecord>> {
+        self.variables.values()
     }
 
     /// A volume's record, whatever its phase; readers ask `query::volume`.

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::model::{Node, PluginId};
-use crate::state::{Event, PluginRecord, StateSnapshot, VolumeRecord};
+use crate::state::{Event, PluginRecord, State, StateSnapshot, VariableRecord, VolumeRecord};
 
-/// The version of events that this program writes, and the newest that it reads.
-pub const EVENT_VERSION: u16 = 1;
-/// The version of snapshots that this program writes, and the newest that it reads.
-pub const SNAPSHOT_VERSION: u16 = 1;
+/// The version of events that this program writes, and the newest that it reads. 2 has variables.
+pub const EVENT_VERSION: u16 = 2;
+/// The version of snapshots that this program writes, and the newest that it reads. 2 has variables.
+pub const SNAPSHOT_VERSION: u16 = 2;
 
 /// Snapshots are cut into parts of about this size, so that none of them holds up an append.
 const PART_BYTES: usize = 1 << 20;
@@ -104,7 +104,8 @@ pub(super) fn decode_event(index: u64, row: &[u8]) -> Result<Event, CodecError> 
     decode(Place::Event { index }, row)
 }
 
-/// What a snapshot holds besides volumes: its first part. The volumes follow, some in each part.
+/// What a snapshot holds besides volumes and variables: its first part. The volumes follow, some in
+/// each part, then the variables likewise.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -114,6 +115,15 @@ struct Head {
     plugins: Vec<(PluginId, PluginRecord)>,
     nodes: Vec<Node>,
     volumes: usize,
+    #[serde(default = "first_index")]
+    variables_index: u64,
+    #[serde(default)]
+    variables: usize,
+}
+
+/// Of a snapshot that was taken before there were variables.
+fn first_index() -> u64 {
+    State::FIRST_INDEX
 }
 
 /// A snapshot's parts, in order; each is made when it is asked for.
@@ -132,20 +142,24 @@ pub(super) fn encode_snapshot(
         plugins: plugins.map(|(id, p)| (id.clone(), p.clone())).collect(),
         nodes: snapshot.nodes.clone(),
         volumes: snapshot.volumes.len(),
+        variables_index: snapshot.variables_index,
+        variables: snapshot.variables.len(),
     };
-    let mut rest = snapshot.volumes.as_slice();
+    let mut volumes = snapshot.volumes.as_slice();
+    let mut variables = snapshot.variables.as_slice();
     let mut part = 0;
-    let volumes = std::iter::from_fn(move || {
-        (!rest.is_empty()).then(|| {
-            part += 1;
-            encode_volumes(place(part), &mut rest)
-        })
+    let records = std::iter::from_fn(move || {
+        part += 1;
+        if !volumes.is_empty() {
+            return Some(encode_records(place(part), &mut volumes));
+        }
+        (!variables.is_empty()).then(|| encode_records(place(part), &mut variables))
     });
-    std::iter::once_with(move || encode(place(0), &head)).chain(volumes)
+    std::iter::once_with(move || encode(place(0), &head)).chain(records)
 }
 
 /// As many of `rest` as fit in a part, one document a line; at least one.
-fn encode_volumes(place: Place, rest: &mut &[Arc<VolumeRecord>]) -> Result<Vec<u8>, CodecError> {
+fn encode_records<T: Serialize>(place: Place, rest: &mut &[Arc<T>]) -> Result<Vec<u8>, CodecError> {
     let mut payload = Vec::with_capacity(PART_BYTES + PART_BYTES / 8);
     while let Some((first, others)) = rest.split_first() {
         if payload.len() >= PART_BYTES {
@@ -172,16 +186,18 @@ pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
     let place = |part| Place::SnapshotPart { index, part };
     let (_, first) = parts.next().ok_or(CodecError::Incomplete { index })?;
     let head: Head = decode(place(0), first.as_ref())?;
-    let mut volumes = Vec::new();
+    let mut volumes: Vec<Arc<VolumeRecord>> = Vec::new();
+    let mut variables: Vec<Arc<VariableRecord>> = Vec::new();
     for (part, row) in parts {
-        let payload = open(place(part), row.as_ref())?;
-        for volume in serde_json::Deserializer::from_slice(payload).into_iter::<VolumeRecord>() {
-            let what = place(part);
-            let volume = volume.map_err(|source| CodecError::Meaningless { what, source })?;
-            volumes.push(Arc::new(volume));
+        let what = place(part);
+        let payload = open(what, row.as_ref())?;
+        if volumes.len() < head.volumes {
+            decode_records(what, payload, &mut volumes)?;
+        } else {
+            decode_records(what, payload, &mut variables)?;
         }
     }
-    if volumes.len() != head.volumes {
+    if volumes.len() != head.volumes || variables.len() != head.variables {
         return Err(CodecError::Incomplete { index });
     }
     Ok(StateSnapshot {
@@ -192,7 +208,21 @@ pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
         volumes,
         plugins: head.plugins.into_iter().collect(),
         nodes: head.nodes,
+        variables_index: head.variables_index,
+        variables,
     })
+}
+
+fn decode_records<T: DeserializeOwned>(
+    what: Place,
+    payload: &[u8],
+    records: &mut Vec<Arc<T>>,
+) -> Result<(), CodecError> {
+    for record in serde_json::Deserializer::from_slice(payload).into_iter::<T>() {
+        let record = record.map_err(|source| CodecError::Meaningless { what, source })?;
+        records.push(Arc::new(record));
+    }
+    Ok(())
 }
 
 fn encode(place: Place, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {

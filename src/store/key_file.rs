@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::diagnostic::Code;
-use crate::model::NamespacedId;
+use crate::model::SecretOwner;
 
 const KEY: usize = 32;
 /// What the file says before the key's digits.
@@ -20,20 +20,20 @@ const LABEL: &str = "nomad-csi-key-1:";
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// There are sealed secrets and no key.
-    #[error("the key file {} is missing, and the secrets of volume {volume} were sealed with it", path.display())]
+    #[error("the key file {} is missing, and the secrets of {owner} were sealed with it", path.display())]
     Missing {
         /// The key file.
         path: PathBuf,
         /// One that has sealed secrets.
-        volume: NamespacedId,
+        owner: SecretOwner,
     },
     /// It is a key, and not the one that the secrets were sealed with.
-    #[error("the key file {} is not the one that the secrets of volume {volume} were sealed with", path.display())]
+    #[error("the key file {} is not the one that the secrets of {owner} were sealed with", path.display())]
     Wrong {
         /// The key file.
         path: PathBuf,
         /// One that has sealed secrets.
-        volume: NamespacedId,
+        owner: SecretOwner,
     },
     /// Others than its owner may read or write it.
     #[error("the key file {} may be read by others than its owner (mode {mode:04o}); run `chmod 600 {}`", path.display(), path.display())]

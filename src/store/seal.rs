@@ -1,7 +1,7 @@
 //! Seals secrets with the key in the data directory.
 //!
 //! State, journal and snapshots hold secrets only as XChaCha20-Poly1305 made them, each for its own
-//! volume: what is sealed for one volume does not open for another. Where sealed secrets are and the
+//! volume or variable: what is sealed for one does not open for another. Where sealed secrets are and the
 //! key is not, or is another one, the agent does not start, because a fresh key would turn "restore
 //! the file" into "enter all secrets again".
 
@@ -13,7 +13,7 @@ use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
 use super::key_file::{KeyError, make_key, random, read_key, unavailable};
-use crate::model::{NamespacedId, SealedSecrets, Secrets};
+use crate::model::{SealedSecrets, SecretOwner, Secrets};
 use crate::ports::{SealError, Sealer};
 
 /// First byte of what is sealed: how.
@@ -31,22 +31,22 @@ pub struct KeySealer {
 
 impl KeySealer {
     /// The sealer with the key in `path`, which is made if there is none and nothing was sealed yet.
-    /// `sealed` is any volume that has sealed secrets; they are opened to see whether this is the
+    /// `sealed` is anything that has sealed secrets; they are opened to see whether this is the
     /// right key. Blocking calls.
     ///
     /// # Errors
     /// If there is no key to go on with; nothing has changed then.
     pub fn open(
         path: &Path,
-        sealed: Option<(&NamespacedId, &SealedSecrets)>,
+        sealed: Option<(&SecretOwner, &SealedSecrets)>,
     ) -> Result<Self, KeyError> {
         let key = match (read_key(path)?, sealed) {
             (Some(key), _) => key,
             (None, None) => make_key(path)?,
-            (None, Some((volume, _))) => {
+            (None, Some((owner, _))) => {
                 return Err(KeyError::Missing {
                     path: path.to_owned(),
-                    volume: volume.clone(),
+                    owner: owner.clone(),
                 });
             }
         };
@@ -58,10 +58,10 @@ impl KeySealer {
             count: AtomicU64::new(0),
         };
         match sealed {
-            Some((volume, secrets)) if sealer.open(volume, secrets).is_err() => {
+            Some((owner, secrets)) if sealer.open(owner, secrets).is_err() => {
                 Err(KeyError::Wrong {
                     path: path.to_owned(),
-                    volume: volume.clone(),
+                    owner: owner.clone(),
                 })
             }
             Some(_) | None => Ok(sealer),
@@ -77,16 +77,22 @@ impl KeySealer {
     }
 }
 
-/// Ties what is sealed to its volume and to the way in which it is sealed.
-fn associated_data(volume: &NamespacedId) -> Vec<u8> {
-    let parts = [volume.namespace.as_str(), volume.id.as_str()];
+/// Ties what is sealed to its owner and to the way in which it is sealed. No part can hold the
+/// character between them, and a volume has one part less than a variable.
+fn associated_data(owner: &SecretOwner) -> Vec<u8> {
+    let text = match owner {
+        SecretOwner::Volume(key) => [key.namespace.as_str(), key.id.as_str()].join("\0"),
+        SecretOwner::Variable(key) => {
+            [key.namespace.as_str(), key.path.as_str(), "variable"].join("\0")
+        }
+    };
     let mut data = vec![VERSION];
-    data.extend_from_slice(parts.join("\0").as_bytes());
+    data.extend_from_slice(text.as_bytes());
     data
 }
 
 impl Sealer for KeySealer {
-    fn seal(&self, volume: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
+    fn seal(&self, owner: &SecretOwner, secrets: &Secrets) -> SealedSecrets {
         if secrets.is_empty() {
             return SealedSecrets::default();
         }
@@ -94,7 +100,7 @@ impl Sealer for KeySealer {
         let nonce = self.nonce();
         let payload = Payload {
             msg: &clear,
-            aad: &associated_data(volume),
+            aad: &associated_data(owner),
         };
         #[expect(
             clippy::expect_used,
@@ -111,7 +117,7 @@ impl Sealer for KeySealer {
         SealedSecrets::new(sealed)
     }
 
-    fn open(&self, volume: &NamespacedId, sealed: &SealedSecrets) -> Result<Secrets, SealError> {
+    fn open(&self, owner: &SecretOwner, sealed: &SealedSecrets) -> Result<Secrets, SealError> {
         if sealed.is_empty() {
             return Ok(Secrets::default());
         }
@@ -122,7 +128,7 @@ impl Sealer for KeySealer {
         }
         let payload = Payload {
             msg: hidden,
-            aad: &associated_data(volume),
+            aad: &associated_data(owner),
         };
         let clear = self.cipher.decrypt(XNonce::from_slice(nonce), payload);
         let clear = Zeroizing::new(clear.map_err(|_| SealError)?);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use nomad_csi::model::{SealedSecrets, Secrets};
+use nomad_csi::model::{SealedSecrets, SecretOwner, Secrets};
 use nomad_csi::ports::fake::MemoryJournal;
 use nomad_csi::ports::{Journal as _, Replay, Sealer as _};
 use nomad_csi::server::{CellOptions, Expected, StateCell};
@@ -149,6 +149,7 @@ async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = KeySealer::open(&directory.path().join("key"), None).unwrap();
     let db = key("default", "db");
+    let owner = SecretOwner::from(&db);
     let secrets = Secrets::from_iter([("token", CANARY)]);
     let disk = Disk::default();
     let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
@@ -159,7 +160,7 @@ async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
         EventKind::VolumeRegistered {
             definition: Box::new(definition(&db)),
             provided: Box::new(provided("ext-1")),
-            secrets: sealer.seal(&db, &secrets),
+            secrets: sealer.seal(&owner, &secrets),
         },
     ] {
         cell.commit(Expected::Any, Event::new(1, kind))
@@ -176,7 +177,7 @@ async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
         }
     }
     let sealed = cell.read(|state| state.record(&db).unwrap().secrets.clone());
-    assert!(sealer.open(&db, &sealed).unwrap() == secrets);
+    assert!(sealer.open(&owner, &sealed).unwrap() == secrets);
 }
 
 /// W14: whatever the agent had written when it died, the next one agrees with it, knows which

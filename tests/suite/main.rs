@@ -30,6 +30,8 @@ mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
 mod ledger;
+#[cfg(feature = "agent")]
+mod server_recorded;
 mod shell;
 mod spec_examples;
 mod transcripts;

@@ -182,6 +182,11 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         "an_open_deletion_is_finished_by_the_next_one",
     ),
     (
+        Code::VariableInvalid,
+        "src/server/http/variables/tests.rs",
+        "what_is_refused_has_a_code_of_its_own",
+    ),
+    (
         Code::ServerBusy,
         "src/server/volumes/tests/register.rs",
         "waiting_has_an_end",

@@ -1,6 +1,6 @@
-//! Seals that hide nothing and hold their volume to its name.
+//! Seals that hide nothing and hold their owner to its name.
 
-use crate::model::{NamespacedId, SealedSecrets, Secrets};
+use crate::model::{SealedSecrets, SecretOwner, Secrets};
 use crate::ports::sealer::{SealError, Sealer};
 
 /// A sealer with a key that is a word.
@@ -11,29 +11,28 @@ pub struct FakeSealer {
 }
 
 impl FakeSealer {
-    fn header(&self, volume: &NamespacedId) -> [String; 3] {
-        let (namespace, id) = (&volume.namespace, &volume.id);
-        [self.key.clone(), namespace.to_string(), id.to_string()]
+    fn header(&self, owner: &SecretOwner) -> [String; 2] {
+        [self.key.clone(), owner.to_string()]
     }
 }
 
 impl Sealer for FakeSealer {
-    fn seal(&self, volume: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
+    fn seal(&self, owner: &SecretOwner, secrets: &Secrets) -> SealedSecrets {
         if secrets.is_empty() {
             return SealedSecrets::default();
         }
         let pairs: Vec<_> = secrets.expose().collect();
-        let sealed = serde_json::to_vec(&(self.header(volume), pairs));
+        let sealed = serde_json::to_vec(&(self.header(owner), pairs));
         SealedSecrets::new(sealed.unwrap_or_default())
     }
 
-    fn open(&self, volume: &NamespacedId, sealed: &SealedSecrets) -> Result<Secrets, SealError> {
+    fn open(&self, owner: &SecretOwner, sealed: &SealedSecrets) -> Result<Secrets, SealError> {
         if sealed.is_empty() {
             return Ok(Secrets::default());
         }
-        let (header, pairs): ([String; 3], Vec<(String, String)>) =
+        let (header, pairs): ([String; 2], Vec<(String, String)>) =
             serde_json::from_slice(sealed.as_bytes()).map_err(|_| SealError)?;
-        if header != self.header(volume) {
+        if header != self.header(owner) {
             return Err(SealError);
         }
         Ok(pairs.into_iter().collect())
@@ -43,11 +42,12 @@ impl Sealer for FakeSealer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Namespace;
+    use crate::model::{Namespace, NamespacedId};
 
     #[test]
-    fn a_seal_opens_with_its_key_for_its_volume_only() {
-        let key = |id: &str| NamespacedId::new(Namespace::default(), id.into());
+    fn a_seal_opens_with_its_key_for_its_owner_only() {
+        let key =
+            |id: &str| SecretOwner::Volume(NamespacedId::new(Namespace::default(), id.into()));
         let sealer = FakeSealer::default();
         let secrets = Secrets::from_iter([("a", "1")]);
         let sealed = sealer.seal(&key("db"), &secrets);

@@ -103,7 +103,10 @@ async fn an_event_that_does_not_fit_is_not_written() {
     let cell = started_cell(&journal).await;
     let db = key("default", "db");
     let refused = cell.commit(Expected::Any, updated(&db, "ext-1")).await;
-    assert!(matches!(refused.unwrap_err(), CommitError::Misfit(misfit) if misfit.phase.is_none()));
+    assert!(matches!(
+        refused.unwrap_err(),
+        CommitError::Misfit(Misfit::Volume { phase: None, .. })
+    ));
     assert_eq!((cell.index(), journal.replay().events.len()), (2, 1));
 }
 

@@ -5,7 +5,9 @@
 mod plugin;
 mod request;
 mod server_error;
+mod variable;
 
 pub use plugin::{Aftermath, Operation, PluginFailure};
 pub use request::RequestError;
 pub use server_error::{CannotExpand, CopySource, NotSupported, ServerError, UpdateRequest};
+pub use variable::VariableError;

@@ -36,6 +36,8 @@ pub enum RequestError {
     Filter,
     /// `node` is missing.
     DetachWithoutNode,
+    /// Not with that method, where Nomad calls that a bad request.
+    Method,
     /// A search for something that cannot be searched.
     SearchContext,
 }
@@ -56,6 +58,7 @@ impl RequestError {
             | Self::PerPage
             | Self::NextToken
             | Self::Filter
+            | Self::Method
             | Self::DetachWithoutNode => StatusCode::BAD_REQUEST,
         };
         (Code::ApiBadRequest, status)
@@ -80,8 +83,9 @@ impl RequestError {
             }
             Self::Filter => "failed to create result paginator: failed to read filter expression: this agent has no filter expressions".into(),
             Self::DetachWithoutNode => "detach requires node ID".into(),
+            Self::Method => "Invalid method".into(),
             Self::SearchContext => {
-                "context must be one of volumes, host_volumes, plugins, nodes, namespaces or all".into()
+                "context must be one of volumes, host_volumes, plugins, nodes, namespaces, vars or all".into()
             }
         }
     }

@@ -12,8 +12,9 @@ use http::StatusCode;
 
 use super::plugin::PluginFailure;
 use super::request::RequestError;
+use super::variable::VariableError;
 use crate::diagnostic::Code;
-use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VolumeId};
+use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
 use crate::plan::Refusal;
 use crate::ports::SealError;
 use crate::server::cell::CommitError;
@@ -165,10 +166,12 @@ pub enum ServerError {
     /// Stored secrets do not open.
     Secrets {
         /// Whose.
-        volume: NamespacedId,
+        owner: SecretOwner,
         /// Why.
         error: SealError,
     },
+    /// A variable cannot be written, renewed or released.
+    Variable(VariableError),
     /// The agent is stopping.
     Stopping,
     /// A defect of ours.
@@ -222,11 +225,18 @@ impl From<RequestError> for ServerError {
     }
 }
 
+impl From<VariableError> for ServerError {
+    fn from(error: VariableError) -> Self {
+        Self::Variable(error)
+    }
+}
+
 impl From<CommitError> for ServerError {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Stopping => Self::Stopping,
             error @ (CommitError::Conflict { .. }
+            | CommitError::VariableConflict { .. }
             | CommitError::Misfit(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
@@ -249,6 +259,7 @@ impl ServerError {
         const MISSING: StatusCode = StatusCode::NOT_FOUND;
         match self {
             Self::Request(error) => error.class(),
+            Self::Variable(error) => error.class(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
             Self::InvalidMethod => (Code::ServerUnknownPath, StatusCode::METHOD_NOT_ALLOWED),
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
@@ -292,6 +303,7 @@ impl ServerError {
     pub fn text(&self) -> String {
         match self {
             Self::Request(error) => error.text(),
+            Self::Variable(error) => error.text(),
             Self::UnknownPath => String::new(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
@@ -348,6 +360,7 @@ impl ServerError {
     pub fn message(&self) -> String {
         match self {
             Self::Request(error) => error.text(),
+            Self::Variable(error) => error.message(),
             Self::UnknownPath => "there is nothing at this path".into(),
             Self::NoPathToRegion(region) => format!("this agent is not of region {region}"),
             Self::NoSuchPlugin(id) => format!("there is no plugin {id}"),
@@ -431,7 +444,7 @@ impl ServerError {
                 Some(reason) => format!("{error}: {reason}"),
                 None => error.to_string(),
             },
-            Self::Secrets { volume, error } => format!("volume {volume}: {error}"),
+            Self::Secrets { owner, error } => format!("{owner}: {error}"),
             Self::Stopping => "the agent is stopping".into(),
             Self::Defect(what) => format!("the agent failed inside: {what}"),
             Self::UnknownResource
@@ -572,7 +585,9 @@ fn refusal_text(refusals: &[Refusal]) -> String {
 
 fn commit_code(error: &CommitError) -> Code {
     match error {
-        CommitError::Conflict { .. } | CommitError::Misfit(_) => Code::ServerBusy,
+        CommitError::Conflict { .. }
+        | CommitError::VariableConflict { .. }
+        | CommitError::Misfit(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::Stopping => Code::ServerStopping,
     }
@@ -584,7 +599,7 @@ fn joined<T: ToString>(things: &[T]) -> String {
 }
 
 /// Several errors in one text, as Nomad prints them (`nomad-http-api` 2.6).
-fn multi_error(texts: impl IntoIterator<Item = String>) -> String {
+pub(super) fn multi_error(texts: impl IntoIterator<Item = String>) -> String {
     let points: Vec<_> = texts.into_iter().map(|text| format!("* {text}")).collect();
     let count = match points.len() {
         1 => "1 error".to_owned(),
@@ -601,10 +616,10 @@ mod tests {
     #[test]
     fn what_is_the_servers_own_has_a_code_of_its_own() {
         let volume = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
-        let error = SealError;
+        let (owner, error) = (SecretOwner::Volume(volume), SealError);
         for (error, code) in [
             (ServerError::UnknownPath, Code::ServerUnknownPath),
-            (ServerError::Secrets { volume, error }, Code::ServerSecrets),
+            (ServerError::Secrets { owner, error }, Code::ServerSecrets),
         ] {
             assert_eq!(error.class().0, code, "{error:?}");
         }

@@ -1,4 +1,4 @@
-//! Nomad's HTTP API for volumes and plugins, and what official clients ask besides
+//! Nomad's HTTP API for volumes, plugins and variables, and what official clients ask besides
 //! (`nomad-http-api` 1 to 4, `nomad-neighbour-apis` 0 and 4).
 //!
 //! A request is taken apart here and nowhere else: its path becomes a `Route`, its query
@@ -13,6 +13,7 @@ mod plugins;
 mod reply;
 mod route;
 mod router;
+mod variables;
 mod volumes;
 
 pub use router::{MAX_BODY, router};

@@ -12,7 +12,7 @@ use super::volumes::document;
 use crate::model::{Namespace, PluginId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::services::About;
-use crate::state::{State, VolumeFilter, plugins, volumes};
+use crate::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
 use crate::wire::node_to_wire;
 
 /// How many matches of one kind a search answers.
@@ -122,8 +122,9 @@ pub(super) fn namespace(asked: &Asked, name: &str) -> Result {
 }
 
 fn known_namespaces(state: &State) -> BTreeSet<String> {
-    let used = state.records();
-    let used = used.map(|record| record.key().namespace.to_string());
+    let of_volumes = state.records().map(|record| &record.key().namespace);
+    let of_variables = state.variables().map(|record| &record.key.namespace);
+    let used = of_volumes.chain(of_variables).map(ToString::to_string);
     used.chain([Namespace::DEFAULT.to_owned()]).collect()
 }
 
@@ -157,12 +158,20 @@ pub(super) fn search(asked: &Asked) -> Result {
         name => Namespace::new(name),
     });
     let contexts: &[&str] = match request.context.as_str() {
-        "all" => &["host_volumes", "namespaces", "nodes", "plugins", "volumes"],
+        "all" => &[
+            "host_volumes",
+            "namespaces",
+            "nodes",
+            "plugins",
+            "vars",
+            "volumes",
+        ],
         "volumes" => &["volumes"],
         "host_volumes" => &["host_volumes"],
         "plugins" => &["plugins"],
         "nodes" => &["nodes"],
         "namespaces" => &["namespaces"],
+        "vars" => &["vars"],
         _ => return Err(RequestError::SearchContext.into()),
     };
     let (mut matches, mut truncations) = (BTreeMap::new(), BTreeMap::new());
@@ -199,6 +208,15 @@ fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> V
             let page = volumes(state, &filter, None, SEARCH_LIMIT + 1);
             let ids = page.volumes.iter();
             ids.map(|view| view.record.key().id.to_string()).collect()
+        }
+        "vars" => {
+            let filter = VariableFilter {
+                namespace: namespace.clone(),
+                prefix: prefix.to_owned(),
+            };
+            let page = variables(state, &filter, None, SEARCH_LIMIT + 1);
+            let paths = page.variables.iter();
+            paths.map(|record| record.key.path.to_string()).collect()
         }
         "plugins" => {
             let id = |id: &PluginId| id.to_string();

@@ -1,6 +1,6 @@
 //! From what was found to an HTTP response: the one place that knows Nomad's headers.
 //!
-//! Every success is 200 (`nomad-http-api` 2.5), every error one line of text, or the typed error for
+//! Every success is 200 (`nomad-http-api` 2.5), those of variables apart, every error one line of text, or the typed error for
 //! who asks for it (`wire::ErrorBody`). Every response of either kind carries Nomad's metadata, with
 //! an index of at least 1: with index 0 Nomad's own blocking reads spin.
 
@@ -25,6 +25,8 @@ pub(super) struct Reply {
     /// Of the table that was read, or of the write; the state's if it is none of both.
     index: Option<u64>,
     next_token: Option<String>,
+    /// 200, if it is nothing else.
+    status: StatusCode,
 }
 
 impl Reply {
@@ -48,6 +50,13 @@ impl Reply {
             body: Some(body),
             ..Self::default()
         })
+    }
+
+    /// That, with another status than 200.
+    #[must_use]
+    pub(super) fn with(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
     }
 
     /// That, read or written at that index.
@@ -107,6 +116,7 @@ impl Signature {
                 response
             }
         };
+        *response.status_mut() = reply.status;
         let headers = response.headers_mut();
         self.sign(headers, reply.index.unwrap_or(index));
         let next = reply.next_token.map(HeaderValue::try_from);

@@ -34,6 +34,8 @@ pub(super) enum Route {
     Regions,
     ListNamespaces,
     ReadNamespace(String),
+    ListVariables,
+    Variable(Method, String),
 }
 
 impl Route {
@@ -46,6 +48,9 @@ impl Route {
         }
         if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
             return plugin(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/var/") {
+            return variable(method, rest);
         }
         if let Some(name) = path.strip_prefix("/v1/namespace/") {
             return only(method, &Method::GET, Self::ReadNamespace(name.to_owned()));
@@ -74,6 +79,7 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/status/peers" => get(Route::Peers),
         "/v1/regions" => get(Route::Regions),
         "/v1/namespaces" => get(Route::ListNamespaces),
+        "/v1/vars" => get(Route::ListVariables),
         _ => Err(ServerError::UnknownPath),
     }
 }
@@ -100,6 +106,21 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
         ("PUT" | "DELETE", [_, _]) | (_, [_, _, _, ..]) => Err(ServerError::UnknownResource),
         _ => Err(ServerError::InvalidMethod),
     }
+}
+
+/// Below `/v1/var/`: the rest is the path, slashes included; several in a row are one, as after the
+/// redirect that Nomad answers. A wrong method is a bad request here.
+fn variable(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    if !["GET", "PUT", "POST", "DELETE"].contains(&method.as_str()) {
+        return Err(RequestError::Method.into());
+    }
+    let mut path = String::with_capacity(rest.len());
+    for c in rest.chars() {
+        if c != '/' || !path.ends_with('/') {
+            path.push(c);
+        }
+    }
+    Ok(Route::Variable(method.clone(), path))
 }
 
 /// Below `/v1/plugin/csi/`: a second segment is ignored, a third is too many.

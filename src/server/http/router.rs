@@ -14,7 +14,7 @@ use tower_http::compression::CompressionLayer;
 use super::parameters::Parameters;
 use super::reply::{Reply, Signature, wants_typed_errors};
 use super::route::Route;
-use super::{neighbours, plugins, volumes};
+use super::{neighbours, plugins, variables, volumes};
 use crate::server::error::{NotSupported, RequestError, ServerError};
 use crate::server::services::Services;
 
@@ -117,6 +117,8 @@ async fn carry_out(route: Route, asked: Asked) -> Result<Reply, ServerError> {
         Route::Regions => neighbours::regions(&asked),
         Route::ListNamespaces => neighbours::namespaces(&asked),
         Route::ReadNamespace(name) => neighbours::namespace(&asked, &name),
+        Route::ListVariables => variables::list(&asked).await,
+        Route::Variable(method, path) => variables::one(&asked, &method, &path).await,
     }
 }
 

@@ -18,18 +18,18 @@ use crate::server::services::Services;
 use crate::server::volumes::{VolumeLimits, VolumePorts};
 use crate::wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
 
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
 impl Answer {
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
@@ -39,7 +39,7 @@ impl Answer {
             .map_or("", |value| value.to_str().unwrap())
     }
 
-    fn index(&self) -> u64 {
+    pub(super) fn index(&self) -> u64 {
         self.header(INDEX).parse().unwrap()
     }
 }
@@ -58,14 +58,23 @@ async fn send(services: &Services, request: Request<Body>) -> Answer {
     }
 }
 
-async fn ask(agent: &FakeAgent, line: &str, body: &str) -> Answer {
+pub(super) async fn ask(agent: &FakeAgent, line: &str, body: &str) -> Answer {
     let (method, uri) = line.split_once(' ').unwrap();
     let request = Request::builder().method(method).uri(uri);
     let request = request.body(Body::from(body.to_owned())).unwrap();
     send(&agent.services, request).await
 }
 
-async fn get(agent: &FakeAgent, uri: &str) -> Answer {
+/// That, by a client that reads typed errors.
+pub(super) async fn ask_typed(agent: &FakeAgent, line: &str, body: &str) -> Answer {
+    let (method, uri) = line.split_once(' ').unwrap();
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.header("Accept", ErrorBody::MEDIA_TYPE);
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    send(&agent.services, request).await
+}
+
+pub(super) async fn get(agent: &FakeAgent, uri: &str) -> Answer {
     ask(agent, &format!("GET {uri}"), "").await
 }
 

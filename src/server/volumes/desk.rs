@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{ExternalId, NamespacedId, PluginId, SealedSecrets, Secrets};
+use crate::model::{ExternalId, NamespacedId, PluginId, SealedSecrets, SecretOwner, Secrets};
 use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
 use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
@@ -155,17 +155,13 @@ impl Desk {
     }
 
     pub(super) fn seal(&self, key: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
-        self.sealer.seal(key, secrets)
+        self.sealer.seal(&key.into(), secrets)
     }
 
     pub(super) fn secrets_of(&self, record: &VolumeRecord) -> Result<Secrets, ServerError> {
-        let volume = record.key();
-        self.sealer
-            .open(volume, &record.secrets)
-            .map_err(|error| ServerError::Secrets {
-                volume: volume.clone(),
-                error,
-            })
+        let owner = SecretOwner::from(record.key());
+        let secrets = self.sealer.open(&owner, &record.secrets);
+        secrets.map_err(|error| ServerError::Secrets { owner, error })
     }
 }
 

@@ -35,7 +35,11 @@ impl Desk {
             let writes = self.decide_all(&volumes).await?;
             match self.write_all(writes).await {
                 Ok(()) => return Ok(self.registered(&volumes)),
-                Err(CommitError::Conflict { .. } | CommitError::Misfit(_)) => {}
+                Err(
+                    CommitError::Conflict { .. }
+                    | CommitError::VariableConflict { .. }
+                    | CommitError::Misfit(_),
+                ) => {}
                 Err(error @ (CommitError::Journal(_) | CommitError::Stopping)) => {
                     return Err(error.into());
                 }

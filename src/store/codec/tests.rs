@@ -91,13 +91,13 @@ fn a_later_version_is_refused_with_both_numbers() {
     );
     assert_eq!(
         decode_event(7, &row).unwrap_err().to_string(),
-        "event 7 was written in version 2, and this program reads up to version 1"
+        "event 7 was written in version 3, and this program reads up to version 2"
     );
     let part = Place::SnapshotPart { index: 7, part: 0 };
     let row = enclosed(part, SNAPSHOT_VERSION + 1, b"[]");
     assert_eq!(
         decode_snapshot(7, [row]).unwrap_err().to_string(),
-        "part 0 of snapshot 7 was written in version 2, and this program reads up to version 1"
+        "part 0 of snapshot 7 was written in version 3, and this program reads up to version 2"
     );
 }
 
@@ -111,6 +111,17 @@ fn events_of_version_1_stay_readable() {
         key: key("default", "db"),
     };
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
+}
+
+/// Likewise its snapshots, which know of no variables.
+#[test]
+fn snapshots_of_version_1_stay_readable() {
+    let head = br#"{"origin":"o","volumes_index":4,"plugins_index":1,"plugins":[],"nodes":[],"volumes":0}"#;
+    let row = enclosed(Place::SnapshotPart { index: 9, part: 0 }, 1, head);
+    let snapshot = decode_snapshot(9, [row]).unwrap();
+    assert_eq!((snapshot.index, snapshot.volumes_index), (9, 4));
+    assert_eq!(snapshot.variables_index, State::FIRST_INDEX);
+    assert_eq!(snapshot.variables, vec![]);
 }
 
 /// A field that this version does not know would be lost by reading on.

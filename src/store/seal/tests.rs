@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::diagnostic::Code;
-use crate::state::samples::key;
+use crate::model::{Namespace, VariableKey, VariablePath};
+use crate::state::samples;
 
 fn secrets() -> Secrets {
     Secrets::from_iter([
@@ -14,21 +15,31 @@ fn secrets() -> Secrets {
     ])
 }
 
+fn volume(namespace: &str, id: &str) -> SecretOwner {
+    SecretOwner::Volume(samples::key(namespace, id))
+}
+
+fn variable(namespace: &str, path: &str) -> SecretOwner {
+    let (namespace, path) = (Namespace::new(namespace), VariablePath::new(path));
+    SecretOwner::Variable(VariableKey::new(namespace, path))
+}
+
 fn sealer_in(directory: &Path) -> KeySealer {
     KeySealer::open(&directory.join("key"), None).unwrap()
 }
 
 #[test]
-fn what_was_sealed_opens_for_its_own_volume_and_for_no_other() {
+fn what_was_sealed_opens_for_its_own_volume_or_variable_and_for_no_other() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let sealed = sealer.seal(&db, &secrets());
     assert!(sealer.open(&db, &sealed).unwrap() == secrets());
     for other in [
-        key("default", "web"),
-        key("prod", "db"),
-        key("defaul", "tdb"),
+        volume("default", "web"),
+        volume("prod", "db"),
+        volume("defaul", "tdb"),
+        variable("default", "db"),
     ] {
         assert_eq!(
             sealer.open(&other, &sealed).err(),
@@ -42,7 +53,7 @@ fn what_was_sealed_opens_for_its_own_volume_and_for_no_other() {
 fn no_secrets_seal_to_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let sealed = sealer.seal(&db, &Secrets::default());
     assert!(sealed.is_empty() && sealer.open(&db, &sealed).unwrap().is_empty());
 }
@@ -51,7 +62,7 @@ fn no_secrets_seal_to_nothing() {
 fn nothing_of_a_secret_can_be_read_from_what_is_sealed_and_no_two_are_alike() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let (one, other) = (sealer.seal(&db, &secrets()), sealer.seal(&db, &secrets()));
     assert_ne!(one, other);
     for text in ["hunter2", "token"] {
@@ -67,7 +78,7 @@ fn nothing_of_a_secret_can_be_read_from_what_is_sealed_and_no_two_are_alike() {
 fn damaged_or_foreign_bytes_do_not_open() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let sealed = sealer.seal(&db, &secrets());
     for at in 0..sealed.as_bytes().len() {
         let mut bytes = sealed.as_bytes().to_vec();
@@ -87,7 +98,7 @@ fn damaged_or_foreign_bytes_do_not_open() {
 #[test]
 fn the_key_is_made_once_for_its_owner_alone_and_used_again() {
     let directory = tempfile::tempdir().unwrap();
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let sealed = sealer_in(directory.path()).seal(&db, &secrets());
     let again = KeySealer::open(&directory.path().join("key"), Some((&db, &sealed))).unwrap();
     assert!(again.open(&db, &sealed).unwrap() == secrets());
@@ -104,7 +115,7 @@ fn the_key_is_made_once_for_its_owner_alone_and_used_again() {
 #[test]
 fn sealed_secrets_without_their_key_are_refused_and_no_key_is_made() {
     let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let db = key("prod", "db");
+    let db = volume("prod", "db");
     let sealed = sealer_in(elsewhere.path()).seal(&db, &secrets());
     let path = home.path().join("key");
     let missing = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
@@ -159,7 +170,7 @@ fn what_is_no_key_is_not_taken_for_one_and_not_replaced() {
 #[test]
 fn of_agents_that_make_a_key_at_once_all_have_the_same_one() {
     let directory = tempfile::tempdir().unwrap();
-    let db = key("default", "db");
+    let db = volume("default", "db");
     let sealed: Vec<_> = std::thread::scope(|scope| {
         let make = || scope.spawn(|| sealer_in(directory.path()).seal(&db, &secrets()));
         let threads: Vec<_> = (0..8).map(|_| make()).collect();

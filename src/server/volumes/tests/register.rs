@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recording::record;
 use super::*;
-use crate::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
+use crate::model::{Namespace, NamespacedId, PluginId, SecretOwner, Secrets, VolumeId};
 use crate::ports::Sealer as _;
 use crate::ports::fake::{AppendFault, Fault};
 use crate::ports::{JournalErrorKind, StatusCode};
@@ -197,7 +197,10 @@ async fn a_new_registration_stores_what_the_user_may_say() {
     assert_eq!(volume.modify_index, outcome.index);
     assert!(outcome.warnings.is_empty());
     let record = agent.record("db").unwrap();
-    let secrets = agent.sealer.open(record.key(), &record.secrets).unwrap();
+    let secrets = agent
+        .sealer
+        .open(&record.key().into(), &record.secrets)
+        .unwrap();
     assert_eq!(secrets.expose().collect::<Vec<_>>(), [("token", "t")]);
 }
 
@@ -346,7 +349,10 @@ async fn secrets_that_are_left_out_are_kept() {
         };
         agent.register(request).await.unwrap();
         let record = agent.record("db").unwrap();
-        let stored = agent.sealer.open(record.key(), &record.secrets).unwrap();
+        let stored = agent
+            .sealer
+            .open(&record.key().into(), &record.secrets)
+            .unwrap();
         assert_eq!(stored.expose().collect::<Vec<_>>(), expected);
     }
 }
@@ -362,7 +368,7 @@ async fn lost_secrets_are_replaced_by_registering_again() {
     agent.register(request.clone()).await.unwrap();
     let record = agent.record("db").unwrap();
     let foreign = agent.sealer.seal(
-        &NamespacedId::new(Namespace::default(), "x".into()),
+        &SecretOwner::Volume(NamespacedId::new(Namespace::default(), "x".into())),
         &Secrets::from_iter([("a", "1")]),
     );
     let damaged = EventKind::VolumeUpdated {

@@ -1,0 +1,234 @@
+//! Every row of the table, over variables that are missing, free and held.
+
+use super::*;
+use crate::model::{SealedSecrets, VariablePath};
+use crate::state::LockTerms;
+
+const NOW: i64 = 1_000 * SECOND;
+
+fn key(path: &str) -> VariableKey {
+    VariableKey::new(Namespace::default(), VariablePath::new(path))
+}
+
+/// A variable at index 7.
+fn free() -> VariableRecord {
+    VariableRecord {
+        key: key("app"),
+        items: SealedSecrets::default(),
+        lock: None,
+        create_index: 5,
+        modify_index: 7,
+        create_time: 1,
+        modify_time: 1,
+    }
+}
+
+/// That, held by `mine` for so many seconds since its last renewal.
+fn held(since: i64) -> VariableRecord {
+    let terms = LockTerms {
+        id: "mine".into(),
+        ttl: 10 * SECOND,
+        delay: 5 * SECOND,
+    };
+    VariableRecord {
+        lock: Some(VariableLock {
+            terms,
+            renewed_at: NOW - since * SECOND,
+        }),
+        ..free()
+    }
+}
+
+fn set(check: Option<u64>, holder: Option<&str>) -> VariableWrite {
+    VariableWrite::Set {
+        items: Secrets::from_iter([("a", "1")]),
+        check,
+        holder: holder.map(ToOwned::to_owned),
+    }
+}
+
+fn delete(check: Option<u64>) -> VariableWrite {
+    VariableWrite::Delete { check }
+}
+
+fn acquire(id: Option<&str>, ttl: i64, delay: i64) -> VariableWrite {
+    VariableWrite::Acquire {
+        items: Secrets::default(),
+        id: id.map(ToOwned::to_owned),
+        ttl: ttl * SECOND,
+        delay: delay * SECOND,
+    }
+}
+
+/// `nomad-neighbour-apis` 1.7: the index first, then the lock.
+#[test]
+fn a_write_is_compared_first_and_then_held_against_the_lock() {
+    use Decision::{Differs, Held, Write};
+    let (free, held) = (free(), held(0));
+    for (record, check, holder, expected) in [
+        (None, None, None, Write),
+        (None, Some(0), None, Write),
+        (None, Some(7), None, Differs),
+        (None, None, Some("mine"), Differs),
+        (Some(&free), None, None, Write),
+        (Some(&free), Some(7), None, Write),
+        (Some(&free), Some(0), None, Differs),
+        (Some(&free), Some(6), None, Differs),
+        (Some(&free), None, Some("mine"), Differs),
+        (Some(&held), None, None, Held),
+        (Some(&held), Some(7), None, Held),
+        (Some(&held), Some(6), None, Differs),
+        (Some(&held), None, Some("other"), Held),
+        (Some(&held), None, Some("mine"), Write),
+        (Some(&held), Some(7), Some("mine"), Write),
+        (Some(&held), Some(6), Some("mine"), Differs),
+    ] {
+        let decision = decide(record, &set(check, holder), NOW);
+        assert_eq!(decision, Ok(expected), "{record:?} {check:?} {holder:?}");
+    }
+}
+
+/// `nomad-neighbour-apis` 1.9: what is not there is deleted, what is held cannot be.
+#[test]
+fn a_deletion_leaves_what_is_held_and_needs_nothing_to_delete() {
+    use Decision::{Delete, Differs, Held, Nothing};
+    let (free, held) = (free(), held(0));
+    for (record, check, expected) in [
+        (None, None, Nothing),
+        (None, Some(0), Nothing),
+        (None, Some(7), Differs),
+        (Some(&free), None, Delete),
+        (Some(&free), Some(7), Delete),
+        (Some(&free), Some(0), Differs),
+        (Some(&held), None, Held),
+        (Some(&held), Some(7), Held),
+        (Some(&held), Some(6), Differs),
+    ] {
+        let decision = decide(record, &delete(check), NOW);
+        assert_eq!(decision, Ok(expected), "{record:?} {check:?}");
+    }
+}
+
+/// `nomad-neighbour-apis` 2.2, 2.3: who names the lock has it; after it expired nobody else does.
+#[test]
+fn a_lock_goes_to_one_and_to_nobody_else_until_its_delay_is_over() {
+    let (free, held, expired) = (free(), held(0), held(22));
+    let lock = |id: Option<&str>, ttl, delay| Decision::Lock {
+        id: id.map(ToOwned::to_owned),
+        ttl: ttl * SECOND,
+        delay: delay * SECOND,
+    };
+    for (record, write, expected) in [
+        (None, acquire(None, 0, 0), lock(None, 15, 15)),
+        (
+            None,
+            acquire(None, 12, 48 * 3600),
+            lock(None, 12, 48 * 3600),
+        ),
+        (
+            Some(&free),
+            acquire(Some("x"), 0, 1),
+            lock(Some("x"), 15, 1),
+        ),
+        (Some(&held), acquire(None, 0, 0), Decision::Held),
+        (Some(&held), acquire(Some("x"), 0, 0), Decision::Held),
+        (
+            Some(&held),
+            acquire(Some("mine"), 0, 0),
+            lock(Some("mine"), 15, 15),
+        ),
+        (Some(&expired), acquire(None, 0, 0), Decision::Held),
+    ] {
+        assert_eq!(decide(record, &write, NOW), Ok(expected), "{write:?}");
+    }
+}
+
+/// `nomad-neighbour-apis` 2.4, 2.6: until twice its time is over, and then not even by its holder.
+#[test]
+fn a_lock_is_renewed_by_its_holder_as_long_as_it_holds() {
+    use VariableError::{MissingLockId, NotHeldToRenew, NotHolder, NothingToRenew};
+    for (record, id, expected) in [
+        (
+            Some(held(0)),
+            "mine",
+            Ok(Decision::Renew { id: "mine".into() }),
+        ),
+        (
+            Some(held(19)),
+            "mine",
+            Ok(Decision::Renew { id: "mine".into() }),
+        ),
+        (Some(held(20)), "mine", Err(NotHolder)),
+        (Some(held(0)), "other", Err(NotHolder)),
+        (Some(held(0)), "", Err(MissingLockId)),
+        (Some(free()), "mine", Err(NotHeldToRenew)),
+        (None, "mine", Err(NothingToRenew)),
+    ] {
+        let write = VariableWrite::Renew { id: id.into() };
+        assert_eq!(decide(record.as_ref(), &write, NOW), expected, "{id}");
+    }
+}
+
+/// `nomad-neighbour-apis` 2.5.
+#[test]
+fn a_lock_is_released_by_its_holder() {
+    use VariableError::{NotHeldToRelease, NothingToRelease};
+    for (record, id, expected) in [
+        (
+            Some(held(0)),
+            "mine",
+            Ok(Decision::Release { id: "mine".into() }),
+        ),
+        (
+            Some(held(22)),
+            "mine",
+            Ok(Decision::Release { id: "mine".into() }),
+        ),
+        (Some(held(0)), "other", Ok(Decision::Held)),
+        (Some(free()), "mine", Err(NotHeldToRelease)),
+        (None, "mine", Err(NothingToRelease)),
+    ] {
+        let write = VariableWrite::Release { id: id.into() };
+        assert_eq!(decide(record.as_ref(), &write, NOW), expected, "{id}");
+    }
+}
+
+/// `nomad-neighbour-apis` 1.5, 1.6, 2.2: limits to the byte and to the nanosecond.
+#[test]
+fn what_can_never_be_is_refused_before_anything_is_looked_at() {
+    let items = |bytes: usize| VariableWrite::Set {
+        items: Secrets::from_iter([("k", "x".repeat(bytes - 1))]),
+        check: None,
+        holder: None,
+    };
+    let invalid = |text: &str| Err(VariableError::Invalid(text.into()));
+    let terms = |texts: &[&str]| {
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        Err(VariableError::LockTerms(texts))
+    };
+    const POSITIVE: &str = "Lock delay and TTL must be positive";
+    const BETWEEN: &str = "TTL must be between 10 seconds and 24 hours";
+    let release = VariableWrite::Release { id: "x".into() };
+    let renew = VariableWrite::Renew { id: "x".into() };
+    for (path, write, expected) in [
+        ("a", items(65536), Ok(())),
+        ("a", items(65537), Err(VariableError::TooLarge)),
+        ("a.b", set(None, None), invalid("invalid path \"a.b\"")),
+        ("a.b", release, invalid("invalid path \"a.b\"")),
+        ("a.b", renew, Ok(())),
+        ("a.b", delete(None), Ok(())),
+        ("a", acquire(None, 10, 0), Ok(())),
+        ("a", acquire(None, 24 * 3600, 0), Ok(())),
+        ("a", acquire(None, 9, 0), terms(&[BETWEEN])),
+        ("a", acquire(None, 24 * 3600 + 1, 0), terms(&[BETWEEN])),
+        ("a", acquire(None, -10, 0), terms(&[POSITIVE, BETWEEN])),
+        ("a", acquire(None, 0, -1), terms(&[POSITIVE])),
+    ] {
+        assert_eq!(check(&key(path), &write), expected, "{path} {write:?}");
+    }
+    let everywhere = VariableKey::new(Namespace::new("*"), VariablePath::new("a"));
+    assert_eq!(
+        check(&everywhere, &set(None, None)),
+        invalid("can not target wildcard (\"*\")namespace")
+    );
+}
