@@ -59,6 +59,7 @@ struct Source {
     name: String,
     text: Arc<str>,
     line_starts: Vec<u32>,
+    /// In order, none touching another.
     hidden: Vec<Range<usize>>,
 }
 
@@ -81,7 +82,7 @@ impl SourceMap {
     /// A text may have at most `u32::MAX` bytes: whoever reads files refuses larger ones before.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> SourceId {
         let text = text.into();
-        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let newlines = text.match_indices('\n');
         let line_starts = std::iter::once(0)
             .chain(newlines.map(|(at, _)| offset(at + 1)))
             .collect();
@@ -97,8 +98,17 @@ impl SourceMap {
 
     /// Marks a range as secret: [`SourceMap::shown`] does not show it.
     pub fn hide(&mut self, span: Span) {
-        let source = &mut self.sources[span.source.0 as usize];
-        source.hidden.push(span.range());
+        let hidden = &mut self.sources[span.source.0 as usize].hidden;
+        let range = span.range();
+        if range.is_empty() {
+            return;
+        }
+        let from = hidden.partition_point(|other| other.end < range.start);
+        let to = hidden.partition_point(|other| other.start <= range.end);
+        let joined = hidden[from..to].iter().fold(range, |joined, other| {
+            joined.start.min(other.start)..joined.end.max(other.end)
+        });
+        hidden.splice(from..to, [joined]);
     }
 
     /// The text as it may be shown: what is hidden is dotted out, lines and offsets are the same.
@@ -107,42 +117,32 @@ impl SourceMap {
         if source.hidden.is_empty() {
             return Arc::clone(&source.text);
         }
-        let mut hidden = source.hidden.clone();
-        hidden.sort_by_key(|range| range.start);
-        let mut shown = String::with_capacity(source.text.len());
-        let mut ranges = hidden.iter().peekable();
-        let mut hidden_to = 0;
-        for (at, c) in source.text.char_indices() {
-            while let Some(range) = ranges.next_if(|range| range.start <= at) {
-                hidden_to = hidden_to.max(range.end);
-            }
-            shown.push(if at < hidden_to { dot(c) } else { c });
-        }
-        shown.into()
+        self.shown_snippet(Self::span(id, 0..source.text.len()))
+            .into()
     }
 
     /// What may be shown of the text under a span; empty if the span does not lie in its text.
     pub fn shown_snippet(&self, span: Span) -> String {
-        let (start, end) = (span.start as usize, span.end as usize);
-        let hidden = self.source(span.source).hidden.iter();
-        let hidden: Vec<_> = hidden
-            .filter(|range| range.start < end && start < range.end)
-            .collect();
+        let mut hidden = self.hidden_from(span).iter().peekable();
         let snippet = self.snippet(span).char_indices().map(|(at, c)| {
-            if hidden.iter().any(|range| range.contains(&(start + at))) {
-                dot(c)
-            } else {
-                c
-            }
+            let at = span.start as usize + at;
+            while hidden.next_if(|range| range.end <= at).is_some() {}
+            let is_hidden = hidden.peek().is_some_and(|range| range.start <= at);
+            if is_hidden { dot(c) } else { c }
         });
         snippet.collect()
     }
 
     /// Whether any character under the span is hidden.
     pub fn is_hidden(&self, span: Span) -> bool {
-        let range = span.range();
-        let overlaps = |hidden: &Range<usize>| hidden.start < range.end && range.start < hidden.end;
-        self.source(span.source).hidden.iter().any(overlaps)
+        let first = self.hidden_from(span).first();
+        first.is_some_and(|range| range.start < span.range().end)
+    }
+
+    /// What is hidden of a span's text, from its start on.
+    fn hidden_from(&self, span: Span) -> &[Range<usize>] {
+        let hidden = &self.source(span.source).hidden;
+        &hidden[hidden.partition_point(|range| range.end <= span.start as usize)..]
     }
 
     /// The name that the text was added under.
@@ -249,6 +249,10 @@ mod tests {
         assert!(sources.is_hidden(SourceMap::span(id, 0..5)));
         assert!(!sources.is_hidden(SourceMap::span(id, 0..4)));
         assert!(!format!("{sources:?}").contains("seen"));
+        for range in [21..23, 30..40, 22..24, 0..1, 3..5] {
+            sources.hide(SourceMap::span(id, range));
+        }
+        assert_eq!(&*sources.shown(id), "* =***·•𐄁**\nb =***een\"\n");
     }
 
     #[test]

@@ -107,8 +107,11 @@ impl Reader<'_> {
         found.retain(|(name, _)| is_specification(Path::new(name)));
         if found.is_empty() {
             let message = format!("directory `{name}` holds no specification");
-            self.diagnostics
-                .push(Diagnostic::error(Code::FilesNoSpecs, message));
+            self.diagnostics.push(
+                Diagnostic::error(Code::FilesNoSpecs, message).help(
+                    "read are `*.hcl`, `*.yaml`, `*.yml` and `*.json`, but no `*.nomad.hcl`, no `*.plugin.json` and nothing that starts with a dot",
+                ),
+            );
         }
         for (name, path) in found {
             self.file(&name, &path);
@@ -224,8 +227,10 @@ impl Reader<'_> {
 
     fn too_large(&mut self, name: &str) {
         let message = format!("`{name}` is larger than 16 MiB");
-        self.diagnostics
-            .push(Diagnostic::error(Code::FilesTooLarge, message));
+        self.diagnostics.push(
+            Diagnostic::error(Code::FilesTooLarge, message)
+                .help("split it: `-f` takes any number of files, and whole directories"),
+        );
     }
 
     fn text(&mut self, name: &str, syntax: Option<Syntax>, from: &mut dyn Read) {
@@ -255,8 +260,13 @@ impl Reader<'_> {
 
     fn not_utf8(&mut self, name: &str, at: usize, bytes: &[u8]) {
         let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
-        let message = format!("`{name}` is not UTF-8: line {line} holds other bytes");
-        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message);
+        let line_start = bytes[..at].iter().rposition(|byte| *byte == b'\n');
+        let column = 1 + String::from_utf8_lossy(&bytes[line_start.map_or(0, |at| at + 1)..at])
+            .chars()
+            .count();
+        let message =
+            format!("`{name}` is not UTF-8: line {line} holds other bytes from column {column} on");
+        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message).help("save it as UTF-8");
         self.diagnostics.push(match bytes {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("it starts like UTF-16"),
             _ => diagnostic,

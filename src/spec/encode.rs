@@ -113,7 +113,9 @@ fn document(request: &WantedRequest, places: fn(&[Topology]) -> Value) -> Value 
             "attachment_mode": capability.attachment_mode.as_str(),
         })
     });
-    document.insert("capability".to_owned(), capabilities.collect());
+    if !request.capabilities.is_empty() {
+        document.insert("capability".to_owned(), capabilities.collect());
+    }
     if let Some(options) = &request.mount_options {
         let mut block = Map::new();
         if !options.fs_type.is_empty() {
@@ -158,7 +160,7 @@ fn yaml_places(topologies: &[Topology]) -> Value {
 }
 
 /// YAML of a document. A value of texts, lists and objects always has one.
-fn yaml(document: &Value) -> String {
+pub(super) fn yaml(document: &Value) -> String {
     serde_yaml::to_string(document).unwrap_or_else(|_| format!("{document:#}\n"))
 }
 

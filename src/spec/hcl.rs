@@ -107,10 +107,7 @@ impl Reader {
                 value: Value::List(items.iter().map(|item| self.node(item)).collect()),
                 span,
             },
-            Expression::Object(object) => Node {
-                value: Value::Object(self.object(object)),
-                span,
-            },
+            Expression::Object(object) => Node::object(self.object(object), span),
             Expression::Parenthesis(inner) => self.node(inner.inner()),
             Expression::UnaryOp(operation) => match (operation.operator.value(), &operation.expr) {
                 (UnaryOperator::Neg, Expression::Number(number)) => {

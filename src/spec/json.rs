@@ -31,7 +31,8 @@ pub(super) fn parse<'a>(
         return Err(Problem::syntax(
             here,
             "a specification in JSON is an object: it starts with `{`",
-        ));
+        )
+        .help("several volumes are `{\"volume\": {\"NAME\": {…}, \"NAME\": {…}}}`"));
     }
     let node = parser.object()?;
     if parser.peek().is_some() {
@@ -94,6 +95,10 @@ impl<'a> Parser<'a, '_> {
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'a'..=b'z' | b'A'..=b'Z') => self.word(),
+            Some(b'\'') => Err(Problem::syntax(
+                self.here(),
+                "JSON knows double quotes only",
+            )),
             Some(_) => Err(Problem::syntax(self.here(), "a value should stand here")),
             None => Err(self.ended()),
         }
@@ -114,11 +119,11 @@ impl<'a> Parser<'a, '_> {
         Ok(open)
     }
 
-    fn leave(&mut self, open: usize, value: Value<'a>) -> Node<'a> {
+    /// Consumes the closing bracket; gives the span of what it closes.
+    fn leave(&mut self, open: usize) -> Span {
         self.at += 1;
         self.depth -= 1;
-        let span = self.span(open..self.at);
-        Node { value, span }
+        self.span(open..self.at)
     }
 
     fn object(&mut self) -> Result<Node<'a>, Problem> {
@@ -126,13 +131,15 @@ impl<'a> Parser<'a, '_> {
         let mut object = Object::default();
         loop {
             match self.peek() {
-                Some(b'}') => return Ok(self.leave(open, Value::Object(object))),
+                Some(b'}') => return Ok(Node::object(object, self.leave(open))),
                 Some(b'"') => self.member(&mut object)?,
-                Some(_) => {
-                    return Err(Problem::syntax(
-                        self.here(),
-                        "a key in double quotes should stand here",
-                    ));
+                Some(found) => {
+                    let problem =
+                        Problem::syntax(self.here(), "a key in double quotes should stand here");
+                    return Err(match found {
+                        b'/' | b'#' => problem.help("a comment in JSON is a key: `\"//\": \"…\"`"),
+                        _ => problem,
+                    });
                 }
                 None => return Err(never_closed(open, "brace")),
             }
@@ -183,7 +190,11 @@ impl<'a> Parser<'a, '_> {
         let mut comma_needed = false;
         loop {
             match self.peek() {
-                Some(b']') => return Ok(self.leave(open, Value::List(items))),
+                Some(b']') => {
+                    let span = self.leave(open);
+                    let value = Value::List(items);
+                    return Ok(Node { value, span });
+                }
                 Some(b',') if comma_needed => {
                     self.comma(b']');
                     comma_needed = false;
@@ -220,7 +231,15 @@ impl<'a> Parser<'a, '_> {
                 span,
             }),
             word @ ("true" | "false") => Ok(Node::scalar(ScalarKind::Boolean, word, span)),
-            _ => Err(Problem::syntax(range, "a text needs double quotes")),
+            word => {
+                let problem = Problem::syntax(range, "a text needs double quotes");
+                Err(match word {
+                    "True" | "TRUE" => problem.help("JSON writes `true`"),
+                    "False" | "FALSE" => problem.help("JSON writes `false`"),
+                    "None" | "nil" | "NULL" => problem.help("JSON writes `null`"),
+                    _ => problem,
+                })
+            }
         }
     }
 

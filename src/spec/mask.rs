@@ -25,6 +25,9 @@ pub(super) fn is_sensitive(key: &str) -> bool {
         "privatekey",
         "accesskey",
     ];
+    if schema::is_key(key) {
+        return matches!(key, "secrets" | "mount_flags");
+    }
     let key: String = key
         .chars()
         .filter(|c| !matches!(c, '_' | '-' | '.'))

@@ -50,7 +50,6 @@ pub fn parse(
     for document in &documents {
         mask::secrets_of(document, &mut |span| secrets.push(span));
     }
-    secrets.into_iter().for_each(|span| sources.hide(span));
     let whole = Document {
         text: &text,
         source,
@@ -58,7 +57,9 @@ pub fn parse(
         defaults,
     };
     let (specs, doubtful) = decode::decode(&documents, &whole, diagnostics);
-    doubtful.into_iter().for_each(|span| sources.hide(span));
+    secrets.extend(doubtful);
+    secrets.sort_unstable();
+    secrets.into_iter().for_each(|span| sources.hide(span));
     specs
 }
 

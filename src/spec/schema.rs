@@ -187,6 +187,16 @@ pub(super) fn volume_field(key: &str) -> Option<&'static Field> {
         .find(|field| field.key.eq_ignore_ascii_case(key))
 }
 
+/// Whether a key is one that a specification may have, spelled as it should be.
+pub(super) fn is_key(key: &str) -> bool {
+    if matches!(key, "volume" | "topology" | "segments") {
+        return true;
+    }
+    let tables = [FILE, VOLUME, CAPABILITY, MOUNT_OPTIONS, TOPOLOGY_REQUEST];
+    let mut fields = tables.into_iter().flatten();
+    fields.any(|field| field.key == key)
+}
+
 /// The key that was meant by a field's name in the API, in any spelling: `PluginID`, `pluginId`.
 pub(super) fn by_api_name(fields: &'static [Field], key: &str) -> Option<&'static str> {
     let plain = key.replace(['_', '-'], "");

@@ -41,6 +41,24 @@ impl Syntax {
         Self::from_extension(path.extension()?.to_str()?)
     }
 
+    /// What its users call keys with values: "a block".
+    pub(super) const fn object_name(self) -> &'static str {
+        match self {
+            Self::Hcl => "a block",
+            Self::Yaml => "a mapping",
+            Self::Json => "an object",
+        }
+    }
+
+    /// A key with a text as it is written in it.
+    pub(super) fn pair(self, key: &str, text: &str) -> String {
+        match self {
+            Self::Hcl => format!("{key} = \"{text}\""),
+            Self::Yaml => format!("{key}: {text}"),
+            Self::Json => format!("\"{key}\": \"{text}\""),
+        }
+    }
+
     /// Whether a text is JSON whatever its file is called: Nomad goes by the first character
     /// (`nomad-http-api` 5.1).
     pub fn looks_like_json(text: &str) -> bool {

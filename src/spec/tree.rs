@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use super::syntax::Syntax;
 use crate::diagnostic::Span;
 
 /// How deep objects and lists may lie in each other. Deeper input is refused, so that no recursion
@@ -129,6 +130,13 @@ impl<'a> Node<'a> {
         Self::scalar(ScalarKind::Text, text, span)
     }
 
+    /// An object that is complete: it keeps no room for more.
+    pub(super) fn object(mut object: Object<'a>, span: Span) -> Self {
+        object.entries.shrink_to_fit();
+        let value = Value::Object(object);
+        Self { value, span }
+    }
+
     pub(super) fn broken(span: Span) -> Self {
         Self {
             value: Value::Broken,
@@ -136,12 +144,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn is_object(&self) -> bool {
+    pub(super) fn is_object(&self) -> bool {
         matches!(self.value, Value::Object(_))
     }
 
     /// What it is, for a message: "a list".
-    pub(super) fn kind_name(&self) -> &'static str {
+    pub(super) fn kind_name(&self, syntax: Syntax) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
             Value::Broken => "an expression",
@@ -152,7 +160,7 @@ impl<'a> Node<'a> {
                 ScalarKind::Boolean => "a boolean",
             },
             Value::List(_) => "a list",
-            Value::Object(_) => "a block",
+            Value::Object(_) => syntax.object_name(),
         }
     }
 

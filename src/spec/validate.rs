@@ -52,9 +52,12 @@ impl Rules<'_> {
             .push(Diagnostic::warning(code, message).label(span, label));
     }
 
-    /// The volume's ID as it is quoted.
-    fn id(&self) -> String {
-        self.spec.key().to_string()
+    /// The volume, as a sentence calls it.
+    fn volume(&self) -> String {
+        if self.spec.request.id.as_str().is_empty() {
+            return "this volume".to_owned();
+        }
+        format!("volume {}", self.spec.key())
     }
 
     fn said(&self, field: &str) -> bool {
@@ -75,7 +78,7 @@ impl Rules<'_> {
         }
         let length = request.name.as_deref().map_or(0, str::len);
         if length > LONGEST_TEXT {
-            let message = format!("the name of {} has {length} bytes", self.id());
+            let message = format!("the name of {} has {length} bytes", self.volume());
             self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128");
         }
     }
@@ -85,8 +88,9 @@ impl Rules<'_> {
         let capabilities = &spec.request.capabilities;
         if capabilities.is_empty() {
             if !self.said("capability") {
-                let message = format!("volume {} has no capability", self.id());
-                self.error(Code::SpecNoCapability, message, "capability", "");
+                let message = format!("{} has no capability", self.volume());
+                let label = "a `capability` says how it may be used";
+                self.error(Code::SpecNoCapability, message, "capability", label);
             }
             return;
         }
@@ -99,7 +103,7 @@ impl Rules<'_> {
                 let place = |at: usize| spec.capability_spans.get(at).copied().unwrap_or(spec.span);
                 let diagnostic = Diagnostic::error(Code::SpecDuplicateCapability, message)
                     .label(place(at), "here again");
-                // In a list, all stand at its key.
+                // An alias of YAML has one place, wherever it stands for something.
                 self.diagnostics.push(if place(first) == place(at) {
                     diagnostic
                 } else {
@@ -124,10 +128,7 @@ impl Rules<'_> {
                 .as_ref()
                 .is_some_and(|options| !options.is_empty())
         {
-            let message = format!(
-                "volume {} is a block device and has mount options",
-                self.id()
-            );
+            let message = format!("{} is a block device and has mount options", self.volume());
             let label = "nothing is mounted of a block device";
             self.error(Code::SpecBlockMountOptions, message, "mount_options", label);
         }
@@ -172,7 +173,7 @@ impl Rules<'_> {
     fn content_source(&mut self) {
         let request = &self.spec.request;
         if request.snapshot_id.is_some() && request.clone_id.is_some() {
-            let message = format!("volume {} has both `snapshot_id` and `clone_id`", self.id());
+            let message = format!("{} has both `snapshot_id` and `clone_id`", self.volume());
             let [snapshot, clone] =
                 ["snapshot_id", "clone_id"].map(|key| self.spec.field_span(key));
             self.diagnostics.push(
@@ -186,14 +187,14 @@ impl Rules<'_> {
     /// What holds if the provider is to make the volume.
     fn creation(&mut self) {
         let request = &self.spec.request;
-        let id = self.id();
-        if request.name.is_none() {
-            let message = format!("volume {id} is to be created and has no name");
+        let volume = self.volume();
+        if request.name.is_none() && !self.said("name") {
+            let message = format!("{volume} is to be created and has no name");
             self.error(Code::SpecNameRequired, message, "name", "add a `name`");
         }
         if request.context.is_some() {
             let message = format!(
-                "the `context` of {id} is not sent: it is created, and its provider says the context"
+                "the `context` of {volume} is not sent: it is created, and its provider says the context"
             );
             self.warning(
                 Code::SpecContextOnCreate,
@@ -204,7 +205,7 @@ impl Rules<'_> {
         }
         if request.external_id.is_some() {
             let message =
-                format!("the `external_id` of {id} has no effect on a volume that is created");
+                format!("the `external_id` of {volume} has no effect on a volume that is created");
             let label = "the provider says this ID";
             self.warning(Code::SpecExternalIdOnCreate, message, "external_id", label);
         }
@@ -213,9 +214,9 @@ impl Rules<'_> {
     /// What holds if the provider has the volume.
     fn registration(&mut self) {
         let request = &self.spec.request;
-        let id = self.id();
+        let volume = self.volume();
         if request.external_id.is_none() {
-            let message = format!("volume {id} is registered without an `external_id`");
+            let message = format!("{volume} is registered without an `external_id`");
             let label = "its provider is asked for a volume of this ID";
             self.warning(Code::SpecRegisterWithoutExternalId, message, "id", label);
         }
@@ -224,8 +225,9 @@ impl Rules<'_> {
             ("clone_id", request.clone_id.is_some()),
         ] {
             if given {
-                let message =
-                    format!("the `{field}` of {id} has no effect on a volume that is registered");
+                let message = format!(
+                    "the `{field}` of {volume} has no effect on a volume that is registered"
+                );
                 let code = Code::SpecContentSourceOnRegister;
                 self.warning(code, message, field, "recorded, and nothing is copied");
             }

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::ops::Range;
 
 use serde_yaml::granit_parser::{
@@ -44,7 +45,10 @@ pub(super) fn parse<'a>(
                 Value::Null => Object::default(),
                 Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
                     let message = "a specification in YAML is a mapping: `key: value`";
-                    return Err(Problem::syntax(range, message));
+                    let several = "several volumes stand under `volume:`, each under its name, or in documents with `---` between them";
+                    let first_line = text[range.clone()].lines().next().unwrap_or_default();
+                    let range = range.start..range.start + first_line.len();
+                    return Err(Problem::syntax(range, message).help(several));
                 }
             });
         }
@@ -113,21 +117,51 @@ impl<'a> Loader<'a, '_> {
         let at = error.marker().byte_offset().unwrap_or(end).min(end);
         let next = self.text.get(at..).and_then(|rest| rest.chars().next());
         let range = at..at + next.map_or(0, char::len_utf8);
+        let problem = |message: &str| Problem::syntax(range.clone(), message);
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => Problem::too_deep(range),
-            ErrorKind::UnknownAnchor => {
-                Problem::syntax(range, "this alias refers to no anchor before it")
-                    .help("a text that starts with `*` needs quotes")
-            }
+            ErrorKind::UnknownAnchor => problem("this alias refers to no anchor before it")
+                .help("a text that starts with `*` needs quotes"),
             ErrorKind::UnexpectedCharacter { .. } => {
-                Problem::syntax(range, "this character starts nothing in YAML")
-                    .help("put the text in quotes")
+                problem("this character starts nothing in YAML").help("put the text in quotes")
             }
             ErrorKind::TabInIndentation
             | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInPlainScalar
             | ErrorKind::TabNotAllowed => {
-                Problem::syntax(range, "YAML is indented with spaces only")
+                let tab = self.text[at..]
+                    .find('\t')
+                    .map_or(range, |tab| at + tab..at + tab + 1);
+                Problem::syntax(tab, "YAML is indented with spaces only, and this is a tab")
             }
+            ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => problem(
+                "this `:` follows no key",
+            )
+            .help(
+                "a text with `: ` in it needs quotes; the keys of one mapping are indented alike",
+            ),
+            ErrorKind::InvalidIndentation
+            | ErrorKind::ExpectedBlockMappingKey
+            | ErrorKind::BlockSequenceEntryNotAllowed => {
+                problem("this does not fit the indentation of the lines above")
+            }
+            ErrorKind::SimpleKeyExpected => {
+                problem("a key should stand here, followed by `: ` and its value")
+            }
+            ErrorKind::UnclosedFlowCollection { open: '{' } => {
+                problem("this brace is never closed")
+            }
+            ErrorKind::UnclosedFlowCollection { .. } => problem("this bracket is never closed"),
+            ErrorKind::UnclosedQuotedScalar => problem("this quote is never closed"),
+            ErrorKind::InvalidQuotedScalarIndent => problem(
+                "the text in quotes before this is not closed, or this line of it is not indented",
+            ),
+            ErrorKind::InvalidTrailingSingleQuotedScalar
+            | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+                problem("something follows the closing quote").help("put the whole text in quotes")
+            }
+            ErrorKind::UnknownQuotedScalarEscape => problem("this escape means nothing")
+                .help("in single quotes a backslash stands for itself"),
             _ => Problem::syntax(
                 range,
                 format!("this is not well-formed YAML: {}", error.info()),
@@ -275,16 +309,21 @@ impl<'a> Loader<'a, '_> {
             end = end.max(value.span.range().end);
             if is_merge {
                 merged.push((key.span, value));
-            } else if let Some(first) = keys.get(&key.text) {
-                self.twice(&key, *first);
-                object.refused.push(Entry {
-                    key,
-                    labels: vec![],
-                    value,
-                });
-            } else {
-                keys.insert(key.text.clone(), key.span);
-                object.push(key, vec![], value);
+                continue;
+            }
+            match keys.entry(key.text.clone()) {
+                MapEntry::Vacant(place) => {
+                    place.insert(key.span);
+                    object.push(key, vec![], value);
+                }
+                MapEntry::Occupied(first) => {
+                    self.twice(&key, *first.get(), &value);
+                    object.refused.push(Entry {
+                        key,
+                        labels: vec![],
+                        value,
+                    });
+                }
             }
         }
         for (span, value) in merged {
@@ -292,10 +331,8 @@ impl<'a> Loader<'a, '_> {
                 Problem::syntax(span.range(), "`<<` takes a mapping, or a list of mappings")
             })?;
         }
-        Ok(Node {
-            value: Value::Object(object),
-            span: self.span(range.start..end.max(range.start)),
-        })
+        let span = self.span(range.start..end.max(range.start));
+        Ok(Node::object(object, span))
     }
 
     fn key(
@@ -319,16 +356,19 @@ impl<'a> Loader<'a, '_> {
         }
     }
 
-    fn twice(&mut self, key: &Word<'_>, first: Span) {
-        self.diagnostics.push(
-            Diagnostic::error(
-                Code::SpecDuplicateField,
-                format!("`{}` stands twice", key.text),
-            )
-            .label(key.span, "here again")
-            .label(first, "first here")
-            .help("to say a block more than once, write one key with a list"),
-        );
+    fn twice(&mut self, key: &Word<'_>, first: Span, value: &Node<'_>) {
+        let diagnostic = Diagnostic::error(
+            Code::SpecDuplicateField,
+            format!("`{}` stands twice", key.text),
+        )
+        .label(key.span, "here again")
+        .label(first, "first here");
+        self.diagnostics.push(match value.value {
+            Value::Object(_) | Value::List(_) => {
+                diagnostic.help("to say a block more than once, write one key with a list")
+            }
+            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => diagnostic,
+        });
     }
 }
 

@@ -222,7 +222,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_read() {
     );
     assert_eq!(
         found.said[2].1,
-        "`latin.hcl` is not UTF-8: line 2 holds other bytes"
+        "`latin.hcl` is not UTF-8: line 2 holds other bytes from column 7 on"
     );
     assert_eq!(
         found.said[4].1,

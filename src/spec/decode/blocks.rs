@@ -37,11 +37,15 @@ impl Reader<'_> {
         self.warn_of_repetition(entries);
         let mut complete = true;
         let mut read = vec![];
-        for entry in entries {
+        for (at, entry) in entries.iter().enumerate() {
             self.refuse_labels(entry);
             if let Some(object) = self.block(entry) {
                 match self.capability(entry, object) {
-                    Some(capability) => read.push((capability, entry.key.span)),
+                    Some(capability) => {
+                        let in_list = is_of_list(entries, at);
+                        let first = object.entries.first().filter(|_| in_list);
+                        read.push((capability, first.map_or(entry.key.span, |one| one.key.span)));
+                    }
                     None => complete = false,
                 }
             }
@@ -194,24 +198,43 @@ impl Reader<'_> {
         }
     }
 
-    /// The entries of the two keys that a block may have, each by itself; any other key is an error.
-    /// Inside of blocks Nomad tells cases apart.
+    /// The entries of the two keys that a block may have, each by itself; any other key is an error,
+    /// and is read as the one it was meant to be. Inside of blocks Nomad tells cases apart.
     pub(super) fn known<'t, 'a>(
         &mut self,
         object: &'t Object<'a>,
         place: &str,
         fields: &'static [schema::Field],
     ) -> [Vec<&'t Entry<'a>>; 2] {
+        let of = |key: &str| fields.iter().take(2).position(|field| field.key == key);
         let mut known = [vec![], vec![]];
+        let mut misspelt = vec![];
         for entry in &object.entries {
-            match fields.iter().position(|field| field.key == entry.key.text) {
-                Some(at) if at < 2 => known[at].push(entry),
-                Some(_) | None if self.is_comment(entry) => {}
-                Some(_) | None => self.unknown_key(entry, place, fields),
+            match of(&entry.key.text) {
+                Some(at) => known[at].push(entry),
+                None if self.is_comment(entry) => {}
+                None => {
+                    let meant = self.unknown_key(entry, place, fields).and_then(of);
+                    misspelt.extend(meant.map(|at| (at, entry)));
+                }
             }
+        }
+        misspelt.retain(|(at, _)| known[*at].is_empty());
+        for (at, entry) in misspelt {
+            known[at].push(entry);
         }
         known
     }
+}
+
+/// Whether an entry is one of a list: those all stand under one key.
+fn is_of_list(entries: &[&Entry<'_>], at: usize) -> bool {
+    let place = |at: usize| entries.get(at).map(|entry| entry.key.span);
+    let neighbours = [at.checked_sub(1).and_then(place), place(at + 1)];
+    neighbours
+        .iter()
+        .flatten()
+        .any(|other| Some(*other) == place(at))
 }
 
 fn word_in<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {

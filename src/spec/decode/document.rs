@@ -6,6 +6,7 @@ use super::reader::{Document, Reader};
 use super::volume::Form;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::spec::schema;
+use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Object, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
 
@@ -35,6 +36,9 @@ pub(in crate::spec) fn decode(
     }
     (specs, reader.doubtful)
 }
+
+const UNDER_VOLUME: &str =
+    "under `volume` stand names, and under each name the fields of that volume";
 
 impl Reader<'_> {
     fn object<'t>(
@@ -69,9 +73,7 @@ impl Reader<'_> {
         let is_block = |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
         let (blocks, flat): (Vec<&Entry<'_>>, Vec<_>) = entries.into_iter().partition(is_block);
         if blocks.is_empty() {
-            if !flat.is_empty() {
-                specs.extend(self.volume(&flat, Form::Flat));
-            }
+            specs.extend(self.flat(&flat));
             return;
         }
         if let Some(first) = flat.first() {
@@ -89,6 +91,19 @@ impl Reader<'_> {
         }
     }
 
+    /// The volume whose fields are the file. A file without even one of a volume's keys is something
+    /// else, and nothing is called missing there.
+    fn flat(&mut self, entries: &[&Entry<'_>]) -> Option<VolumeSpec> {
+        let is_field = |entry: &&Entry<'_>| schema::volume_field(&entry.key.text).is_some();
+        if entries.iter().any(is_field) {
+            return self.volume(entries, Form::Flat);
+        }
+        for entry in entries {
+            self.unknown_volume_key(entry, Form::Flat);
+        }
+        None
+    }
+
     fn volume_block<'t>(
         &mut self,
         entry: &'t Entry<'_>,
@@ -104,8 +119,17 @@ impl Reader<'_> {
                 specs.extend(self.aliased(alias, header, object, aliases));
             }
             [] => {
+                let of_volume = |inner: &&Entry<'_>| {
+                    !inner.value.is_object() && schema::volume_field(&inner.key.text).is_some()
+                };
+                if let Some(field) = object.entries.iter().find(of_volume) {
+                    self.nameless(entry, field);
+                    return;
+                }
                 for inner in &object.entries {
-                    self.inner_block(inner, aliases, specs);
+                    if inner.value.is_object() || !self.is_comment(inner) {
+                        self.inner_block(inner, aliases, specs);
+                    }
                 }
             }
             [_, others @ ..] => {
@@ -115,6 +139,20 @@ impl Reader<'_> {
                 self.error(Code::SpecUnexpectedLabel, "`volume` takes one label", span);
             }
         }
+    }
+
+    /// Fields that stand where a volume's name should.
+    fn nameless(&mut self, block: &Entry<'_>, field: &Entry<'_>) {
+        let diagnostic =
+            Diagnostic::error(Code::SpecWrongType, "a volume under `volume` has no name");
+        self.diagnostics.push(match self.document.syntax {
+            Syntax::Hcl => diagnostic
+                .label(block.key.span, "its name should follow here")
+                .help("write `volume \"NAME\" { … }`"),
+            Syntax::Yaml | Syntax::Json => diagnostic
+                .label(field.key.span, "a name should stand above this")
+                .help(UNDER_VOLUME),
+        });
     }
 
     /// `ALIAS: {…}` under `volume:`.
@@ -132,12 +170,12 @@ impl Reader<'_> {
         let message = format!(
             "`{}` under `volume` is {}",
             inner.key.text,
-            inner.value.kind_name()
+            inner.value.kind_name(self.document.syntax)
         );
         self.diagnostics.push(
             Diagnostic::error(Code::SpecWrongType, message)
                 .label(inner.key.span, "the volume's fields should stand here")
-                .help("under `volume` stand names, and under each name the fields of that volume"),
+                .help(UNDER_VOLUME),
         );
     }
 

@@ -42,7 +42,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
-        let message = format!("`{key}` is {}, and {wanted} is needed", node.kind_name());
+        let is = node.kind_name(self.document.syntax);
+        let message = format!("`{key}` is {is}, and {wanted} is needed");
         let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
             .label(node.span, format!("{wanted} should stand here"));
         self.diagnostics.push(match &node.value {
@@ -202,7 +203,8 @@ impl Reader<'_> {
             Value::Null | Value::Broken => None,
             Value::List(items) if items.is_empty() => None,
             Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
-                self.wrong_type(&entry.key.text, &entry.value, "a block");
+                let wanted = self.document.syntax.object_name();
+                self.wrong_type(&entry.key.text, &entry.value, wanted);
                 None
             }
         }

@@ -82,7 +82,7 @@ impl Reader<'_> {
     /// A value that is neither a text nor a reference.
     fn not_a_secret(&mut self, pair: &Entry<'_>) {
         let key = &pair.key.text;
-        let kind = pair.value.kind_name();
+        let kind = pair.value.kind_name(self.document.syntax);
         let message = format!("`{key}` is {kind}, and a text or a reference is needed");
         let help = self.reference_help();
         self.diagnostics.push(
@@ -102,7 +102,7 @@ impl Reader<'_> {
         let diagnostic = if ReferenceSource::parse(source).is_some() {
             let message = format!(
                 "`{source}` is {}, and a text is needed",
-                only.value.kind_name()
+                only.value.kind_name(self.document.syntax)
             );
             Diagnostic::error(Code::SpecWrongType, message)
                 .label(only.key.span, "a text should stand here")

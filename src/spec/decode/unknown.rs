@@ -9,13 +9,21 @@ use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Value};
 
 impl Reader<'_> {
-    /// A key at the level of the volume's own fields.
-    pub(super) fn unknown_volume_key(&mut self, entry: &Entry<'_>, form: Form<'_, '_>) {
+    /// A key at the level of the volume's own fields; gives the field that was meant.
+    pub(super) fn unknown_volume_key(
+        &mut self,
+        entry: &Entry<'_>,
+        form: Form<'_, '_>,
+    ) -> Option<&'static str> {
         let key = &*entry.key.text;
         let is_block = matches!(form, Form::Block { .. });
         if is_block && key == "config" {
             self.nested_config(entry);
-            return;
+            return None;
+        }
+        if !is_block && entry.value.is_object() && nearest(key, ["volume"]).is_some() {
+            self.unknown_diagnostic(entry, "a specification", Some("volume"), "");
+            return None;
         }
         let unknown = |message: String| Diagnostic::error(Code::SpecUnknownField, message);
         let span = entry.key.span;
@@ -34,6 +42,11 @@ impl Reader<'_> {
                 unknown("`set` stands beside the volumes, not in one of them".to_owned())
                     .label(span, "move this to the top level of the file"),
             ),
+            "size" | "storage" => Some(
+                unknown(format!("`{key}` is not a key of a volume"))
+                    .label(span, "this would have no effect")
+                    .help(SIZE_HELP),
+            ),
             _ => schema::volume_field(key).map(|field| {
                 unknown(format!("`{}` stands in a `volume` block only", field.key))
                     .label(span, "not a field of a flat file")
@@ -41,21 +54,29 @@ impl Reader<'_> {
         };
         if let Some(special) = special {
             self.diagnostics.push(special);
-        } else if schema::SERVER_FIELDS
+            let aliased = key.eq_ignore_ascii_case("source").then_some("id");
+            return aliased;
+        }
+        if !schema::SERVER_FIELDS
             .iter()
             .any(|name| name.eq_ignore_ascii_case(key))
         {
-            self.diagnostics.push(
-                Diagnostic::error(Code::SpecServerField, format!("only a server sets `{key}`"))
-                    .label(span, "remove this"),
-            );
-        } else {
-            self.unknown_or_misplaced(entry);
+            return self.unknown_or_misplaced(entry);
         }
+        let diagnostic =
+            Diagnostic::error(Code::SpecServerField, format!("only a server sets `{key}`"))
+                .label(span, "remove this");
+        self.diagnostics
+            .push(if key.eq_ignore_ascii_case("capacity") {
+                diagnostic.help(SIZE_HELP)
+            } else {
+                diagnostic
+            });
+        None
     }
 
     /// A key that no volume has at this level, but maybe one of its blocks has.
-    fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) {
+    fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
         let key = &*entry.key.text;
         let of = |fields: &'static [Field]| nearest(key, fields.iter().map(|field| field.key));
         let block = [
@@ -74,28 +95,50 @@ impl Reader<'_> {
                         format!("`{key}` is not a key of a volume"),
                     )
                     .label(entry.key.span, "Nomad ignores this here")
-                    .help(format!("write it in a block: `{block} {{ {near} = … }}`")),
+                    .help(format!("write `{near}` under `{block}`")),
                 );
+                None
             }
-            (own, _) => self.unknown_diagnostic(entry, "a volume", own),
+            (own, _) => {
+                let no_hint = "this would have no effect";
+                self.unknown_diagnostic(entry, "a volume", own, no_hint);
+                own
+            }
         }
     }
 
-    /// A key that none of `fields` has.
-    pub(super) fn unknown_key(&mut self, entry: &Entry<'_>, place: &str, fields: &'static [Field]) {
+    /// A key that none of `fields` has; gives the one that was meant.
+    pub(super) fn unknown_key(
+        &mut self,
+        entry: &Entry<'_>,
+        place: &str,
+        fields: &'static [Field],
+    ) -> Option<&'static str> {
         let key = &*entry.key.text;
+        let keys = || fields.iter().map(|field| field.key);
         let near = schema::by_api_name(fields, key)
-            .or_else(|| nearest(key, fields.iter().map(|field| field.key)));
-        self.unknown_diagnostic(entry, place, near);
+            .or_else(|| nearest(key, keys()))
+            .or_else(|| by_part(keys(), key));
+        let known: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
+        let known = format!("known are {}", known.join(" and "));
+        self.unknown_diagnostic(entry, place, near, &known);
+        near
     }
 
     /// A key that is none of `keys`.
     pub(super) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
         let near = nearest(&entry.key.text, keys.iter().copied());
-        self.unknown_diagnostic(entry, place, near.or(keys.last().copied()));
+        self.unknown_diagnostic(entry, place, near.or(keys.last().copied()), "");
     }
 
-    fn unknown_diagnostic(&mut self, entry: &Entry<'_>, place: &str, near: Option<&'static str>) {
+    /// `no_hint` stands at the key if nobody knows what it was meant to be.
+    fn unknown_diagnostic(
+        &mut self,
+        entry: &Entry<'_>,
+        place: &str,
+        near: Option<&'static str>,
+        no_hint: &str,
+    ) {
         let key = &*entry.key.text;
         let span = entry.key.span;
         self.doubt(entry, near);
@@ -110,7 +153,7 @@ impl Reader<'_> {
                     .label(span, format!("did you mean `{near}`?"))
                     .replace(span, quoted, "a key of a similar name exists")
             }
-            None => diagnostic.label(span, "this would have no effect"),
+            None => diagnostic.label(span, no_hint),
         });
     }
 
@@ -161,10 +204,32 @@ impl Reader<'_> {
         let before = &self.document.text[..start];
         let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
         let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
-        let lines = inside
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty());
-        Some(lines.collect::<Vec<_>>().join(&format!("\n{indent}")))
+        Some(moved_to(inside, &indent))
     }
+}
+
+const SIZE_HELP: &str = "the size that is wanted is said with `capacity_min` and `capacity_max`";
+
+/// The one key of which a word is a part: `flags` of `mount_flags`.
+fn by_part(keys: impl Iterator<Item = &'static str>, word: &str) -> Option<&'static str> {
+    let has = |key: &&str| key.split('_').any(|part| part.eq_ignore_ascii_case(word));
+    let mut found = keys.filter(has);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Lines with another indentation, and the same among themselves; the first has none.
+fn moved_to(text: &str, indent: &str) -> String {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let (first, others) = text.split_once('\n').unwrap_or((text, ""));
+    let others: Vec<_> = others
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let least = others.iter().map(|line| indentation(line)).min();
+    let others = others
+        .iter()
+        .map(|line| line[least.unwrap_or_default()..].trim_end());
+    let all = std::iter::once(first.trim()).chain(others);
+    let said: Vec<_> = all.filter(|line| !line.is_empty()).collect();
+    said.join(&format!("\n{indent}"))
 }

@@ -27,16 +27,24 @@ impl Form<'_, '_> {
     }
 }
 
-/// The entries of one volume by their key, and where each was written.
+/// The entries of one volume with the keys that they are of, and where each key was written.
 pub(super) struct Fields<'t, 'a> {
-    entries: BTreeMap<&'static str, Vec<&'t Entry<'a>>>,
+    entries: Vec<(&'static str, &'t Entry<'a>)>,
     spans: BTreeMap<&'static str, Span>,
 }
 
 impl<'t, 'a> Fields<'t, 'a> {
+    fn add(&mut self, key: &'static str, entry: &'t Entry<'a>) {
+        self.entries.push((key, entry));
+        if !says_nothing(entry) {
+            self.spans.entry(key).or_insert(place(entry));
+        }
+    }
+
     /// All entries of a key.
-    pub(super) fn all(&self, key: &str) -> &[&'t Entry<'a>] {
-        self.entries.get(key).map_or(&[], Vec::as_slice)
+    pub(super) fn all(&self, key: &str) -> Vec<&'t Entry<'a>> {
+        let of_key = self.entries.iter().filter(|(field, _)| *field == key);
+        of_key.map(|(_, entry)| *entry).collect()
     }
 }
 
@@ -51,8 +59,9 @@ fn place(entry: &Entry<'_>) -> Span {
 fn says_nothing(entry: &Entry<'_>) -> bool {
     match &entry.value.value {
         Value::Null => true,
+        Value::Scalar(scalar) => scalar.text.is_empty(),
         Value::List(items) => items.is_empty(),
-        Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Object(_) => false,
+        Value::Broken | Value::Reference(_) | Value::Object(_) => false,
     }
 }
 
@@ -66,32 +75,30 @@ impl<'t, 'a> Reader<'_> {
         if !self.is_csi(entries) {
             return None;
         }
-        let fields = self.fields(entries, form);
+        let mut fields = self.fields(entries, form);
         let span = match form {
             Form::Block { header, .. } => header,
             Form::Flat => {
-                let named = fields.all("id").first().or(entries.first());
+                let named = fields.all("id").first().or(entries.first()).copied();
                 named.map(|entry| entry.key.span.to(place(entry)))?
             }
         };
         if fields.all("type").is_empty() {
-            self.missing("type", span, "`type = \"csi\"`");
+            let csi = self.document.syntax.pair("type", "csi");
+            self.missing("type", span, &format!("`{csi}`"));
         }
-        let id = self.id(&fields, form, span);
+        let id = self.id(&mut fields, form, span);
         let plugin_id = self.text_field(&fields, "plugin_id");
-        if plugin_id.is_none() && !self.is_broken(&fields, "plugin_id") {
-            self.missing(
-                "plugin_id",
-                fields.spans.get("plugin_id").copied().unwrap_or(span),
-                "the plugin's ID",
-            );
+        if plugin_id.is_none() && !fields.spans.contains_key("plugin_id") {
+            let empty = fields.all("plugin_id").first().map(|entry| place(entry));
+            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
         }
         let namespace = self.text_field(&fields, "namespace");
         let namespace_given = namespace.is_some();
         let default = || self.document.defaults.namespace.clone();
         let namespace = namespace.map_or_else(default, Namespace::new);
-        let (capabilities, capability_spans) = self.capabilities(fields.all("capability"));
-        let (secrets, secret_spans) = self.secrets(fields.all("secrets"));
+        let (capabilities, capability_spans) = self.capabilities(&fields.all("capability"));
+        let (secrets, secret_spans) = self.secrets(&fields.all("secrets"));
         let request = WantedRequest {
             namespace,
             id: VolumeId::new(id),
@@ -103,17 +110,17 @@ impl<'t, 'a> Reader<'_> {
                 min: self.size_field(&fields, "capacity_min").unwrap_or_default(),
                 max: self.size_field(&fields, "capacity_max").unwrap_or_default(),
             },
-            topology_request: self.topology_request(fields.all("topology_request")),
+            topology_request: self.topology_request(&fields.all("topology_request")),
             clone_id: self.text_field(&fields, "clone_id"),
             snapshot_id: self.text_field(&fields, "snapshot_id"),
-            mount_options: self.mount_options(fields.all("mount_options")),
+            mount_options: self.mount_options(&fields.all("mount_options")),
             secrets,
-            parameters: self.text_map(fields.all("parameters")),
-            context: self.text_map(fields.all("context")),
+            parameters: self.text_map(&fields.all("parameters")),
+            context: self.text_map(&fields.all("context")),
         };
         let read_only = self.boolean_field(&fields, "read_only");
         let protect = self.boolean_field(&fields, "protect");
-        let ignore = self.ignore(fields.all("ignore"));
+        let ignore = self.ignore(&fields.all("ignore"));
         Some(VolumeSpec {
             request,
             namespace_given,
@@ -128,21 +135,26 @@ impl<'t, 'a> Reader<'_> {
         })
     }
 
+    /// Which entries say what. A misspelt key is read as the one it was meant to be, so that what
+    /// stands under it is checked, too, and nothing is called missing that is there.
     fn fields(&mut self, entries: &[&'t Entry<'a>], form: Form<'t, 'a>) -> Fields<'t, 'a> {
         let mut fields = Fields {
-            entries: BTreeMap::new(),
+            entries: Vec::with_capacity(entries.len()),
             spans: BTreeMap::new(),
         };
+        let mut misspelt = vec![];
         for entry in entries {
             match schema::volume_field(&entry.key.text) {
-                Some(field) if form.takes(field.place) => {
-                    fields.entries.entry(field.key).or_default().push(entry);
-                    if !says_nothing(entry) {
-                        fields.spans.entry(field.key).or_insert(place(entry));
-                    }
+                Some(field) if form.takes(field.place) => fields.add(field.key, entry),
+                Some(_) | None => {
+                    let meant = self.unknown_volume_key(entry, form);
+                    misspelt.extend(meant.map(|key| (key, *entry)));
                 }
-                Some(_) | None => self.unknown_volume_key(entry, form),
             }
+        }
+        misspelt.retain(|(key, _)| fields.all(key).is_empty());
+        for (key, entry) in misspelt {
+            fields.add(key, entry);
         }
         if let Some(source) = fields.spans.get("source").copied() {
             fields.spans.entry("id").or_insert(source);
@@ -151,8 +163,8 @@ impl<'t, 'a> Reader<'_> {
     }
 
     /// The ID: `id`, or `source`, or the block's label.
-    fn id(&mut self, fields: &Fields<'t, 'a>, form: Form<'t, 'a>, span: Span) -> String {
-        let [id, source] = ["id", "source"].map(|key| self.single(fields.all(key)));
+    fn id(&mut self, fields: &mut Fields<'t, 'a>, form: Form<'t, 'a>, span: Span) -> String {
+        let [id, source] = ["id", "source"].map(|key| self.single(&fields.all(key)));
         if let (Some(id), Some(source)) = (id, source) {
             self.diagnostics.push(
                 Diagnostic::error(
@@ -163,43 +175,39 @@ impl<'t, 'a> Reader<'_> {
                 .label(id.key.span, "first here"),
             );
         }
-        let said = id.or(source).filter(|entry| !says_nothing(entry));
-        match (said, form) {
-            (Some(entry), _) => {
+        let entry = id.or(source);
+        let is_null = entry.is_none_or(|entry| matches!(entry.value.value, Value::Null));
+        match (entry, form) {
+            (_, Form::Block { alias, .. }) if is_null => alias.text.to_string(),
+            (Some(entry), _) if !says_nothing(entry) => {
                 let text = self.text("id", &entry.value, Reading::ByValue);
+                if text.is_none() {
+                    fields.spans.remove("id");
+                }
                 text.unwrap_or_default()
             }
-            (None, Form::Block { alias, .. }) => alias.text.to_string(),
-            (None, Form::Flat) => {
+            (Some(_) | None, _) => {
+                let span = entry.map_or(span, place);
                 self.missing("id", span, "the volume's ID");
                 String::new()
             }
         }
     }
 
-    fn is_broken(&self, fields: &Fields<'t, 'a>, key: &str) -> bool {
-        let readable = |entry: &&Entry<'_>| match &entry.value.value {
-            Value::Null => true,
-            Value::Scalar(scalar) => scalar.text.is_empty(),
-            Value::Broken | Value::Reference(_) | Value::List(_) | Value::Object(_) => false,
-        };
-        !fields.all(key).iter().all(readable)
-    }
-
     /// A text that is not empty; an empty one says nothing, as for Nomad.
     fn text_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<String> {
-        let entry = self.single(fields.all(key))?;
+        let entry = self.single(&fields.all(key))?;
         let text = self.text(key, &entry.value, Reading::ByValue)?;
         (!text.is_empty()).then_some(text)
     }
 
     fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<crate::model::Bytes> {
-        let entry = self.single(fields.all(key))?;
+        let entry = self.single(&fields.all(key))?;
         self.size(key, &entry.value)
     }
 
     fn boolean_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<bool> {
-        let entry = self.single(fields.all(key))?;
+        let entry = self.single(&fields.all(key))?;
         self.boolean(key, &entry.value)
     }
 

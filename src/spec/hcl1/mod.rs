@@ -8,6 +8,7 @@
 //! meaning holds throughout. What HCL1 drops silently is none of this module's business: it keeps
 //! every key, and `decode` refuses what would be lost.
 
+mod extent;
 mod parse;
 mod text;
 mod token;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::extent::expression_end;
 use super::text;
 use super::token::{self, Kind, Scanner, Token};
 use crate::diagnostic::{Diagnostic, SourceId, SourceMap, Span};
@@ -213,6 +214,7 @@ where
             Kind::Boolean => Ok(Node::scalar(ScalarKind::Boolean, written, span)),
             Kind::OpenBrace => self.object(token),
             Kind::OpenBracket => self.list(token),
+            Kind::Other('\'') => Err(only_double_quotes(token)),
             _ => {
                 let place = if in_list { "in a list" } else { "after `=`" };
                 let message = format!("there is no value {place}");
@@ -226,10 +228,7 @@ where
         let object = self.items(Some(open))?;
         self.depth -= 1;
         let span = self.span(open.start..self.scanner.at);
-        Ok(Node {
-            value: Value::Object(object),
-            span,
-        })
+        Ok(Node::object(object, span))
     }
 
     fn list(&mut self, open: Token) -> Result<Node<'a>, Problem> {
@@ -300,6 +299,10 @@ fn never_closed(open: Token, what: &str) -> Problem {
     Problem::syntax(open.range(), format!("this {what} is never closed")).certain()
 }
 
+fn only_double_quotes(token: Token) -> Problem {
+    Problem::syntax(token.range(), "HCL knows double quotes only")
+}
+
 fn no_value(words: &[Word<'_>]) -> Problem {
     let range = words.first().map_or(0..0, |word| word.span.range());
     Problem::syntax(range, "this key is followed by neither `=` nor `{`")
@@ -312,77 +315,7 @@ fn no_word(kind: Kind, token: Token, before: &[Word<'_>]) -> Problem {
             "a key is followed by `:`, and HCL writes `=`",
         ),
         (_, [_, ..]) => no_value(before),
-        (Kind::Other('\''), []) => Problem::syntax(token.range(), "HCL knows double quotes only"),
+        (Kind::Other('\''), []) => only_double_quotes(token),
         (_, []) => Problem::syntax(token.range(), "a key should stand here"),
     }
-}
-
-/// Where a quoted text of HCL2 ends, texts within its `${…}` skipped; the end of the file if nowhere.
-fn template_end(bytes: &[u8], start: usize) -> usize {
-    /// What is open: a text, or an interpolation with this many braces open in it.
-    enum Open {
-        Text,
-        Interpolation(usize),
-    }
-    let mut open = vec![Open::Text];
-    let mut at = start + 1;
-    while let Some(byte) = bytes.get(at) {
-        let brace_follows = bytes.get(at + 1) == Some(&b'{');
-        match (byte, open.last_mut()) {
-            (_, None) => break,
-            (b'"', Some(Open::Text)) => drop(open.pop()),
-            (b'\\', Some(Open::Text)) => at += 1,
-            (b'$' | b'%', Some(Open::Text)) if bytes.get(at + 1) == Some(byte) => at += 1,
-            (b'$' | b'%', Some(Open::Text)) if brace_follows => {
-                open.push(Open::Interpolation(0));
-                at += 1;
-            }
-            (_, Some(Open::Text)) => {}
-            (b'"', Some(Open::Interpolation(_))) => open.push(Open::Text),
-            (b'{', Some(Open::Interpolation(braces))) => *braces += 1,
-            (b'}', Some(Open::Interpolation(0))) => drop(open.pop()),
-            (b'}', Some(Open::Interpolation(braces))) => *braces -= 1,
-            (_, Some(Open::Interpolation(_))) => {}
-        }
-        at += 1;
-    }
-    at.min(bytes.len())
-}
-
-/// Where an expression that starts at `start` ends: at the end of its line, or before what closes or
-/// continues what it stands in; brackets, texts, here-documents and comments are skipped whole.
-fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
-    let bytes = text.as_bytes();
-    let mut depth = 0usize;
-    let mut at = start;
-    let mut end = start;
-    while let Some(byte) = bytes.get(at) {
-        if let (b'#' | b'/', Some(length)) = (byte, text.get(at..).and_then(token::comment_length))
-        {
-            at = if length == 0 { text.len() } else { at + length };
-            continue;
-        }
-        match byte {
-            b'"' => at = template_end(bytes, at) - 1,
-            b'<' if text[at..].starts_with("<<") => {
-                if let Ok(parts) = token::heredoc(text, at) {
-                    at = parts.closing.end - 1;
-                }
-            }
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' if depth == 0 => break,
-            b')' | b']' | b'}' => depth -= 1,
-            b',' if depth == 0 => break,
-            b'\n' if depth == 0 && !in_list => break,
-            _ => {}
-        }
-        at += 1;
-        if !byte.is_ascii_whitespace() {
-            end = at;
-        }
-    }
-    while !text.is_char_boundary(end) {
-        end += 1;
-    }
-    end
 }

@@ -204,7 +204,10 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
         match byte {
             b'"' if braces == 0 => return Ok(at + 1),
             b'\n' if braces == 0 => break,
-            b'\0' => break,
+            b'\0' => {
+                let message = "a text cannot hold the character NUL";
+                return Err(Problem::syntax(at..at + 1, message).certain());
+            }
             b'\\' => at += 1,
             b'$' if braces == 0 && bytes.get(at + 1) == Some(&b'{') => {
                 braces = 1;

@@ -3,6 +3,8 @@
 use super::harness::{hcl, json, read, read_as, said, yaml};
 use crate::model::{CapacityRange, Topology, TopologyRequest};
 use crate::spec::syntax::Syntax;
+use crate::spec::validate::validate;
+use crate::spec::volume_spec::Purpose;
 
 fn ids(text: &str, syntax: Syntax) -> Vec<String> {
     let (specs, said) = read_as(text, syntax);
@@ -96,7 +98,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         "capability { Access_Mode = \"x\" }",
         &[
             "spec/unknown-field 1:14 Access_Mode",
-            "spec/missing-field 1:1 capability",
+            "spec/unknown-access-mode 1:28 \"x\"",
             "spec/missing-field 1:1 capability",
         ],
     ),
@@ -193,6 +195,7 @@ fn suggestions_name_the_word_that_was_meant() {
         ("mount_option {}", "mount_options"),
         ("capability { acces_mode = 1 }", "access_mode"),
         ("mount_options { fstype = \"x\" }", "fs_type"),
+        ("mount_options { flags = [] }", "mount_flags"),
         ("topology_request { require {} }", "required"),
         ("topology_request { required { topo {} } }", "topology"),
         (
@@ -214,23 +217,107 @@ fn suggestions_name_the_word_that_was_meant() {
 #[test]
 fn a_key_of_a_block_is_sent_there() {
     for (lines, expected) in [
-        (
-            "access_mode = 1",
-            "write it in a block: `capability { access_mode = … }`",
-        ),
+        ("access_mode = 1", "write `access_mode` under `capability`"),
         (
             "attachement_mode = 1",
-            "write it in a block: `capability { attachment_mode = … }`",
+            "write `attachment_mode` under `capability`",
         ),
-        (
-            "fs_type = 1",
-            "write it in a block: `mount_options { fs_type = … }`",
-        ),
+        ("fs_type = 1", "write `fs_type` under `mount_options`"),
     ] {
         let read = read(&hcl(lines), Syntax::Hcl);
         let first = read.diagnostics.iter().next().expect("an error");
         assert_eq!(first.help, [expected], "{lines}");
     }
+}
+
+/// Nothing is called missing that is there, and what stands under a misspelt key is checked, too.
+#[test]
+fn a_misspelt_key_is_read_as_the_one_that_was_meant() {
+    let text = "id = \"a\"\ntyp = \"csi\"\nplugin = \"p\"\ncapabilty {\n  acess_mode = \"single-node-writer\"\n  attachment_mode = \"blok\"\n}\n";
+    let expected = [
+        "spec/unknown-field 2:1 typ",
+        "spec/unknown-field 3:1 plugin",
+        "spec/unknown-field 4:1 capabilty",
+        "spec/unknown-field 5:3 acess_mode",
+        "spec/unknown-attachment-mode 6:21 \"blok\"",
+    ];
+    assert_eq!(said(text, Syntax::Hcl), expected);
+    let both = hcl("plugn_id = [1]");
+    assert_eq!(
+        said(&both, Syntax::Hcl),
+        ["spec/unknown-field 1:1 plugn_id"]
+    );
+    let source = hcl("source = \"a\"").replace("id = \"a\"", "");
+    assert_eq!(
+        said(&source, Syntax::Hcl),
+        ["spec/unknown-field 1:1 source"]
+    );
+}
+
+#[test]
+fn a_file_of_something_else_is_not_judged_as_a_volume() {
+    for (text, syntax, expected, meant) in [
+        (
+            "volumes:\n  a: {type: csi}",
+            Syntax::Yaml,
+            "1:1 volumes",
+            Some("volume"),
+        ),
+        (
+            r#"{"Volumes": [{"ID": "a"}]}"#,
+            Syntax::Json,
+            r#"1:2 "Volumes""#,
+            Some(r#""volume""#),
+        ),
+        (
+            "resource \"x\" \"y\" { volume_id = 1 }",
+            Syntax::Hcl,
+            "1:1 resource",
+            None,
+        ),
+        ("size = 1", Syntax::Hcl, "1:1 size", None),
+    ] {
+        assert_eq!(
+            said(text, syntax),
+            [format!("spec/unknown-field {expected}")]
+        );
+        let read = read(text, syntax);
+        let said = read.diagnostics.iter().next().expect("an error");
+        let replacement = said.replacement.as_ref().map(|new| new.text.as_str());
+        assert_eq!(replacement, meant, "{text}");
+    }
+}
+
+#[test]
+fn a_volume_without_a_name_is_told_once() {
+    let yaml = "volume:\n  - type: csi\n    id: a\n  - id: b\n    type: csi\n";
+    let expected = ["spec/wrong-type 2:5 type", "spec/wrong-type 4:5 id"];
+    assert_eq!(said(yaml, Syntax::Yaml), expected);
+    let hcl = format!("volume {{\n{FIELDS}}}");
+    assert_eq!(said(&hcl, Syntax::Hcl), ["spec/wrong-type 1:1 volume"]);
+}
+
+/// Keys that are meant for people may stand wherever keys stand.
+#[test]
+fn a_comment_in_json_may_stand_between_volumes() {
+    let fields = json("\"name\": \"n\"");
+    let text = format!("{{\"volume\": {{\"//\": \"ours\", \"x\": {fields}}}}}");
+    assert_eq!(ids(&text, Syntax::Json), ["a"]);
+}
+
+/// One mistake is told once: no rule judges what could not be read.
+#[test]
+fn what_cannot_be_read_is_not_called_missing() {
+    let text = hcl("name = f()\n").replace("id = \"a\"", "id = [1]");
+    let text = text.replace("plugin_id = \"p\"", "plugin_id = x");
+    let read = read(&text, Syntax::Hcl);
+    let mut diagnostics = read.diagnostics;
+    validate(&read.specs, Purpose::Create, &mut diagnostics);
+    let codes: Vec<_> = diagnostics.iter().map(|said| said.code.as_str()).collect();
+    assert_eq!(
+        codes,
+        ["spec/expression", "spec/expression", "spec/wrong-type"]
+    );
 }
 
 /// The template of Nomad up to 1.9 has `single-node-reader`, which no CSI volume knows.
@@ -354,6 +441,13 @@ fn the_old_nested_config_is_refused_with_the_corrected_lines() {
     let mut fixed = text.to_owned();
     fixed.replace_range(replacement.span.range(), &replacement.text);
     assert_eq!(ids(&fixed, Syntax::Yaml), ["data"]);
+
+    let text = "volume:\n  a:\n    type: csi\n    plugin_id: p\n    config:\n      source: data\n      mount_options:\n        fs_type: ext4\n    capability: {access_mode: single-node-writer, attachment_mode: file-system}\n";
+    let yaml = read(text, Syntax::Yaml);
+    let first = yaml.diagnostics.iter().next().expect("an error");
+    let replacement = first.replacement.as_ref().expect("corrected lines");
+    let expected = "source: data\n    mount_options:\n      fs_type: ext4";
+    assert_eq!(replacement.text, expected);
 
     let text = r#"{"volume": {"a": {"type": "csi", "plugin_id": "p", "config": {"source": "data"}, "capability": {"access_mode": "single-node-writer", "attachment_mode": "file-system"}}}}"#;
     let json = read(text, Syntax::Json);

@@ -5,15 +5,21 @@ use std::collections::BTreeMap;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::harness::read_as;
+use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
     Namespace, PluginId, Secret, SecretRef, SecretRefs, Topology, TopologyRequest, VolumeId,
     WantedRequest,
 };
-use crate::spec::encode::encode;
+use crate::spec::encode::{encode, yaml};
+use crate::spec::hcl::parse as parse_hcl;
+use crate::spec::json::parse as parse_json;
 use crate::spec::syntax::Syntax;
+use crate::spec::tree::{self, Node, Object, Word};
+use crate::spec::yaml::parse as parse_yaml;
 
 /// Texts that trip over themselves in some syntax.
 const NASTY: &[&str] = &[
@@ -221,8 +227,48 @@ fn soup() -> impl Strategy<Value = String> {
     vec(proptest::sample::select(PIECES), 0..60).prop_map(|pieces| pieces.concat())
 }
 
+/// Several volumes in one file, in the order of [`Syntax::ALL`].
+fn volume_set(requests: &[WantedRequest]) -> [String; 3] {
+    let mut hcl = String::new();
+    let mut volumes = vec![];
+    for (at, request) in requests.iter().enumerate() {
+        let fields = encode(request, Syntax::Hcl);
+        hcl.extend([&format!("volume \"v{at}\" {{\n"), &fields, "}\n"]);
+        let fields: Value = serde_json::from_str(&encode(request, Syntax::Json)).unwrap();
+        volumes.push(json!({ format!("v{at}"): fields }));
+    }
+    let set = json!({ "volume": volumes });
+    [hcl, yaml(&set), set.to_string()]
+}
+
+/// What HCL alone writes, as the others write it: a label as a key, a reference as an object.
+fn as_data(mut object: Object<'_>) -> Object<'_> {
+    for entry in &mut object.entries {
+        let span = entry.value.span;
+        for label in entry.labels.drain(..).rev() {
+            let inner = std::mem::replace(&mut entry.value, Node::broken(span));
+            let mut outer = Object::default();
+            outer.push(label, vec![], inner);
+            entry.value = Node::object(outer, span);
+        }
+        let value = std::mem::replace(&mut entry.value.value, tree::Value::Null);
+        entry.value.value = match value {
+            tree::Value::Object(inner) => tree::Value::Object(as_data(inner)),
+            tree::Value::Reference(reference) => {
+                let mut outer = Object::default();
+                let text = reference.source.as_str().into();
+                let argument = Node::text(reference.argument, span);
+                outer.push(Word { text, span }, vec![], argument);
+                tree::Value::Object(outer)
+            }
+            other => other,
+        };
+    }
+    object
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_encoded_reads_back_as_the_same(request in request()) {
@@ -232,6 +278,26 @@ proptest! {
             prop_assert_eq!(&said, &Vec::<String>::new(), "{}", text);
             prop_assert_eq!(specs.len(), 1);
             prop_assert_eq!(&specs[0].request, &request, "{}", text);
+        }
+    }
+
+    /// Wherever something was written and however: as a block with a label, or as a key in a list.
+    #[test]
+    fn the_three_syntaxes_give_one_tree(requests in vec(request(), 1..4)) {
+        let (mut sources, mut said) = (SourceMap::default(), Diagnostics::default());
+        let source = sources.add("test", "");
+        let [hcl, yaml, json] = volume_set(&requests);
+        let wanted = parse_json(&json, source, &mut said);
+        let blocks = parse_hcl(&hcl, source, &mut said).map(as_data);
+        let documents = parse_yaml(&yaml, source, &mut said);
+        prop_assert_eq!(&blocks, &wanted, "{}", hcl);
+        prop_assert_eq!(documents.as_deref(), wanted.as_ref().map(std::slice::from_ref), "{}", yaml);
+        prop_assert!(said.is_empty(), "{}", json);
+        for (text, syntax) in [hcl, yaml, json].iter().zip(Syntax::ALL) {
+            let (specs, said) = read_as(text, syntax);
+            prop_assert!(said.is_empty(), "{:?} of {}", said, text);
+            let read: Vec<_> = specs.into_iter().map(|spec| spec.request).collect();
+            prop_assert_eq!(&read, &requests, "{}", text);
         }
     }
 

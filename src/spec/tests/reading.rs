@@ -207,6 +207,8 @@ fn what_is_no_hcl_is_told_where_it_goes_wrong() {
         ("id\nname = \"x\"", "1:1 id"),
         ("id: \"a\"", "1:3 :"),
         ("'id' = 1", "1:1 '"),
+        ("id = 'a'", "1:6 '"),
+        ("id = \"a\0b\"", "1:8 \0"),
         ("id = ", "1:6"),
         ("capacity_min = 10GiB", "1:16 10GiB"),
         ("id = 08", "1:6 08"),
@@ -270,6 +272,10 @@ fn what_is_no_yaml_is_told_where_it_goes_wrong() {
         ("id: @a", "spec/syntax 1:5 @"),
         ("id: !other a", "spec/syntax 1:"),
         ("? [a]\n: b", "spec/syntax 1:3"),
+        ("id: a\n\ttype: csi", "spec/syntax 2:1"),
+        ("id: a: b", "spec/syntax 1:6 :"),
+        ("id: {a: b", "spec/syntax 1:5 {"),
+        ("id: \"a\" b", "spec/syntax 1:9 b"),
         ("id: a\nname: x\nid: b", "spec/duplicate-field 3:1 id"),
     ] {
         let said = said(text, Syntax::Yaml);

@@ -69,7 +69,6 @@ fn ids_that_http_cannot_address_are_refused() {
         ("a b", vec![]),
         ("a/b", vec!["spec/volume-id 1:5"]),
         ("..", vec!["spec/volume-id 1:5"]),
-        ("", vec!["spec/volume-id 1:5"]),
         (&"x".repeat(129), vec!["spec/volume-id 1:5"]),
     ] {
         let text = format!(
@@ -77,6 +76,15 @@ fn ids_that_http_cannot_address_are_refused() {
         );
         assert_eq!(said_of(&[text], Purpose::Create), expected, "{id}");
     }
+}
+
+/// Each of a list has its own place.
+#[test]
+fn a_capability_that_stands_twice_is_shown_twice() {
+    let one = "access_mode: single-node-writer\n    attachment_mode: file-system\n";
+    let text = format!("id: a\nname: n\ntype: csi\nplugin_id: p\ncapability:\n  - {one}  - {one}");
+    let expected = ["spec/duplicate-capability 8:5"];
+    assert_eq!(said_of(&[text], Purpose::Create), expected);
 }
 
 #[test]
