@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::env;
+use super::ledger::LedgerChoice;
 use super::ui::Output;
+use crate::model::SetName;
 
 /// Nomad's CSI volumes as specifications: check, plan and apply them, on a cluster or on an
 /// embedded agent with a real CSI plugin.
@@ -102,6 +104,7 @@ pub(super) struct Global {
 
 const SERVER: &str = "Server";
 const TALK: &str = "Messages";
+const LEDGER: &str = "Ledger";
 
 /// A value that `Debug` does not show.
 #[derive(Clone, PartialEq, Eq)]
@@ -149,6 +152,14 @@ pub(super) enum Command {
     /// Shows the plan first and asks on a terminal. Right before a volume is changed it is read
     /// again; if it has changed since the plan, it is left alone (exit code 3).
     Apply(Apply),
+    /// Let a set's volumes go: nothing is done to them, and nothing removes them any more
+    ///
+    /// Also lifts the protection of a volume, since what nobody owns is not removed. A volume that
+    /// is still in the files is taken in again by the next `apply` of that set.
+    Forget(Forget),
+    /// Look at what sets own
+    #[command(subcommand)]
+    Set(SetCommand),
     /// Work with volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -267,6 +278,69 @@ pub(super) struct Apply {
     /// How many changes at once.
     #[command(flatten)]
     pub parallelism: Parallelism,
+}
+
+/// Where sets are remembered.
+#[derive(Args, Clone, Debug)]
+pub(super) struct LedgerPlace {
+    /// Where sets are remembered: nomad, file:PATH, or none
+    ///
+    /// `nomad` is the server's variables below `nomad-csi/sets`, which need Nomad 1.7 or later, or
+    /// the agent. No secret is in a ledger; losing it is safe, since what nobody owns is never
+    /// removed.
+    #[arg(long, value_name = "WHERE", default_value = "nomad", value_parser = LedgerChoice::parse, help_heading = LEDGER)]
+    pub ledger: LedgerChoice,
+    /// Namespace of the variables that sets are remembered in
+    #[arg(long, value_name = "NAME", default_value = "default", help_heading = LEDGER, hide_short_help = true)]
+    pub ledger_namespace: String,
+}
+
+/// `forget`.
+#[derive(Args, Debug)]
+pub(super) struct Forget {
+    /// The volumes' IDs, exactly
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Set that owns them
+    #[arg(long, value_name = "NAME")]
+    pub set: SetName,
+    /// Where it is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+}
+
+/// `set …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum SetCommand {
+    /// List sets
+    List(SetList),
+    /// Show what a set owns, and what was begun with it and not ended
+    Show(SetShow),
+}
+
+/// `set list`.
+#[derive(Args, Debug)]
+pub(super) struct SetList {
+    /// Where sets are remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `set show`.
+#[derive(Args, Debug)]
+pub(super) struct SetShow {
+    /// The set's name
+    #[arg(value_name = "NAME")]
+    pub name: SetName,
+    /// Where it is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Form of what is printed.

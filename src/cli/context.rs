@@ -16,6 +16,7 @@ use super::servers::Servers;
 use super::settings::target;
 use super::ui::{Now, Printer, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+use crate::nomad::NomadClient;
 use crate::ports::{Clock, SecretSource, VolumeApi};
 use crate::secrets::LocalSecrets;
 
@@ -35,6 +36,10 @@ pub(super) struct Context {
     pub clock: Arc<dyn Clock>,
     /// Where people live.
     pub time_zone: fn() -> TimeZone,
+    /// What this machine is called.
+    pub host_name: fn() -> String,
+    /// The number of this process.
+    pub process_id: u32,
     /// Servers that can be reached.
     pub servers: Arc<dyn Servers>,
     /// Ctrl-C.
@@ -119,9 +124,20 @@ impl Context {
         &self,
         work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
+        self.with_client(async |client| work(client).await).await
+    }
+
+    /// The same, with everything that a client can do beside volumes.
+    ///
+    /// # Errors
+    /// If it cannot be opened or ended in order, and those of the work.
+    pub(super) async fn with_client(
+        &self,
+        work: impl AsyncFnOnce(&NomadClient) -> Result<Exit, CliError>,
+    ) -> Result<Exit, CliError> {
         let target = target(&self.global, &self.environment, &self.directory)?;
         let session = self.interrupts.unless(self.servers.open(&target)).await??;
-        let done = work(&*session.api).await;
+        let done = work(&session.api).await;
         let closed = session.close().await;
         let exit = done?;
         closed?;

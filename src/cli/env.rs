@@ -58,6 +58,8 @@ variables! {
     HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also in small letters.";
     HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also in small letters.";
     NoProxy = "NO_PROXY": "Hosts reached without a proxy, by commas; also in small letters.";
+    User = "USER": "Who is said to be at work on a set of volumes.";
+    WindowsUser = "USERNAME": "The same on Windows.";
     Complete = "COMPLETE": "Set by the shell's completion script, never by hand.";
 }
 

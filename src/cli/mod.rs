@@ -11,6 +11,7 @@ mod env;
 mod error;
 mod exit;
 mod interrupts;
+mod ledger;
 mod run;
 mod servers;
 mod settings;

@@ -11,7 +11,7 @@ use super::args::{Cli, Command, Global, PluginCommand, SetArgument, Submit, Volu
 #[cfg(feature = "agent")]
 use super::commands::agent;
 use super::commands::submit::{self, Verb};
-use super::commands::{completion, explain, man, plan, plugin, validate, volume};
+use super::commands::{completion, explain, forget, man, plan, plugin, set, validate, volume};
 use super::context::{Context, Stdin};
 use super::env::Variable;
 use super::error::CliError;
@@ -87,6 +87,8 @@ fn context(world: World, global: Global, width: usize) -> Context {
         printer: Arc::new(printer),
         clock: world.clock,
         time_zone: world.time_zone,
+        host_name: world.host_name,
+        process_id: world.process_id,
         servers: world.servers,
         interrupts: world.interrupts,
         stdin: Stdin::new(world.stdin.reader, world.stdin.is_terminal),
@@ -121,6 +123,8 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
             };
             wait(context, process, submit::run(context, &order))
         }
+        Command::Set(command) => wait(context, process, set::run(context, command)),
+        Command::Forget(arguments) => wait(context, process, forget::run(context, arguments)),
         Command::Volume(command) => on_volume(context, command, process),
         Command::Plugin(PluginCommand::Status(arguments)) => {
             wait(context, process, plugin::status::run(context, arguments))

@@ -13,12 +13,11 @@ use crate::agent::Embedded;
 use crate::nomad::NomadClient;
 #[cfg(feature = "agent")]
 use crate::nomad::{Hidden, Settings};
-use crate::ports::VolumeApi;
 
 /// A server that is being talked to.
 pub struct Session {
     /// The server.
-    pub api: Arc<dyn VolumeApi>,
+    pub api: Arc<NomadClient>,
     /// What has to be ended afterwards.
     pub companion: Option<Box<dyn Companion>>,
 }

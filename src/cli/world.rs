@@ -51,6 +51,10 @@ pub struct World {
     pub clock: Arc<dyn Clock>,
     /// Where people live; reading it costs a file.
     pub time_zone: fn() -> TimeZone,
+    /// What this machine is called; asking costs a system call.
+    pub host_name: fn() -> String,
+    /// The number of this process, for those who wait for it.
+    pub process_id: u32,
     /// Servers that can be reached.
     pub servers: Arc<dyn Servers>,
     /// Ctrl-C.
@@ -91,11 +95,24 @@ impl World {
             },
             clock: Arc::new(SystemClock),
             time_zone: TimeZone::system,
+            host_name,
+            process_id: std::process::id(),
             servers: Arc::new(RealServers),
             interrupts: Interrupts::default(),
             process: Process::Own,
         }
     }
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    "this machine".to_owned()
 }
 
 #[cfg(unix)]

@@ -244,6 +244,10 @@ codes! {
         "Delete what was made from it first.";
 
     // --- ledger: what a set owns, remembered
+    SetNotFound = "set/not-found": "The ledger has no set of that name.",
+        "Check the name, and which ledger is meant (`--ledger`, `--ledger-namespace`).";
+    SetNotOwned = "set/not-owned": "The set does not own the volume.",
+        "Check the ID, the namespace and the set.";
     LedgerConflict = "ledger/conflict": "Somebody else wrote the set's ledger since it was read, so nothing was written over it.",
         "Run the command again: it goes on from what is there now.";
     LedgerHeld = "ledger/held": "Two commands that change the same set take turns, and another one is at it.",

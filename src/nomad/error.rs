@@ -85,9 +85,8 @@ const TABLE: &[Row] = table! {
     Is "variable not found" => VariableNotFound, "there is no such variable";
     Has &["variables are limited to ", " in total size"] => VariableTooLarge,
         "the server takes no variable of that size";
-    Has &["variable doesn't exist"] => VariableLockLost, "the lock is gone";
-    Has &["variable doesn't hold a lock"] => VariableLockLost, "the lock ran out";
-    Has &["attempting to modify locked variable"] => VariableLockLost, "the lock ran out";
+    Is "variable doesn't exist" => VariableLockLost, "the lock is gone";
+    Is "variable doesn't hold a lock" => VariableLockLost, "the lock ran out";
     Has &["all servers must be running version ", " or later to apply variables"] =>
         ApiUnsupported, "a server of the cluster is too old for variables",
         "Upgrade every server to Nomad 1.4 or later.";

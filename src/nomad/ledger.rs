@@ -112,28 +112,22 @@ impl NomadLedger {
     /// The shards of a set; `None` if one went away while they were read.
     async fn read_once(&self, set: &SetName) -> Result<Option<StoredSet>, LedgerError> {
         let what = format!("the ledger of set {set} could not be read");
-        let variables = self.variables();
         let prefix = path(set, "");
-        let listed = variables.list(&prefix, &what).await;
+        let listed = self.variables().list(&prefix, &what).await;
         let listed = listed.map_err(|error| self.failed(error))?;
         let names: BTreeSet<ShardName> = listed
             .iter()
             .filter_map(|path| ShardName::parse(path.strip_prefix(&prefix)?))
             .collect();
-        let all: BTreeSet<ShardName> = names.iter().cloned().chain([ShardName::head()]).collect();
-        let read = stream::iter(all)
-            .map(|shard| {
-                let what = &what;
-                async move {
-                    let path = path(set, shard.as_str());
-                    let found = variables.read(&path, what).await;
-                    found.map(|found| (shard, found))
-                }
-            })
-            .buffer_unordered(PARALLEL)
-            .try_collect::<Vec<_>>()
-            .await
-            .map_err(|error| self.failed(error))?;
+        // The head first and by itself, whatever the list says.
+        let head = ShardName::head();
+        let others = names
+            .iter()
+            .filter(|name| **name != head)
+            .cloned()
+            .collect();
+        let mut read = self.read_shards(set, vec![head], &what).await?;
+        read.extend(self.read_shards(set, others, &what).await?);
         let mut stored = StoredSet::default();
         for (shard, found) in read {
             match found {
@@ -152,6 +146,28 @@ impl NomadLedger {
             }
         }
         Ok(Some(stored))
+    }
+
+    /// Shards, and which of them are not there, so many at once.
+    async fn read_shards(
+        &self,
+        set: &SetName,
+        shards: Vec<ShardName>,
+        what: &str,
+    ) -> Result<Vec<(ShardName, Option<VariableDocument>)>, LedgerError> {
+        let variables = self.variables();
+        stream::iter(shards)
+            .map(|shard| {
+                let path = path(set, shard.as_str());
+                async move {
+                    let found = variables.read(&path, what).await;
+                    found.map(|found| (shard, found))
+                }
+            })
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await
+            .map_err(|error| self.failed(error))
     }
 
     /// The head is there, and the list does not show it: the token may not list.

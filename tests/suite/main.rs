@@ -30,6 +30,7 @@ mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
 mod ledger;
+mod ledger_real;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;

@@ -33,6 +33,8 @@ transcripts! {
     plugins_are_shown = "plugin/status.md";
     a_socket_without_a_plugin_is_told = "plugin/socket.md";
     shells_and_the_manual_are_served = "talk/completion.md";
+    sets_in_a_file_are_shown_and_let_go = "set/file.md";
+    sets_in_variables_are_shown_and_let_go = "set/nomad.md";
     codes_are_explained = "talk/explain.md";
     wrong_usage_is_an_error = "talk/usage.md";
     everything_wrong_is_told_at_once = "validate/everything-at-once.md";
@@ -170,6 +172,51 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         Code::ApiNoLeader,
         "tests/suite/client_failures.rs",
         "patience_with_a_busy_server_ends",
+    ),
+    (
+        Code::ApiAclDisabled,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::ApiUnsupported,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::ApiListChanged,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::AclPolicyNotFound,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::VariableNotFound,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::VariableTooLarge,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::VariableLockLost,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::SnapshotInUse,
+        "src/nomad/error/tests.rs",
+        "every_text_has_its_code_and_every_row_its_text",
+    ),
+    (
+        Code::LedgerHeld,
+        "src/reconcile/ledger/tests.rs",
+        "a_second_waits_for_the_first_and_hears_who_it_is",
     ),
     (
         Code::VolumePending,

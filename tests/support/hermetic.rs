@@ -34,6 +34,8 @@ pub(crate) fn world(
         columns: Some(100),
         clock: Arc::new(Fixed),
         time_zone: || jiff::tz::TimeZone::UTC,
+        host_name: || "build-7".to_owned(),
+        process_id: 4711,
         servers: Arc::new(Redirect::to("http://127.0.0.1:1")),
         interrupts: Interrupts::default(),
         process: Process::Shared,

@@ -4,10 +4,12 @@
 pub(crate) mod agent;
 pub(crate) mod completion;
 pub(crate) mod explain;
+pub(crate) mod forget;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod reference;
+pub(crate) mod set;
 pub(crate) mod submit;
 pub(crate) mod validate;
 pub(crate) mod volume;

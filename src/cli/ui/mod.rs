@@ -11,6 +11,7 @@ mod printer;
 #[cfg(feature = "agent")]
 mod probe;
 mod progress;
+mod set;
 mod table;
 mod time;
 #[cfg(feature = "agent")]
@@ -28,6 +29,7 @@ pub(super) use printer::{Printer, Stream, one_line};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use progress::Progress;
+pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use table::table;
 #[cfg(feature = "agent")]
 pub(super) use verdicts::{case_list, report_json, report_text};

@@ -22,6 +22,61 @@ const TEXTS: &[(&str, Code)] = {
             "volume db0 is in nonexistent namespace prod",
             C::VolumeUnknownNamespace,
         ),
+        ("ACL support disabled", C::ApiAclDisabled),
+        ("ACL token not found", C::ApiUnknownToken),
+        (
+            "failed to resolve ACL token: ACL token expired",
+            C::ApiUnknownToken,
+        ),
+        ("ACL policy not found", C::AclPolicyNotFound),
+        ("variable not found", C::VariableNotFound),
+        (
+            "RPC Error:: 400,variables are limited to 16KiB in total size",
+            C::VariableTooLarge,
+        ),
+        ("variable doesn't exist", C::VariableLockLost),
+        ("variable doesn't hold a lock", C::VariableLockLost),
+        (
+            "all servers must be running version 1.4.0 or later to apply variables",
+            C::ApiUnsupported,
+        ),
+        ("no such volume", C::VolumeNotFound),
+        ("no such volume \"db0\"", C::VolumeNotFound),
+        (
+            "1 error occurred:\n\t* plugin \"ebs0\" does not support snapshot\n\n",
+            C::PluginUnsupported,
+        ),
+        (
+            "1 error occurred:\n\t* plugin does not support snapshot\n\n",
+            C::PluginUnsupported,
+        ),
+        (
+            "plugin does not support listing snapshots",
+            C::PluginUnsupported,
+        ),
+        (
+            "could not detach from controller: missing external node ID: no such node",
+            C::PluginUnreachable,
+        ),
+        (
+            "could not delete \"s1\": snapshot \"s1\" could not be deleted because it is in use: by a clone",
+            C::SnapshotInUse,
+        ),
+        (
+            "controller list volumes: invalid starting token \"t\": rpc error: code = Aborted desc = gone",
+            C::ApiListChanged,
+        ),
+        (
+            "could not create snapshot: controller create snapshot: too many",
+            C::PluginRefused,
+        ),
+        (
+            "could not delete \"s1\": controller delete snapshot: no",
+            C::PluginRefused,
+        ),
+        ("controller list snapshots: no", C::PluginRefused),
+        ("controller list volumes: no", C::PluginRefused),
+        ("could not detach from node: it is busy", C::PluginRefused),
         ("volume not found", C::VolumeNotFound),
         ("volume not found: db0", C::VolumeNotFound),
         ("rpc error: volume not found: db0", C::VolumeNotFound),

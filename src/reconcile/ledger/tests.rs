@@ -1,4 +1,5 @@
 use super::*;
+use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::{Actor, Ownership};
 use crate::ports::fake::{CountingIds, LedgerFault, MemoryLedger};
@@ -89,9 +90,11 @@ async fn a_second_waits_for_the_first_and_hears_who_it_is() {
     let refused = set
         .lock(&holder("bo"), patience, |who| told.push(who.cloned()))
         .await;
-    assert!(
-        matches!(refused, Err(error) if error.failure == LedgerFailure::Held(Some(Box::new(holder("ada")))))
-    );
+    let Err(refused) = refused else {
+        panic!("two hold it");
+    };
+    let held = LedgerFailure::Held(Some(Box::new(holder("ada"))));
+    assert_eq!((refused.failure, refused.code), (held, Code::LedgerHeld));
     assert_eq!(told, [Some(holder("ada"))], "once, not at every look");
     assert!(start.elapsed() <= patience);
     let bo = holder("bo");

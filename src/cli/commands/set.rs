@@ -1,0 +1,76 @@
+//! `set list`, `set show`: what the ledger remembers. They read, and lock nothing.
+
+use crate::cli::args::{SetCommand, SetList, SetShow};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ledger::{open_set, some_ledger};
+use crate::cli::ui::{set_detail, set_document, set_list, set_summary};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::nomad::NomadClient;
+use crate::ports::Document;
+
+/// Shows sets.
+///
+/// # Errors
+/// If the ledger cannot be read, or does not have the set.
+pub(crate) async fn run(context: &Context, command: &SetCommand) -> Result<Exit, CliError> {
+    context
+        .with_client(async |client| {
+            let work = async {
+                match command {
+                    SetCommand::List(arguments) => list(context, client, arguments).await,
+                    SetCommand::Show(arguments) => show(context, client, arguments).await,
+                }
+            };
+            context.interrupts.unless(work).await?
+        })
+        .await
+}
+
+async fn list(
+    context: &Context,
+    client: &NomadClient,
+    arguments: &SetList,
+) -> Result<Exit, CliError> {
+    let ledger = some_ledger(context, &arguments.place, client)?;
+    let mut sets = vec![];
+    for name in ledger.sets().await? {
+        sets.push(open_set(ledger.clone(), &name).await?.set().clone());
+    }
+    let documents: Vec<Document> = sets.iter().map(set_summary).collect();
+    match arguments.output.output.list(&documents) {
+        Some(text) => context.printer.data(&text),
+        None if sets.is_empty() => context
+            .printer
+            .talk(&format!("No sets in {}", ledger.name())),
+        None => context.printer.data(&set_list(&sets)),
+    }
+    Ok(Exit::Done)
+}
+
+async fn show(
+    context: &Context,
+    client: &NomadClient,
+    arguments: &SetShow,
+) -> Result<Exit, CliError> {
+    let ledger = some_ledger(context, &arguments.place, client)?;
+    let set = open_set(ledger, &arguments.name).await?;
+    if !set.exists() {
+        let message = format!(
+            "there is no set {} in {}",
+            arguments.name,
+            set.ledger_name()
+        );
+        return Err(Diagnostic::error(Code::SetNotFound, message)
+            .help("`nomad-csi set list` lists all sets; one exists once something was applied with it")
+            .into());
+    }
+    let text = arguments
+        .output
+        .output
+        .one(&set_document(set.set()))
+        .unwrap_or_else(|| set_detail(set.set(), &context.now()));
+    context.printer.data(&text);
+    Ok(Exit::Done)
+}

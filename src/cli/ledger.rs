@@ -1,0 +1,167 @@
+//! Which ledger is meant, who is at work, and sets as commands open them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::args::LedgerPlace;
+use super::context::Context;
+use super::env::Variable;
+use super::error::CliError;
+use super::exit::Exit;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::files::FileLedger;
+use crate::model::{Namespace, SetName};
+use crate::nomad::NomadClient;
+use crate::plan::Actor;
+use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, RandomIds, SetLock};
+use crate::reconcile::SetLedger;
+
+/// How long a set that somebody else works on is waited for.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// Where sets are remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LedgerChoice {
+    /// In the server's variables.
+    Nomad,
+    /// In a file of this machine.
+    File(PathBuf),
+    /// Nowhere: nothing is owned.
+    Without,
+}
+
+impl LedgerChoice {
+    /// Reads the value of `--ledger`.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("file:")) {
+            ("nomad", _) => Ok(Self::Nomad),
+            ("none", _) => Ok(Self::Without),
+            (_, Some(path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            _ => Err("a ledger is `nomad`, `file:PATH` or `none`".to_owned()),
+        }
+    }
+}
+
+impl From<LedgerError> for CliError {
+    /// A set that somebody else works on blocks; it is not a failure.
+    fn from(error: LedgerError) -> Self {
+        let exit = match error.failure {
+            LedgerFailure::Held(_) => Exit::Blocked,
+            LedgerFailure::Conflict
+            | LedgerFailure::LockLost
+            | LedgerFailure::Unsupported
+            | LedgerFailure::Forbidden
+            | LedgerFailure::Unusable(_)
+            | LedgerFailure::Unavailable
+            | LedgerFailure::OutcomeUnknown => Exit::Error,
+        };
+        Self {
+            exit,
+            diagnostics: error.diagnostic().into(),
+        }
+    }
+}
+
+/// The ledger that is meant; `None` if there is to be none.
+pub(super) fn ledger(
+    context: &Context,
+    place: &LedgerPlace,
+    server: &NomadClient,
+) -> Option<Arc<dyn Ledger>> {
+    match &place.ledger {
+        LedgerChoice::Nomad => {
+            let namespace = Namespace::new(place.ledger_namespace.as_str());
+            Some(Arc::new(server.ledger(namespace)))
+        }
+        LedgerChoice::File(path) => Some(Arc::new(FileLedger::new(context.directory.join(path)))),
+        LedgerChoice::Without => None,
+    }
+}
+
+/// The same, for commands that are about nothing else.
+///
+/// # Errors
+/// If there is to be none.
+pub(super) fn some_ledger(
+    context: &Context,
+    place: &LedgerPlace,
+    server: &NomadClient,
+) -> Result<Arc<dyn Ledger>, CliError> {
+    ledger(context, place, server).ok_or_else(|| {
+        let message = "without a ledger there are no sets";
+        Diagnostic::error(Code::CliInvalidValue, message)
+            .help("name the ledger with `--ledger nomad` or `--ledger file:PATH`")
+            .into()
+    })
+}
+
+/// Reads a set.
+///
+/// # Errors
+/// If the ledger cannot be read or used.
+pub(super) async fn open_set(
+    ledger: Arc<dyn Ledger>,
+    name: &SetName,
+) -> Result<SetLedger, LedgerError> {
+    SetLedger::open(ledger, name.clone(), Arc::new(RandomIds)).await
+}
+
+/// Takes a set's lock; somebody who holds it is waited for, and named.
+///
+/// # Errors
+/// If he still holds it after five minutes, or the ledger cannot be used.
+pub(super) async fn lock_set(
+    context: &Context,
+    set: &SetLedger,
+    command: &str,
+) -> Result<Box<dyn SetLock>, LedgerError> {
+    let holder = LockHolder {
+        by: actor(context, command),
+        since: context.clock.now(),
+    };
+    let name = set.set().name();
+    let waiting = |other: Option<&LockHolder>| {
+        let who = other.map_or("somebody who cannot be named".to_owned(), |other| {
+            other.by.to_string()
+        });
+        let line = format!("waiting for {who}, who is working on set {name}");
+        context.printer.talk(&line);
+    };
+    set.lock(&holder, PATIENCE, waiting).await
+}
+
+/// Who runs this command.
+pub(super) fn actor(context: &Context, command: &str) -> Actor {
+    let environment = &context.environment;
+    let named = |variable| environment.text(variable).ok().flatten();
+    let user = named(Variable::User).or_else(|| named(Variable::WindowsUser));
+    Actor {
+        user: user.unwrap_or("somebody").to_owned(),
+        host: (context.host_name)(),
+        process: context.process_id,
+        command: command.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_is_one_of_three() {
+        for (text, expected) in [
+            ("nomad", Some(LedgerChoice::Nomad)),
+            ("none", Some(LedgerChoice::Without)),
+            ("file:a/b", Some(LedgerChoice::File("a/b".into()))),
+            ("file:", None),
+            ("consul", None),
+            ("", None),
+        ] {
+            assert_eq!(LedgerChoice::parse(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Sets: what the ledger remembers, for people and machines. Hashes are nobody's business.
+
+use serde_json::{Value, json};
+
+use super::allocs::Now;
+use super::table::{heading, key_values, table};
+use super::time::ago;
+use crate::plan::LedgerSet;
+use crate::ports::Document;
+
+/// A list of sets.
+pub(crate) fn set_list(sets: &[LedgerSet]) -> String {
+    let rows = sets.iter().map(|set| {
+        [
+            set.name().to_string(),
+            set.owned().count().to_string(),
+            protected(set).to_string(),
+            set.intents().count().to_string(),
+        ]
+    });
+    table(["Set", "Volumes", "Protected", "Unfinished"], rows)
+}
+
+/// One of them as JSON.
+pub(crate) fn set_summary(set: &LedgerSet) -> Document {
+    Document::of(&json!({
+        "ID": set.name().as_str(),
+        "Protected": protected(set),
+        "Unfinished": set.intents().count(),
+        "Volumes": set.owned().count(),
+    }))
+}
+
+fn protected(set: &LedgerSet) -> usize {
+    set.owned().filter(|(_, owned)| owned.protect).count()
+}
+
+/// One set with everything that belongs to it.
+pub(crate) fn set_detail(set: &LedgerSet, now: &Now) -> String {
+    let mut sections = vec![key_values([
+        ("Set", set.name().to_string()),
+        ("Volumes", set.owned().count().to_string()),
+        ("Protected", protected(set).to_string()),
+    ])];
+    let mut volumes = set.owned().peekable();
+    if volumes.peek().is_some() {
+        let rows = volumes.map(|(key, owned)| {
+            let seen = owned.seen_equal.map(|seen| ago(seen.at, now.nanoseconds));
+            [
+                key.id.to_string(),
+                key.namespace.to_string(),
+                if owned.protect { "yes" } else { "no" }.to_owned(),
+                owned.generation.to_string(),
+                seen.unwrap_or_default(),
+            ]
+        });
+        let headings = [
+            "ID",
+            "Namespace",
+            "Protected",
+            "Replaced",
+            "Last Seen As Applied",
+        ];
+        sections.push(heading("Volumes") + &table(headings, rows));
+    }
+    let mut intents = set.intents().peekable();
+    if intents.peek().is_some() {
+        let rows = intents.map(|(key, intent)| {
+            [
+                key.id.to_string(),
+                key.namespace.to_string(),
+                intent.step.as_str().to_owned(),
+                ago(intent.since, now.nanoseconds),
+                intent.by.to_string(),
+            ]
+        });
+        let headings = ["ID", "Namespace", "Step", "Begun", "By"];
+        sections.push(heading("Unfinished") + &table(headings, rows));
+    }
+    sections.join("\n")
+}
+
+/// The same as JSON.
+pub(crate) fn set_document(set: &LedgerSet) -> Document {
+    let volumes: Value = set
+        .owned()
+        .map(|(key, owned)| {
+            json!({
+                "Fields": owned.applied.keys().collect::<Vec<_>>(),
+                "Generation": owned.generation,
+                "ID": key.id.as_str(),
+                "Namespace": key.namespace.as_str(),
+                "Protected": owned.protect,
+                "SeenEqual": owned.seen_equal.map(|seen| json!({
+                    "Index": seen.modify_index,
+                    "Time": seen.at,
+                })),
+            })
+        })
+        .collect();
+    let unfinished: Value = set
+        .intents()
+        .map(|(key, intent)| {
+            json!({
+                "By": intent.by.to_string(),
+                "ID": key.id.as_str(),
+                "Namespace": key.namespace.as_str(),
+                "Since": intent.since,
+                "Step": intent.step.as_str(),
+            })
+        })
+        .collect();
+    Document::of(&json!({
+        "ID": set.name().as_str(),
+        "Unfinished": unfinished,
+        "Volumes": volumes,
+    }))
+}
