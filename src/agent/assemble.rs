@@ -108,7 +108,7 @@ async fn open_sealer(place: &Workplace, cell: &StateCell) -> Result<KeySealer, D
     let sealed = cell.read(|state| {
         let of_volumes = state
             .records()
-            .map(|record| (SecretOwner::from(record.key()), &record.secrets));
+            .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
         let of_variables = state
             .variables()
             .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));

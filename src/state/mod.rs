@@ -13,6 +13,7 @@ mod list;
 mod provider_name;
 mod query;
 mod record;
+mod recorded_options;
 mod replay;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
@@ -28,6 +29,7 @@ pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use provider_name::provider_name;
 pub use query::{plugin, plugin_status, plugins, sharing, volume};
 pub use record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
+pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, StateSnapshot, replay};
 pub use tables::State;
 pub use variable::{LockTerms, VariableEvent, VariableLock, VariableRecord};

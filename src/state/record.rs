@@ -2,16 +2,17 @@
 //!
 //! A volume's record has three parts that different parties own: what the user asked
 //! ([`VolumeDefinition`]), what the provider answered ([`Provided`]), and the secrets, which are
-//! here only sealed. Nothing that can be counted or looked up elsewhere is stored (health, counts,
+//! here only sealed, as are mount flags. Nothing that can be counted or looked up elsewhere is stored (health, counts,
 //! the plugin's capabilities): `query` derives it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::recorded_options::RecordedMountOptions;
 use crate::model::{
-    Bytes, Capability, CapacityRange, ExternalId, MountOptions, NamespacedId, NodeId, PluginId,
-    PluginInstance, SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
+    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, NodeId, PluginId, PluginInstance,
+    SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
 };
 
 /// What the user asked for.
@@ -34,15 +35,15 @@ pub struct VolumeDefinition {
     pub clone_id: Option<String>,
     /// What it is restored from.
     pub snapshot_id: Option<String>,
-    /// How its file system is made and mounted; `None` if that was never said.
-    pub mount_options: Option<MountOptions>,
+    /// How its file system is made and mounted, its flags sealed; `None` if that was never said.
+    pub mount_options: Option<RecordedMountOptions>,
     /// Opaque, for creation and validation.
     pub parameters: BTreeMap<String, String>,
 }
 
-impl From<&VolumeRequest> for VolumeDefinition {
+impl VolumeDefinition {
     /// Of a volume that is new: what is not said is empty.
-    fn from(request: &VolumeRequest) -> Self {
+    pub fn new(request: &VolumeRequest, mount_options: Option<RecordedMountOptions>) -> Self {
         Self {
             key: request.key(),
             name: request.name.clone().unwrap_or_default(),
@@ -52,15 +53,13 @@ impl From<&VolumeRequest> for VolumeDefinition {
             topology_request: request.topology_request.clone(),
             clone_id: request.clone_id.clone(),
             snapshot_id: request.snapshot_id.clone(),
-            mount_options: request.mount_options.clone(),
+            mount_options,
             parameters: request.parameters.clone().unwrap_or_default(),
         }
     }
-}
 
-impl From<&Volume> for VolumeDefinition {
     /// The user's part of a volume that an update was merged into.
-    fn from(volume: &Volume) -> Self {
+    pub fn of(volume: &Volume, mount_options: Option<RecordedMountOptions>) -> Self {
         Self {
             key: volume.key(),
             name: volume.name.clone(),
@@ -70,7 +69,7 @@ impl From<&Volume> for VolumeDefinition {
             topology_request: volume.topology_request.clone(),
             clone_id: volume.clone_id.clone(),
             snapshot_id: volume.snapshot_id.clone(),
-            mount_options: volume.mount_options.clone(),
+            mount_options,
             parameters: volume.parameters.clone(),
         }
     }
@@ -159,6 +158,15 @@ impl VolumeRecord {
     /// Namespace and ID.
     pub fn key(&self) -> &NamespacedId {
         &self.definition.key
+    }
+
+    /// Something of it that is sealed, if anything is.
+    pub fn sealed(&self) -> Option<&SealedSecrets> {
+        let options = self.definition.mount_options.as_ref();
+        let flags = options.and_then(RecordedMountOptions::sealed);
+        Some(&self.secrets)
+            .filter(|secrets| !secrets.is_empty())
+            .or(flags)
     }
 
     /// Whether readers and planners see it (W14: a create that did not end is continued by the next

@@ -3,12 +3,13 @@
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
 use super::record::{Provided, VolumeDefinition};
+use super::recorded_options::{RecordedFlags, RecordedMountOptions};
 use super::tables::State;
 use super::variable::{LockTerms, VariableEvent};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
-    ControllerInfo, ExternalId, ExternalNodeId, Health, MountOptions, Namespace, NamespacedId,
-    Node, NodeCapabilities, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, SealedSecrets,
+    ControllerInfo, ExternalId, ExternalNodeId, Health, Namespace, NamespacedId, Node,
+    NodeCapabilities, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, SealedSecrets,
     Topology, TopologyRequest, VariableKey, VariablePath, VolumeId,
 };
 
@@ -40,9 +41,9 @@ pub fn definition(key: &NamespacedId) -> VolumeDefinition {
         }),
         clone_id: None,
         snapshot_id: Some("snap-1".to_owned()),
-        mount_options: Some(MountOptions {
+        mount_options: Some(RecordedMountOptions {
             fs_type: "ext4".to_owned(),
-            mount_flags: vec!["noatime".to_owned()],
+            mount_flags: RecordedFlags::default(),
         }),
         parameters: [("type".to_owned(), "fast".to_owned())].into(),
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::record::{PluginRecord, VolumeRecord};
+use super::recorded_options::RecordedMountOptions;
 use crate::model::{
     HealthCount, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
 };
@@ -66,7 +67,7 @@ pub struct VolumeView {
 }
 
 impl VolumeView {
-    /// All that a reader of this volume sees.
+    /// All that a reader of this volume sees; mount flags are hidden.
     pub fn volume(&self) -> Volume {
         let VolumeRecord {
             definition,
@@ -89,7 +90,10 @@ impl VolumeView {
             topologies: provided.topologies.clone(),
             clone_id: definition.clone_id.clone(),
             snapshot_id: definition.snapshot_id.clone(),
-            mount_options: definition.mount_options.clone(),
+            mount_options: definition
+                .mount_options
+                .as_ref()
+                .map(RecordedMountOptions::shown),
             parameters: definition.parameters.clone(),
             context: provided.context.clone(),
             access_mode: None,

@@ -1,7 +1,10 @@
 //! What a person meets who starts an agent: it serves, or says why it cannot.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use serde_json::json;
 
 use crate::agent_process::{AgentProcess, program};
 use crate::http::Address;
@@ -92,4 +95,68 @@ fn a_data_directory_with_a_long_path_is_served_all_the_same() {
     let socket = agent.socket.clone();
     assert!(agent.stop().success());
     assert!(!socket.parent().unwrap().exists());
+}
+
+/// Mount flags may hold passwords (CIFS): like secrets they are in no file of the agent's, neither as
+/// an event nor in a snapshot, and are compared all the same.
+#[test]
+fn no_file_holds_a_secret_or_a_mount_flag() {
+    // The plugin takes only flags that it knows; this is a combination that nothing else writes.
+    const FLAG: &str = "relatime,bind,nodiratime,dev";
+    const TOKEN: &str = "canary-91c2e7";
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    create(&agent.address, "db").unwrap().json();
+    let external_id = list(&agent.address)[0].1.clone();
+    let register = |agent: &AgentProcess| {
+        let volume = json!({
+            "ID": "sealed",
+            "Name": "sealed",
+            "PluginID": "hostpath",
+            "ExternalID": external_id,
+            "Secrets": {"token": TOKEN},
+            "MountOptions": {"FSType": "", "MountFlags": [FLAG]},
+            "RequestedCapabilities": [
+                {"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}
+            ],
+        });
+        let body = json!({ "Volumes": [volume] });
+        let put = agent
+            .address
+            .ask("PUT", "/v1/volume/csi/sealed", Some(&body));
+        let volume = put.unwrap().json()["Volumes"][0].clone();
+        assert_eq!(volume["MountOptions"]["MountFlags"], json!(["[REDACTED]"]));
+        volume["ModifyIndex"].clone()
+    };
+    let first = register(&agent);
+    assert_eq!(register(&agent), first, "the same again changes nothing");
+    agent.kill();
+    let agent = AgentProcess::start(data.path());
+    assert_eq!(register(&agent), first, "nor after a restart");
+    assert!(agent.stop().success());
+    let files = files_below(data.path());
+    assert!(files.iter().any(|file| file.ends_with("journal.redb")));
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        for canary in [FLAG, TOKEN] {
+            let found = bytes
+                .windows(canary.len())
+                .any(|bytes| bytes == canary.as_bytes());
+            assert!(!found, "{canary} is in {}", file.display());
+        }
+    }
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut files = vec![];
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files.extend(files_below(&entry.path()));
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    files
 }

@@ -28,7 +28,7 @@ use crate::ports::StatusCode;
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{Aftermath, ServerError, UpdateRequest};
 use crate::server::forward::Outcome;
-use crate::state::{EventKind, Phase, VolumeDefinition, VolumeRecord, VolumeView, sharing, volume};
+use crate::state::{EventKind, Phase, VolumeRecord, VolumeView, sharing, volume};
 
 const ON: UpdateRequest = UpdateRequest::Create;
 
@@ -138,7 +138,7 @@ impl Desk {
 
     /// A volume of which nothing is known.
     async fn begin(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
-        let definition = VolumeDefinition::from(request);
+        let definition = self.definition(request);
         let route = self.route(&definition, Aftermath::Nothing).await?;
         let secrets = request.secrets.clone().unwrap_or_default();
         let expected = Expected::VolumeAbsent(request.key());
@@ -155,8 +155,7 @@ impl Desk {
         record: &VolumeRecord,
         request: &VolumeRequest,
     ) -> Result<VolumeView, ServerError> {
-        let wanted = VolumeDefinition::from(request);
-        if wanted == record.definition {
+        if self.asks_for(request, &record.definition)? {
             self.resume(record, request.secrets.as_ref()).await?;
             return self.view(&request.key());
         }
@@ -164,6 +163,7 @@ impl Desk {
             Some(secrets) => secrets.clone(),
             None => self.secrets_of(record)?,
         };
+        let wanted = self.definition(request);
         let route = self.route(&wanted, self.pending(record)).await?;
         let changed_intent = self
             .intend(unchanged(record), wanted, secrets.clone(), Earlier::Calls)

@@ -159,8 +159,16 @@ impl Desk {
     }
 
     pub(super) fn secrets_of(&self, record: &VolumeRecord) -> Result<Secrets, ServerError> {
-        let owner = SecretOwner::from(record.key());
-        let secrets = self.sealer.open(&owner, &record.secrets);
+        self.open(record.key(), &record.secrets)
+    }
+
+    pub(super) fn open(
+        &self,
+        volume: &NamespacedId,
+        sealed: &SealedSecrets,
+    ) -> Result<Secrets, ServerError> {
+        let owner = SecretOwner::from(volume);
+        let secrets = self.sealer.open(&owner, sealed);
         secrets.map_err(|error| ServerError::Secrets { owner, error })
     }
 }

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::desk::{Desk, changed, unchanged};
 use super::plugin::PluginFacts;
-use crate::model::{NamespacedId, PluginId, Secrets};
+use crate::model::{MountOptions, NamespacedId, PluginId, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, StatusCode, VolumeSource};
 use crate::server::cell::Expected;
 use crate::server::error::{Aftermath, Operation, PluginFailure, ServerError};
@@ -30,6 +30,7 @@ pub(super) enum Earlier {
 pub(super) struct Intent {
     pub(super) record: VolumeRecord,
     secrets: Secrets,
+    mount_options: MountOptions,
     provider_name: String,
     earlier: Earlier,
 }
@@ -86,7 +87,7 @@ impl Desk {
                 self.intend(expected, definition, secrets.clone(), Earlier::Calls)
                     .await?
             }
-            Some(_) | None => self.intent(record.clone(), stored?, Earlier::Calls),
+            Some(_) | None => self.intent(record.clone(), stored?, Earlier::Calls)?,
         };
         self.carry_out(&intent, &route).await
     }
@@ -126,17 +127,24 @@ impl Desk {
         self.commit(expected, event).await?;
         let record = self.cell.read(|state| state.record(&key).cloned());
         let record = record.ok_or_else(|| changed(&key))?;
-        Ok(self.intent(VolumeRecord::clone(&record), secrets, earlier))
+        self.intent(VolumeRecord::clone(&record), secrets, earlier)
     }
 
-    fn intent(&self, record: VolumeRecord, secrets: Secrets, earlier: Earlier) -> Intent {
+    fn intent(
+        &self,
+        record: VolumeRecord,
+        secrets: Secrets,
+        earlier: Earlier,
+    ) -> Result<Intent, ServerError> {
         let provider_name = self.cell.read(|state| provider_name(state, &record));
-        Intent {
+        let mount_options = self.mount_options_of(&record.definition)?;
+        Ok(Intent {
             record,
             secrets,
+            mount_options: mount_options.unwrap_or_default(),
             provider_name,
             earlier,
-        }
+        })
     }
 
     pub(super) fn pending(&self, record: &VolumeRecord) -> Aftermath {
@@ -262,7 +270,7 @@ fn create_request(intent: &Intent, plugin: &PluginFacts) -> CreateVolume {
         name: intent.provider_name.clone(),
         capacity: definition.capacity,
         capabilities: definition.capabilities.clone(),
-        mount_options: definition.mount_options.clone().unwrap_or_default(),
+        mount_options: intent.mount_options.clone(),
         parameters: definition.parameters.clone(),
         secrets: intent.secrets.clone(),
         source,

@@ -8,6 +8,7 @@
 
 mod check;
 mod create;
+mod definition;
 mod delete;
 mod desk;
 mod intent;

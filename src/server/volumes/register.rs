@@ -16,7 +16,7 @@ use super::update::{Updated, Write};
 use crate::model::{ExternalId, NamespacedId, PluginId, Volume, VolumeRequest};
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{ServerError, UpdateRequest};
-use crate::state::{EventKind, Phase, Provided, VolumeDefinition, VolumeRecord, sharing, volume};
+use crate::state::{EventKind, Phase, Provided, VolumeRecord, sharing, volume};
 
 const ON: UpdateRequest = UpdateRequest::Register;
 
@@ -97,7 +97,7 @@ impl Desk {
         let write = Write {
             expected: Expected::VolumeAbsent(volume.key()),
             event: EventKind::VolumeRegistered {
-                definition: Box::new(VolumeDefinition::from(request)),
+                definition: Box::new(self.definition(request)),
                 provided: Box::new(Provided::from(&volume)),
                 secrets: self.seal(&volume.key(), &secrets),
             },
@@ -196,28 +196,27 @@ fn no_twins(volumes: &[Submitted]) -> Result<(), ServerError> {
 /// A new volume out of what a user may say, and of nothing else (W22): not claimed, of no known
 /// size, and where its request says.
 fn registered_volume(request: &VolumeRequest, plugin: &PluginFacts) -> Volume {
-    let definition = VolumeDefinition::from(request);
     let (provider, provider_version) = plugin.provider();
-    let topologies = definition.topology_request.as_ref();
+    let topologies = request.topology_request.as_ref();
     Volume {
         namespace: request.namespace.clone(),
         id: request.id.clone(),
-        name: definition.name,
+        name: request.name.clone().unwrap_or_default(),
         external_id: request.external_id.clone(),
-        plugin_id: definition.plugin_id,
+        plugin_id: request.plugin_id.clone(),
         provider: provider.to_owned(),
         provider_version: provider_version.to_owned(),
-        capabilities: definition.capabilities,
-        requested_capacity: definition.capacity,
+        capabilities: request.capabilities.clone(),
+        requested_capacity: request.capacity,
         capacity: Default::default(),
         topologies: topologies
             .map(|request| request.required.clone())
             .unwrap_or_default(),
-        topology_request: definition.topology_request,
-        clone_id: definition.clone_id,
-        snapshot_id: definition.snapshot_id,
-        mount_options: definition.mount_options,
-        parameters: definition.parameters,
+        topology_request: request.topology_request.clone(),
+        clone_id: request.clone_id.clone(),
+        snapshot_id: request.snapshot_id.clone(),
+        mount_options: request.mount_options.clone(),
+        parameters: request.parameters.clone().unwrap_or_default(),
         context: request.context.clone().unwrap_or_default(),
         access_mode: None,
         attachment_mode: None,

@@ -39,7 +39,10 @@ impl Desk {
         on: UpdateRequest,
     ) -> Result<Updated, ServerError> {
         let record = &existing.record;
-        let before = existing.volume();
+        let before = Volume {
+            mount_options: self.mount_options_of(&record.definition)?,
+            ..existing.volume()
+        };
         let merged =
             merge(&before, &request.to_wanted(), MergeRules::AGENT).map_err(|refusals| {
                 ServerError::UpdateRefused {
@@ -60,10 +63,15 @@ impl Desk {
             Ok(_) | Err(_) => self.seal(record.key(), &secrets),
         };
         let is_same = merged.volume == before && sealed == record.secrets;
+        let were = before.mount_options.as_ref();
         let write = (!is_same).then(|| Write {
             expected: unchanged(record),
             event: EventKind::VolumeUpdated {
-                definition: Box::new((&merged.volume).into()),
+                definition: Box::new(self.updated_definition(
+                    &merged.volume,
+                    were,
+                    &record.definition,
+                )),
                 provided: Box::new((&merged.volume).into()),
                 secrets: sealed,
             },

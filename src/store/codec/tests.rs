@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::state::State;
 use crate::state::samples::{History, key, registered, started, state_of};
+use crate::state::{EventKind, RecordedFlags, State};
 
 fn an_event() -> Event {
     Event::new(-5, registered(&key("default", "db"), "ext-1"))
@@ -91,13 +91,13 @@ fn a_later_version_is_refused_with_both_numbers() {
     );
     assert_eq!(
         decode_event(7, &row).unwrap_err().to_string(),
-        "event 7 was written in version 3, and this program reads up to version 2"
+        "event 7 was written in version 4, and this program reads up to version 3"
     );
     let part = Place::SnapshotPart { index: 7, part: 0 };
     let row = enclosed(part, SNAPSHOT_VERSION + 1, b"[]");
     assert_eq!(
         decode_snapshot(7, [row]).unwrap_err().to_string(),
-        "part 0 of snapshot 7 was written in version 3, and this program reads up to version 2"
+        "part 0 of snapshot 7 was written in version 4, and this program reads up to version 3"
     );
 }
 
@@ -122,6 +122,37 @@ fn snapshots_of_version_1_stay_readable() {
     assert_eq!((snapshot.index, snapshot.volumes_index), (9, 4));
     assert_eq!(snapshot.variables_index, State::FIRST_INDEX);
     assert_eq!(snapshot.variables, vec![]);
+}
+
+/// Versions 1 and 2 had mount flags in the clear, in events and in snapshots alike.
+#[test]
+fn definitions_with_flags_in_the_clear_stay_readable() {
+    let definition = r#"{"key":{"namespace":"default","id":"db"},"name":"","plugin_id":"cifs","capabilities":[],"capacity":{"min":0,"max":0},"topology_request":null,"clone_id":null,"snapshot_id":null,"mount_options":{"fs_type":"cifs","mount_flags":["password=hunter2"]},"parameters":{}}"#;
+    let payload = format!(
+        r#"{{"at":5,"kind":{{"volume_create_intended":{{"definition":{definition},"secrets":""}}}}}}"#
+    );
+    let row = enclosed(Place::Event { index: 9 }, 1, payload.as_bytes());
+    let EventKind::VolumeCreateIntended {
+        definition: read, ..
+    } = decode_event(9, &row).unwrap().kind
+    else {
+        panic!("it is another event")
+    };
+    let flags = RecordedFlags::Clear(vec!["password=hunter2".to_owned()]);
+    assert_eq!(read.mount_options.as_ref().unwrap().mount_flags, flags);
+
+    let head =
+        r#"{"origin":"o","volumes_index":9,"plugins_index":0,"plugins":[],"nodes":[],"volumes":1}"#;
+    let volume = format!(
+        r#"{{"definition":{definition},"provided":{{"provider":"","provider_version":"","external_id":null,"capacity":0,"context":{{}},"topologies":[]}},"secrets":"","phase":"creating","create_index":9,"modify_index":9,"create_time":5,"modify_time":5}}"#
+    );
+    let part = |part| Place::SnapshotPart { index: 9, part };
+    let rows = [
+        enclosed(part(0), 1, head.as_bytes()),
+        enclosed(part(1), 1, volume.as_bytes()),
+    ];
+    let snapshot = decode_snapshot(9, rows).unwrap();
+    assert_eq!(snapshot.volumes[0].definition, *read);
 }
 
 /// A field that this version does not know would be lost by reading on.
