@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::env;
 use super::ledger::LedgerChoice;
+#[cfg(feature = "agent")]
+use super::ui::CheckReport;
 use super::ui::Output;
 use crate::model::SetName;
 
@@ -527,6 +529,20 @@ pub(super) struct Check {
     /// Its values are never shown.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub secrets: Option<PathBuf>,
+    /// Directory to stage volumes below, which the plugin sees under the same path [default: a
+    /// directory below the temporary one]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub staging: Option<PathBuf>,
+    /// Directory to publish volumes below, which the plugin sees under the same path [default: a
+    /// directory below the temporary one]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub target: Option<PathBuf>,
+    /// Also check block devices
+    #[arg(long)]
+    pub block: bool,
+    /// The plugin's log, to look for the secrets in
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
     /// Size of the volumes that are created
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub size: String,
@@ -542,6 +558,11 @@ pub(super) struct Check {
     /// Form of the report: a table, or one JSON document with every call
     #[arg(short, long, value_name = "FORM", default_value = "table")]
     pub output: TableForm,
+    /// Write the report in another form too, to a file or to standard output (`-`); may be repeated
+    ///
+    /// FORM is junit or markdown. One that goes to standard output takes the place of `--output`.
+    #[arg(long = "format", value_name = "FORM=FILE", value_delimiter = ',')]
+    pub formats: Vec<CheckReport>,
 }
 
 /// A table for people, or a document for machines.

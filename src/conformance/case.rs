@@ -62,8 +62,35 @@ areas! {
     Identity "identity" "What the plugin says of itself.";
     Create "create" "CreateVolume.";
     Delete "delete" "DeleteVolume.";
+    Validate "validate" "ValidateVolumeCapabilities.";
+    List "list" "ListVolumes, ControllerGetVolume and GetCapacity.";
+    Snapshot "snapshot" "Snapshots.";
+    Attach "attach" "ControllerPublishVolume and ControllerUnpublishVolume.";
+    Node "node" "Staging and publishing file systems.";
+    Block "block" "Staging and publishing block devices.";
+    Copy "copy" "Volumes made of snapshots and of volumes, and what is in them.";
+    Expand "expand" "Expansion, and what a workload sees of it.";
+    Modify "modify" "ControllerModifyVolume.";
+    Group "group" "Group snapshots.";
     Concurrency "concurrency" "Calls at once, and calls repeated after a connection that broke.";
+    Manners "manners" "What holds for every call: refusals in words, secrets kept.";
 }
+
+/// A case in one line.
+macro_rules! case {
+    ($area:ident, $id:literal, $title:literal, $section:expr, $needs:expr, $effect:ident, $work:path) => {
+        Case {
+            id: $id,
+            title: $title,
+            area: Area::$area,
+            section: $section,
+            needs: $needs,
+            effect: Effect::$effect,
+            work: |check| Box::pin($work(check)),
+        }
+    };
+}
+pub(in crate::conformance) use case;
 
 /// What a check leaves behind until it cleans up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,4 +116,12 @@ pub enum Need {
     NodeCan(NodeRpc),
     /// VOLUME_ACCESSIBILITY_CONSTRAINTS, and a node that says where it is.
     Topology,
+    /// CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT.
+    GroupSnapshots,
+    /// Block volumes are asked for.
+    Block,
+    /// The plugin's log is given.
+    Log,
+    /// Secrets are given.
+    Secrets,
 }

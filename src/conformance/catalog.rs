@@ -1,7 +1,10 @@
 //! All checks, in the order in which they are carried out.
 
 use super::case::Case;
-use super::checks::{concurrency, create, delete, identity};
+use super::checks::{
+    attach, block, concurrency, copy, create, delete, expand, group, identity, list, manners,
+    modify, node, snapshot, validate,
+};
 
 /// All checks, by area.
 pub fn cases() -> Vec<Case> {
@@ -9,7 +12,18 @@ pub fn cases() -> Vec<Case> {
         identity::CASES,
         create::CASES,
         delete::CASES,
+        validate::CASES,
+        list::CASES,
+        snapshot::CASES,
+        attach::CASES,
+        node::CASES,
+        block::CASES,
+        copy::CASES,
+        expand::CASES,
+        modify::CASES,
+        group::CASES,
         concurrency::CASES,
+        manners::CASES,
     ]
     .concat()
 }

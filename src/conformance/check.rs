@@ -18,9 +18,9 @@ use super::show;
 use super::workload::Workload;
 use crate::csi::proto::{
     ControllerUnpublishVolumeRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,
-    DeleteVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
+    DeleteVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, ProbeRequest,
 };
-use crate::csi::{Failure, RawClient};
+use crate::csi::{Failure, RawClient, Reached};
 use crate::ports::StatusCode;
 
 /// Why a check goes no further.
@@ -44,6 +44,8 @@ pub(super) struct Session {
     pub(super) named: u32,
     /// Refusals that break the rules of all refusals (CSI section "Error Scheme").
     pub(super) bad_refusals: Vec<(Exchange, &'static str)>,
+    /// How long the plugin's log was at the start.
+    pub(super) log_start: u64,
 }
 
 /// A running check.
@@ -52,10 +54,15 @@ pub(super) struct Check<'a> {
     pub(super) findings: Vec<Finding>,
     pub(super) exchanges: Vec<Exchange>,
     ledger: Ledger,
+    /// The call during which the plugin's connection broke.
+    broken: Option<Exchange>,
 }
 
 /// Exchanges that are kept of one check.
 const MOST_EXCHANGES: usize = 200;
+/// How often a plugin that has gone is looked for, and the pause between two.
+const RESTART_ATTEMPTS: u32 = 20;
+const RESTART_PAUSE: Duration = Duration::from_millis(250);
 /// How often a call of the clean-up is sent, and the pause between two.
 const CLEAN_UP_ATTEMPTS: u32 = 5;
 const CLEAN_UP_PAUSE: Duration = Duration::from_millis(400);
@@ -67,6 +74,7 @@ impl<'a> Check<'a> {
             findings: vec![],
             exchanges: vec![],
             ledger: Ledger::default(),
+            broken: None,
         }
     }
 
@@ -173,10 +181,9 @@ impl<'a> Check<'a> {
         request: C,
         codes: &[StatusCode],
         because: &str,
-    ) -> Result<C::Answer, Failure> {
+    ) {
         let answer = self.call(request).await;
         self.hold_refused(&answer, codes, because);
-        answer
     }
 
     /// Writes down if the last answer is no refusal with one of `codes`.
@@ -243,6 +250,21 @@ impl<'a> Check<'a> {
             .any(|finding| finding.level == Level::Must)
     }
 
+    /// Makes a directory, unless it is there, that is removed at the end.
+    ///
+    /// # Errors
+    /// If it cannot be made: then the check says nothing.
+    pub(super) async fn directory(&mut self, path: &Path) -> Result<(), Stop> {
+        let made = self.session.workload.make_directory(path).await;
+        let made = made.map_err(|error| {
+            Stop::Untried(format!("{} could not be made: {error}", path.display()))
+        })?;
+        for directory in made {
+            self.ledger.owe(Made::Directory(directory));
+        }
+        Ok(())
+    }
+
     fn write_down<C: Leaves>(
         &mut self,
         request: &C,
@@ -274,9 +296,43 @@ impl<'a> Check<'a> {
             let wrongs = &mut self.session.bad_refusals;
             wrongs.extend(wrong.map(|wrong| (exchange.clone(), wrong)));
         }
+        if let Err(failure) = answer
+            && matches!(failure.reached, Reached::Broken | Reached::NotConnected(_))
+        {
+            self.broken.get_or_insert_with(|| exchange.clone());
+        }
         if self.exchanges.len() < MOST_EXCHANGES {
             self.exchanges.push(exchange);
         }
+    }
+
+    /// Whether the plugin listens. If its connection broke during the check, that is a finding, and
+    /// it is waited for as long as a supervisor takes to start it again.
+    pub(super) async fn still_listens(&mut self) -> bool {
+        let Some(exchange) = self.broken.take() else {
+            return true;
+        };
+        let mut listens = false;
+        for _ in 0..RESTART_ATTEMPTS {
+            let probe = self.session.client.call(ProbeRequest {}).await;
+            listens = probe.is_ok_and(|answer| answer.ready.unwrap_or(true));
+            if listens {
+                break;
+            }
+            tokio::time::sleep(RESTART_PAUSE).await;
+        }
+        let after = if listens {
+            "the plugin listens again"
+        } else {
+            "the plugin does not listen any more"
+        };
+        self.findings.push(Finding {
+            level: Level::Must,
+            expected: "an answer, whatever is asked: no request ends the plugin".to_owned(),
+            got: format!("{}; {after}", exchange.got),
+            sent: exchange.sent,
+        });
+        listens
     }
 
     /// Undoes everything that is still there, and says what could not be undone.
@@ -297,6 +353,7 @@ impl<'a> Check<'a> {
     /// Why it is still there, in words.
     async fn undo(&self, made: &Made) -> Result<(), String> {
         match made {
+            Made::Directory(path) => self.remove(path).await,
             Made::Volume(id) => self.delete_volume(id).await,
             Made::NamelessVolume(request) => {
                 let created = self.persist(request.as_ref()).await?;

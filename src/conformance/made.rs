@@ -7,18 +7,22 @@
 //! end of a check is undone: targets, stagings and attachments first, then what is stored, the
 //! newest first, since volumes hang on snapshots and snapshots on volumes.
 
+use std::path::PathBuf;
+
 use crate::csi::proto::{
     self, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest, CreateSnapshotRequest,
     CreateVolumeGroupSnapshotRequest, CreateVolumeRequest, DeleteSnapshotRequest,
     DeleteVolumeGroupSnapshotRequest, DeleteVolumeRequest, NodePublishVolumeRequest,
     NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use crate::csi::{Call, Failure};
+use crate::csi::{Call, Failure, Reached};
 use crate::ports::StatusCode;
 
 /// Something that a call made, or may have made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Made {
+    /// A directory of ours.
+    Directory(PathBuf),
     /// A volume whose ID is not known.
     NamelessVolume(Box<CreateVolumeRequest>),
     /// A volume.
@@ -52,6 +56,7 @@ impl Made {
             | Self::Snapshot(_)
             | Self::NamelessGroup(_)
             | Self::Group { .. } => 3,
+            Self::Directory(_) => 4,
         }
     }
 }
@@ -59,6 +64,7 @@ impl Made {
 impl std::fmt::Display for Made {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Directory(path) => write!(f, "directory {}", path.display()),
             Self::NamelessVolume(request) => write!(f, "volume of the name {:?}", request.name),
             Self::Volume(id) => write!(f, "volume {id}"),
             Self::NamelessSnapshot(request) => write!(f, "snapshot of the name {:?}", request.name),
@@ -78,6 +84,8 @@ impl std::fmt::Display for Made {
 pub(super) enum Change {
     /// The call left nothing behind.
     Nothing,
+    /// Something is there, and the answer does not say which ID it has.
+    Nameless,
     /// This is there.
     There(Made),
     /// This is gone.
@@ -128,15 +136,17 @@ impl Ledger {
         answer: &Result<C::Answer, Failure>,
     ) {
         match answer {
-            Ok(answer) => {
-                self.forget(note);
-                match request.answered(answer) {
-                    Change::Nothing => {}
-                    Change::There(made) if self.debts.iter().any(|(_, one)| *one == made) => {}
-                    Change::There(made) => drop(self.owe(made)),
-                    Change::Gone(made) => self.gone(&made),
+            Ok(answer) => match request.answered(answer) {
+                Change::Nameless => {}
+                Change::Nothing => self.forget(note),
+                Change::There(made) => {
+                    self.forget(note);
+                    if !self.debts.iter().any(|(_, one)| *one == made) {
+                        self.owe(made);
+                    }
                 }
-            }
+                Change::Gone(made) => self.gone(&made),
+            },
             Err(failure) if made_nothing(failure) => self.forget(note),
             Err(_) => {}
         }
@@ -174,6 +184,10 @@ impl Ledger {
 /// Whether a failed call certainly made nothing. Codes that say nothing of how far the plugin came
 /// are not certain (`csi-spec` 3.6).
 fn made_nothing(failure: &Failure) -> bool {
+    // Nothing was sent.
+    if matches!(failure.reached, Reached::NotConnected(_)) {
+        return true;
+    }
     match failure.code() {
         None
         | Some(
@@ -224,7 +238,7 @@ impl Leaves for CreateVolumeRequest {
             Some(volume) if !volume.volume_id.is_empty() => {
                 Change::There(Made::Volume(volume.volume_id.clone()))
             }
-            Some(_) | None => Change::Nothing,
+            Some(_) | None => Change::Nameless,
         }
     }
 }
@@ -245,7 +259,7 @@ impl Leaves for CreateSnapshotRequest {
             Some(snapshot) if !snapshot.snapshot_id.is_empty() => {
                 Change::There(Made::Snapshot(snapshot.snapshot_id.clone()))
             }
-            Some(_) | None => Change::Nothing,
+            Some(_) | None => Change::Nameless,
         }
     }
 }
@@ -271,7 +285,7 @@ impl Leaves for CreateVolumeGroupSnapshotRequest {
                     .map(|snapshot| snapshot.snapshot_id.clone())
                     .collect(),
             }),
-            Some(_) | None => Change::Nothing,
+            Some(_) | None => Change::Nameless,
         }
     }
 }
@@ -363,7 +377,6 @@ impl Leaves for NodeUnpublishVolumeRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::csi::Reached;
     use crate::csi::proto::{CreateVolumeResponse, Volume};
 
     fn create(name: &str) -> CreateVolumeRequest {
@@ -410,6 +423,7 @@ mod tests {
             ),
             (failed(Reached::TimedOut), name.clone()),
             (failed(Reached::Broken), name.clone()),
+            (failed(Reached::NotConnected(None)), vec![]),
         ] {
             assert_eq!(after(&answer), expected, "{answer:?}");
         }
@@ -451,6 +465,7 @@ mod tests {
             path: "/t".into(),
         };
         let order = [
+            Made::Directory("/d".into()),
             Made::Volume("v".into()),
             staging.clone(),
             Made::Snapshot("s".into()),
@@ -468,6 +483,7 @@ mod tests {
                 Made::Volume("restored".into()),
                 Made::Snapshot("s".into()),
                 Made::Volume("v".into()),
+                Made::Directory("/d".into()),
             ]
         );
     }

@@ -1,8 +1,7 @@
 //! Carries out checks one after the other, and cleans up after each, whatever happened.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +50,13 @@ pub async fn run(
         .filter(|(_, choice)| *choice == Choice::Run)
         .count();
     watch.starts(&profile, count);
+    let log_start = match &setup.log {
+        Some(log) => workload
+            .tail(log, 0, 0)
+            .await
+            .map_or(0, |(_, length)| length),
+        None => 0,
+    };
     let mut session = Session {
         client,
         setup,
@@ -58,41 +64,72 @@ pub async fn run(
         workload,
         named: 0,
         bad_refusals: vec![],
+        log_start,
     };
-    let mut outcomes = vec![];
-    let mut leftovers = vec![];
-    let mut position = 0;
+    let mut so_far = SoFar::default();
     for (case, choice) in chosen {
         let outcome = match choice {
             Choice::Leave => continue,
-            Choice::Skip(reason) => skipped(case, reason),
-            Choice::Run if stop.is_cancelled() => {
-                skipped(case, "the run was interrupted before it".to_owned())
-            }
-            Choice::Run => {
-                watch.began(position, &case);
-                let outcome = carry_out(case, &mut session, stop, &mut leftovers).await;
-                watch.ended(position, &outcome);
-                position += 1;
-                outcome
-            }
+            Choice::Skip(reason) => without(case, Verdict::Skipped(reason)),
+            Choice::Run => match so_far.is_over(stop) {
+                Some(verdict) => without(case, verdict),
+                None => {
+                    watch.began(so_far.carried_out, &case);
+                    let outcome = carry_out(case, &mut session, stop, &mut so_far).await;
+                    watch.ended(so_far.carried_out, &outcome);
+                    so_far.carried_out += 1;
+                    outcome
+                }
+            },
         };
-        outcomes.push(outcome);
+        so_far.outcomes.push(outcome);
     }
     Ok(Report {
         profile: session.profile,
-        outcomes,
-        leftovers,
+        outcomes: so_far.outcomes,
+        leftovers: so_far.leftovers,
         interrupted: stop.is_cancelled(),
         elapsed: started.elapsed(),
     })
+}
+
+/// What has come of a run so far.
+#[derive(Default)]
+struct SoFar {
+    outcomes: Vec<Outcome>,
+    leftovers: Vec<Leftover>,
+    carried_out: usize,
+    /// The check since which the plugin does not listen any more.
+    gone_since: Option<&'static str>,
+}
+
+impl SoFar {
+    /// What becomes of a check that cannot begin any more.
+    fn is_over(&self, stop: &CancellationToken) -> Option<Verdict> {
+        if stop.is_cancelled() {
+            let reason = "the run was interrupted before it";
+            return Some(Verdict::Skipped(reason.to_owned()));
+        }
+        let since = self.gone_since?;
+        let reason = format!("the plugin does not listen any more, since {since}");
+        Some(Verdict::Untried(reason))
+    }
+
+    /// Keeps what could not be cleaned up; what several checks could not remove is told once.
+    fn leave(&mut self, left: Vec<Leftover>) {
+        for one in left {
+            if !self.leftovers.iter().any(|known| known.what == one.what) {
+                self.leftovers.push(one);
+            }
+        }
+    }
 }
 
 async fn carry_out(
     case: Case,
     session: &mut Session,
     stop: &CancellationToken,
-    leftovers: &mut Vec<Leftover>,
+    so_far: &mut SoFar,
 ) -> Outcome {
     let started = Instant::now();
     let mut check = Check::new(session);
@@ -101,6 +138,9 @@ async fn carry_out(
         () = stop.cancelled() => None,
         ended = (case.work)(&mut check) => Some(ended),
     };
+    if !stop.is_cancelled() && !check.still_listens().await {
+        so_far.gone_since = Some(case.id);
+    }
     let verdict = match ended {
         None => Verdict::Untried("the run was interrupted".to_owned()),
         Some(_) if check.has_failed() => Verdict::Failed,
@@ -110,16 +150,7 @@ async fn carry_out(
     };
     let elapsed = started.elapsed();
     let left = check.clean_up().await;
-    // What one check could not remove is told once.
-    let known: BTreeMap<&str, ()> = leftovers
-        .iter()
-        .map(|one| (one.what.as_str(), ()))
-        .collect();
-    let new: Vec<_> = left
-        .into_iter()
-        .filter(|one| !known.contains_key(one.what.as_str()))
-        .collect();
-    leftovers.extend(new);
+    so_far.leave(left);
     Outcome {
         case,
         verdict,
@@ -129,12 +160,12 @@ async fn carry_out(
     }
 }
 
-fn skipped(case: Case, reason: String) -> Outcome {
+fn without(case: Case, verdict: Verdict) -> Outcome {
     Outcome {
         case,
-        verdict: Verdict::Skipped(reason),
+        verdict,
         findings: vec![],
         exchanges: vec![],
-        elapsed: std::time::Duration::ZERO,
+        elapsed: Duration::ZERO,
     }
 }

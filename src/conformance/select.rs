@@ -3,6 +3,7 @@
 use super::case::{Case, Effect, Need};
 use super::profile::{Profile, controller_names, node_names};
 use super::setup::Setup;
+use crate::csi::proto::group_controller_service_capability::rpc::Type as GroupRpc;
 use crate::csi::proto::plugin_capability::service::Type as Service;
 
 /// What a person chose.
@@ -78,7 +79,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 /// # Errors
 /// What is missing, as a reason.
-fn met(need: Need, profile: &Profile, _setup: &Setup) -> Result<(), String> {
+fn met(need: Need, profile: &Profile, setup: &Setup) -> Result<(), String> {
     let advertised = |has: bool, name: &str| {
         has.then_some(())
             .ok_or_else(|| format!("the plugin does not advertise {name}"))
@@ -109,7 +110,21 @@ fn met(need: Need, profile: &Profile, _setup: &Setup) -> Result<(), String> {
                 .map(drop)
                 .ok_or_else(|| "the plugin does not say where its node is".to_owned())
         }
+        Need::GroupSnapshots => {
+            let kind = GroupRpc::CreateDeleteGetVolumeGroupSnapshot;
+            advertised(profile.group_has(kind), kind.as_str_name())
+        }
+        Need::Block => given(setup.block, "`--block` is not given"),
+        Need::Log => given(setup.log.is_some(), "no log is given with `--log`"),
+        Need::Secrets => given(
+            !setup.secrets.is_empty(),
+            "no secrets are given with `--secrets`",
+        ),
     }
+}
+
+fn given(is_given: bool, reason: &str) -> Result<(), String> {
+    is_given.then_some(()).ok_or_else(|| reason.to_owned())
 }
 
 #[cfg(test)]

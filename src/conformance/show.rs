@@ -109,11 +109,12 @@ impl Reader<'_> {
             return match word.as_str() {
                 // A message that is there and empty differs from one that is not.
                 "Some" => Some(inner.unwrap_or_else(|| "{}".to_owned())),
-                arm => Some(format!(
-                    "{}: {}",
-                    arm.to_lowercase(),
-                    inner.unwrap_or_else(|| "{}".to_owned())
-                )),
+                arm => {
+                    // A message without fields is its type's name.
+                    let inner = inner.filter(|inner| inner.contains(['{', '"']));
+                    let inner = inner.unwrap_or_else(|| "{}".to_owned());
+                    Some(format!("{}: {inner}", arm.to_lowercase()))
+                }
             };
         }
         if let Some(rest) = self.rest.strip_prefix(" {") {

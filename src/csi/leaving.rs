@@ -17,6 +17,11 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Sent(CancellationToken);
 
 impl Sent {
+    /// Whether it is.
+    pub(super) fn is_out(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
     /// Resolves when it is.
     pub(super) async fn wait(&self) {
         self.0.cancelled().await;

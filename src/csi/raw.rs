@@ -258,7 +258,11 @@ impl RawClient {
         tokio::select! {
             biased;
             () = sent.wait() => Ok(()),
-            ended = sending => ended.map(drop),
+            ended = sending => match ended {
+                // The break that was wanted may be heard of first.
+                Err(_) if sent.is_out() => Ok(()),
+                ended => ended.map(drop),
+            },
         }
     }
 }

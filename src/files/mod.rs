@@ -9,4 +9,4 @@ mod write;
 pub use ledger::FileLedger;
 pub use pairs::read_pairs;
 pub use specs::{MAX_BYTES, Request, read};
-pub use write::write_new;
+pub use write::{write_new, write_over};

@@ -17,6 +17,15 @@ pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(),
     write(&path, bytes).map_err(|error| refused(file, &error))
 }
 
+/// Writes a report, over the one of the last run if there is one.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
+    let written = std::fs::write(base_directory.join(file), bytes);
+    written.map_err(|error| refused(file, &error))
+}
+
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());

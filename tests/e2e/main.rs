@@ -19,6 +19,7 @@ mod hostpath;
 mod http;
 #[path = "../support/namespace.rs"]
 mod namespace;
+mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
 mod readme;

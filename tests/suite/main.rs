@@ -32,6 +32,8 @@ mod hostpath_serve;
 mod ledger;
 mod ledger_real;
 #[cfg(feature = "agent")]
+mod plugin_check;
+#[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;
 mod spec_examples;

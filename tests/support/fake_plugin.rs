@@ -168,9 +168,9 @@ async fn serve(
 }
 
 /// A connection that can be broken from outside.
-struct Connection {
-    stream: UnixStream,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+pub(crate) struct Connection {
+    pub(crate) stream: UnixStream,
+    pub(crate) cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Connection {

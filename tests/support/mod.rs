@@ -4,6 +4,8 @@
 pub(crate) mod canned;
 pub(crate) mod certificates;
 #[cfg(feature = "agent")]
+pub(crate) mod exemplar;
+#[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;
 pub(crate) mod hermetic;
 #[cfg(feature = "agent")]

@@ -3,6 +3,8 @@
 mod allocs;
 #[cfg(feature = "agent")]
 mod check_progress;
+#[cfg(feature = "agent")]
+mod check_reports;
 mod diagnostic;
 mod output;
 mod plan;
@@ -21,6 +23,8 @@ mod volume;
 pub(super) use allocs::Now;
 #[cfg(feature = "agent")]
 pub(super) use check_progress::CheckProgress;
+#[cfg(feature = "agent")]
+pub(super) use check_reports::CheckReport;
 pub(super) use diagnostic::{render, to_json};
 pub(super) use output::{Output, json_text};
 pub(super) use plan::{plan_json, plan_text};

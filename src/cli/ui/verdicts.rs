@@ -37,26 +37,26 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
 
 /// The report for people.
 pub(crate) fn report_text(report: &Report) -> String {
-    let rows = report.outcomes.iter().map(|outcome| {
-        let holds = match &outcome.verdict {
-            Verdict::Skipped(reason) => format!("{} ({reason})", outcome.case.title),
-            Verdict::Passed | Verdict::Failed | Verdict::Untried(_) => {
-                outcome.case.title.to_owned()
-            }
-        };
+    let tried = report
+        .outcomes
+        .iter()
+        .filter(|outcome| !matches!(outcome.verdict, Verdict::Skipped(_)));
+    let rows = tried.map(|outcome| {
         [
             outcome.case.id.to_owned(),
             word(&outcome.verdict).to_owned(),
-            holds,
+            outcome.case.title.to_owned(),
         ]
     });
     let mut sections = vec![table(["Check", "Verdict", "What holds"], rows)];
+    sections.extend(by_reason("Skipped", &report.outcomes, skipped));
+    sections.extend(by_reason("Could not be tried", &report.outcomes, untried));
     sections.extend(report.outcomes.iter().filter_map(details));
     if !report.leftovers.is_empty() {
         let lines = report
             .leftovers
             .iter()
-            .map(|one| format!("  {}: {}\n", one_line(&one.what), one_line(&one.why)));
+            .map(|one| format!("{}: {}\n", one_line(&one.what), one_line(&one.why)));
         let lines: String = lines.collect();
         sections.push(heading("Could not be cleaned up") + &lines);
     }
@@ -64,13 +64,47 @@ pub(crate) fn report_text(report: &Report) -> String {
     sections.join("\n")
 }
 
-/// What there is to say of one check beside its verdict.
-fn details(outcome: &Outcome) -> Option<String> {
-    let reason = match &outcome.verdict {
+/// Which checks were skipped, or untried, by reason.
+fn by_reason(
+    title: &str,
+    outcomes: &[Outcome],
+    reason: fn(&Outcome) -> Option<&str>,
+) -> Option<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = vec![];
+    for outcome in outcomes {
+        let Some(reason) = reason(outcome) else {
+            continue;
+        };
+        match reasons.iter_mut().find(|(one, _)| *one == reason) {
+            Some((_, ids)) => ids.push(outcome.case.id),
+            None => reasons.push((reason, vec![outcome.case.id])),
+        }
+    }
+    let lines = reasons.iter().map(|(reason, ids)| {
+        let ids = ids.join(" ");
+        format!("{}: {ids}\n", one_line(reason))
+    });
+    let lines: String = lines.collect();
+    (!reasons.is_empty()).then(|| heading(title) + &lines)
+}
+
+fn skipped(outcome: &Outcome) -> Option<&str> {
+    match &outcome.verdict {
+        Verdict::Skipped(reason) => Some(reason),
+        Verdict::Passed | Verdict::Failed | Verdict::Untried(_) => None,
+    }
+}
+
+fn untried(outcome: &Outcome) -> Option<&str> {
+    match &outcome.verdict {
         Verdict::Untried(reason) => Some(reason),
-        Verdict::Skipped(_) | Verdict::Passed | Verdict::Failed => None,
-    };
-    if outcome.findings.is_empty() && reason.is_none() {
+        Verdict::Passed | Verdict::Failed | Verdict::Skipped(_) => None,
+    }
+}
+
+/// What is wrong, or could be better, with what one check looked at.
+fn details(outcome: &Outcome) -> Option<String> {
+    if outcome.findings.is_empty() {
         return None;
     }
     let verdict = verdict_word(&outcome.verdict);
@@ -78,7 +112,6 @@ fn details(outcome: &Outcome) -> Option<String> {
         heading(&format!("{}: {}", outcome.case.id, outcome.case.title)),
         format!("  {verdict} (CSI, \"{}\")\n", outcome.case.section),
     ];
-    parts.extend(reason.map(|reason| format!("  it could not be tried: {}\n", one_line(reason))));
     parts.extend(outcome.findings.iter().map(finding_text));
     Some(parts.concat())
 }

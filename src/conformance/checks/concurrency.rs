@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need};
+use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
 use crate::conformance::check::{Check, Stop};
 use crate::conformance::expect;
 use crate::conformance::made::Leaves;
@@ -25,42 +25,42 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub(in crate::conformance) const CASES: &[Case] = &[
-    Case {
-        id: "concurrency/same-name",
-        title: "The same volume asked for eight times at once is one volume",
-        area: Area::Concurrency,
-        section: "Concurrency",
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(same_name(check)),
-    },
-    Case {
-        id: "concurrency/other-names",
-        title: "Eight volumes asked for at once are eight volumes",
-        area: Area::Concurrency,
-        section: "Concurrency",
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(other_names(check)),
-    },
-    Case {
-        id: "concurrency/delete",
-        title: "The same volume deleted eight times at once is gone",
-        area: Area::Concurrency,
-        section: "Concurrency",
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(delete(check)),
-    },
-    Case {
-        id: "concurrency/cut-connection",
-        title: "A creation whose connection breaks can be repeated, and gives one volume",
-        area: Area::Concurrency,
-        section: "Timeouts",
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(cut_connection(check)),
-    },
+    case!(
+        Concurrency,
+        "concurrency/same-name",
+        "The same volume asked for eight times at once is one volume",
+        "Concurrency",
+        NEEDS,
+        Creates,
+        same_name
+    ),
+    case!(
+        Concurrency,
+        "concurrency/other-names",
+        "Eight volumes asked for at once are eight volumes",
+        "Concurrency",
+        NEEDS,
+        Creates,
+        other_names
+    ),
+    case!(
+        Concurrency,
+        "concurrency/delete",
+        "The same volume deleted eight times at once is gone",
+        "Concurrency",
+        NEEDS,
+        Creates,
+        delete
+    ),
+    case!(
+        Concurrency,
+        "concurrency/cut-connection",
+        "A creation whose connection breaks can be repeated, and gives one volume",
+        "Timeouts",
+        NEEDS,
+        Creates,
+        cut_connection
+    ),
 ];
 
 impl Check<'_> {

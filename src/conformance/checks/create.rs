@@ -1,6 +1,6 @@
 //! CreateVolume (CSI section "CreateVolume"): its arguments, one volume per name, sizes, places.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need};
+use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
 use crate::conformance::check::{Check, Stop};
 use crate::conformance::report::Level;
 use crate::conformance::sound;
@@ -18,132 +18,149 @@ use super::requests::{at_least, block, exactly};
 const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
 const WITH_PLACES: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume), Need::Topology];
 
-/// A check of CreateVolume.
-macro_rules! case {
-    ($id:literal, $title:literal, $section:literal, $needs:expr, $work:path) => {
-        Case {
-            id: concat!("create/", $id),
-            title: $title,
-            area: Area::Create,
-            section: $section,
-            needs: $needs,
-            effect: Effect::Creates,
-            work: |check| Box::pin($work(check)),
-        }
-    };
-}
-
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
-        "no-name",
+        Create,
+        "create/no-name",
         "A volume without a name is refused",
         "CreateVolume",
         NEEDS,
+        Creates,
         no_name
     ),
     case!(
-        "no-capabilities",
+        Create,
+        "create/no-capabilities",
         "A volume without capabilities is refused",
         "CreateVolume",
         NEEDS,
+        Creates,
         no_capabilities
     ),
     case!(
-        "half-a-capability",
+        Create,
+        "create/half-a-capability",
         "A capability without its access mode, or without its type, is refused",
         "VolumeCapability",
         NEEDS,
+        Creates,
         half_a_capability
     ),
     case!(
-        "volume",
+        Create,
+        "create/volume",
         "A volume is created as asked for and described as the specification wants",
         "CreateVolume",
         NEEDS,
+        Creates,
         volume
     ),
     case!(
-        "no-size",
+        Create,
+        "create/no-size",
         "A volume can be created without saying how large it should be",
         "CreateVolume",
         NEEDS,
+        Creates,
         no_size
     ),
     case!(
-        "same-again",
+        Create,
+        "create/same-again",
         "The same request again gives the same volume",
         "CreateVolume",
         NEEDS,
+        Creates,
         same_again
     ),
     case!(
-        "longest-name",
+        Create,
+        "create/longest-name",
         "A name of 128 bytes is accepted",
         "Size Limits",
         NEEDS,
+        Creates,
         longest_name
     ),
     case!(
-        "any-name",
+        Create,
+        "create/any-name",
         "Any Unicode text is accepted as a name, slashes and quotes too",
         "CreateVolume",
         NEEDS,
+        Creates,
         any_name
     ),
     case!(
-        "exact-size",
+        Create,
+        "create/exact-size",
         "A volume has exactly the size that is its least and its greatest",
         "CapacityRange",
         NEEDS,
+        Creates,
         exact_size
     ),
     case!(
-        "impossible-size",
+        Create,
+        "create/impossible-size",
         "Sizes that contradict each other, or are negative, are refused",
         "CapacityRange",
         NEEDS,
+        Creates,
         impossible_size
     ),
     case!(
-        "endless-size",
+        Create,
+        "create/endless-size",
         "A volume of 8 EiB is refused",
         "CapacityRange",
         NEEDS,
+        Creates,
         endless_size
     ),
     case!(
-        "other-size",
+        Create,
+        "create/other-size",
         "A taken name with another size is refused",
         "CreateVolume Errors",
         NEEDS,
+        Creates,
         other_size
     ),
     case!(
-        "other-parameters",
+        Create,
+        "create/other-parameters",
         "A taken name with other parameters is refused",
         "CreateVolume Errors",
         NEEDS,
+        Creates,
         other_parameters
     ),
     case!(
-        "other-capability",
+        Create,
+        "create/other-capability",
         "A taken name with a capability that the volume does not have is refused",
         "CreateVolume Errors",
         NEEDS,
+        Creates,
         other_capability
     ),
     case!(
-        "place",
+        Create,
+        "create/place",
         "A volume is made where it is required, and says where it is",
         "TopologyRequirement",
         WITH_PLACES,
+        Creates,
         place
     ),
     case!(
-        "no-place",
+        Create,
+        "create/no-place",
         "A volume that is required where it cannot be is refused",
         "TopologyRequirement",
         WITH_PLACES,
+        Creates,
         no_place
     ),
 ];
@@ -152,7 +169,7 @@ async fn no_name(check: &mut Check<'_>) -> Ended {
     let mut request = check.create_request();
     request.name.clear();
     let codes = [StatusCode::InvalidArgument];
-    drop(check.refused(request, &codes, "name is required").await);
+    check.refused(request, &codes, "name is required").await;
     Ok(())
 }
 
@@ -161,7 +178,7 @@ async fn no_capabilities(check: &mut Check<'_>) -> Ended {
     request.volume_capabilities.clear();
     let because = "at least one capability is required";
     let codes = [StatusCode::InvalidArgument];
-    drop(check.refused(request, &codes, because).await);
+    check.refused(request, &codes, because).await;
     Ok(())
 }
 
@@ -175,7 +192,7 @@ async fn half_a_capability(check: &mut Check<'_>) -> Ended {
     };
     request.volume_capabilities = whole.iter().map(without_mode).collect();
     let because = "access_mode is required";
-    drop(check.refused(request, &codes, because).await);
+    check.refused(request, &codes, because).await;
     let mut request = check.create_request();
     let without_type = |one: &VolumeCapability| VolumeCapability {
         access_type: None,
@@ -183,7 +200,7 @@ async fn half_a_capability(check: &mut Check<'_>) -> Ended {
     };
     request.volume_capabilities = whole.iter().map(without_type).collect();
     let because = "a capability is either block or mount";
-    drop(check.refused(request, &codes, because).await);
+    check.refused(request, &codes, because).await;
     Ok(())
 }
 
@@ -307,7 +324,7 @@ async fn impossible_size(check: &mut Check<'_>) -> Ended {
             limit_bytes: limit,
         });
         let codes = [StatusCode::InvalidArgument, StatusCode::OutOfRange];
-        drop(check.refused(request, &codes, because).await);
+        check.refused(request, &codes, because).await;
     }
     Ok(())
 }
@@ -361,7 +378,8 @@ pub(super) async fn taken(
     because: &str,
     codes: &[StatusCode],
 ) {
-    let answer = check.refused(request, codes, because).await;
+    let answer = check.call(request).await;
+    check.hold_refused(&answer, codes, because);
     let Ok(CreateVolumeResponse {
         volume: Some(other),
     }) = answer
@@ -465,6 +483,6 @@ async fn no_place(check: &mut Check<'_>) -> Ended {
         StatusCode::OutOfRange,
     ];
     let because = "the only place that is allowed does not exist";
-    drop(check.refused(request, &codes, because).await);
+    check.refused(request, &codes, because).await;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! DeleteVolume (CSI section "DeleteVolume"). That a volume in use is not deleted is checked where
 //! volumes are used.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need};
+use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
 use crate::conformance::check::Check;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::ports::StatusCode;
@@ -10,52 +10,50 @@ const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
 const SECTION: &str = "DeleteVolume";
 
 pub(in crate::conformance) const CASES: &[Case] = &[
-    Case {
-        id: "delete/no-id",
-        title: "A deletion without a volume ID is refused",
-        area: Area::Delete,
-        section: SECTION,
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(no_id(check)),
-    },
-    Case {
-        id: "delete/unknown",
-        title: "Deleting a volume that does not exist succeeds",
-        area: Area::Delete,
-        section: SECTION,
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(unknown(check)),
-    },
-    Case {
-        id: "delete/twice",
-        title: "Deleting a volume succeeds, and again when it is gone",
-        area: Area::Delete,
-        section: SECTION,
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(twice(check)),
-    },
-    Case {
-        id: "delete/frees-name",
-        title: "The name of a deleted volume can be used again, for another volume",
-        area: Area::Delete,
-        section: SECTION,
-        needs: NEEDS,
-        effect: Effect::Creates,
-        work: |check| Box::pin(frees_name(check)),
-    },
+    case!(
+        Delete,
+        "delete/no-id",
+        "A deletion without a volume ID is refused",
+        SECTION,
+        NEEDS,
+        Creates,
+        no_id
+    ),
+    case!(
+        Delete,
+        "delete/unknown",
+        "Deleting a volume that does not exist succeeds",
+        SECTION,
+        NEEDS,
+        Creates,
+        unknown
+    ),
+    case!(
+        Delete,
+        "delete/twice",
+        "Deleting a volume succeeds, and again when it is gone",
+        SECTION,
+        NEEDS,
+        Creates,
+        twice
+    ),
+    case!(
+        Delete,
+        "delete/frees-name",
+        "The name of a deleted volume can be used again, for another volume",
+        SECTION,
+        NEEDS,
+        Creates,
+        frees_name
+    ),
 ];
 
 async fn no_id(check: &mut Check<'_>) -> Ended {
     let request = check.delete_request("");
     let codes = [StatusCode::InvalidArgument];
-    drop(
-        check
-            .refused(request, &codes, "volume_id is required")
-            .await,
-    );
+    check
+        .refused(request, &codes, "volume_id is required")
+        .await;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What the plugin says of itself (CSI sections "Identity Service RPC" and the capability RPCs).
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need};
+use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
 use crate::conformance::check::Check;
 use crate::conformance::made::Leaves;
 use crate::conformance::sound;
@@ -14,78 +14,78 @@ use crate::csi::proto::{
 use crate::ports::StatusCode;
 
 pub(in crate::conformance) const CASES: &[Case] = &[
-    Case {
-        id: "identity/info",
-        title: "GetPluginInfo gives a well-formed name and a version, the same every time",
-        area: Area::Identity,
-        section: "GetPluginInfo",
-        needs: &[],
-        effect: Effect::Reads,
-        work: |check| Box::pin(info(check)),
-    },
-    Case {
-        id: "identity/capabilities",
-        title: "GetPluginCapabilities lists capabilities of the specification, the same every time",
-        area: Area::Identity,
-        section: "GetPluginCapabilities",
-        needs: &[],
-        effect: Effect::Reads,
-        work: |check| Box::pin(capabilities(check)),
-    },
-    Case {
-        id: "identity/probe",
-        title: "Probe says that the plugin is ready",
-        area: Area::Identity,
-        section: "Probe",
-        needs: &[],
-        effect: Effect::Reads,
-        work: |check| Box::pin(probe(check)),
-    },
-    Case {
-        id: "identity/controller",
-        title: "ControllerGetCapabilities lists capabilities of the specification that go together",
-        area: Area::Identity,
-        section: "ControllerGetCapabilities",
-        needs: &[Need::Controller],
-        effect: Effect::Reads,
-        work: |check| Box::pin(controller(check)),
-    },
-    Case {
-        id: "identity/node",
-        title: "NodeGetCapabilities lists capabilities of the specification",
-        area: Area::Identity,
-        section: "NodeGetCapabilities",
-        needs: &[Need::Node],
-        effect: Effect::Reads,
-        work: |check| Box::pin(node(check)),
-    },
-    Case {
-        id: "identity/node-info",
-        title: "NodeGetInfo gives a node ID and a place that are well-formed, the same every time",
-        area: Area::Identity,
-        section: "NodeGetInfo",
-        needs: &[Need::NodeInfo],
-        effect: Effect::Reads,
-        work: |check| Box::pin(node_info(check)),
-    },
-    Case {
-        id: "identity/node-info-demanded",
-        title: "A node of a plugin that attaches volumes has NodeGetInfo",
-        area: Area::Identity,
-        section: "NodeGetInfo",
-        needs: &[Need::Node, Need::Can(ControllerRpc::PublishUnpublishVolume)],
-        effect: Effect::Reads,
-        work: |check| Box::pin(node_info_demanded(check)),
-    },
-    Case {
-        id: "identity/unadvertised",
-        title: "What a controller does not advertise is UNIMPLEMENTED",
-        area: Area::Identity,
-        section: "Error Scheme",
-        needs: &[Need::Controller],
-        effect: Effect::Reads,
-        work: |check| Box::pin(unadvertised(check)),
-    },
+    case!(
+        Identity,
+        "identity/info",
+        "GetPluginInfo gives a well-formed name and a version, the same every time",
+        "GetPluginInfo",
+        &[],
+        Reads,
+        info
+    ),
+    case!(
+        Identity,
+        "identity/capabilities",
+        "GetPluginCapabilities lists capabilities of the specification, the same every time",
+        "GetPluginCapabilities",
+        &[],
+        Reads,
+        capabilities
+    ),
+    case!(
+        Identity,
+        "identity/probe",
+        "Probe says that the plugin is ready",
+        "Probe",
+        &[],
+        Reads,
+        probe
+    ),
+    case!(
+        Identity,
+        "identity/controller",
+        "ControllerGetCapabilities lists capabilities of the specification that go together",
+        "ControllerGetCapabilities",
+        &[Need::Controller],
+        Reads,
+        controller
+    ),
+    case!(
+        Identity,
+        "identity/node",
+        "NodeGetCapabilities lists capabilities of the specification",
+        "NodeGetCapabilities",
+        &[Need::Node],
+        Reads,
+        node
+    ),
+    case!(
+        Identity,
+        "identity/node-info",
+        "NodeGetInfo gives a node ID and a place that are well-formed, the same every time",
+        "NodeGetInfo",
+        &[Need::NodeInfo],
+        Reads,
+        node_info
+    ),
+    case!(
+        Identity,
+        "identity/node-info-demanded",
+        "A node of a plugin that attaches volumes has NodeGetInfo",
+        "NodeGetInfo",
+        &[Need::Node, Need::Can(ControllerRpc::PublishUnpublishVolume)],
+        Reads,
+        node_info_demanded
+    ),
+    case!(
+        Identity,
+        "identity/unadvertised",
+        "What a controller does not advertise is UNIMPLEMENTED",
+        "Error Scheme",
+        &[Need::Controller],
+        Reads,
+        unadvertised
+    ),
 ];
 
 const SAME: &str = "the same answer every time";

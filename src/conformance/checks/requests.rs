@@ -4,10 +4,37 @@ use crate::conformance::check::{Check, Stop};
 use crate::csi::proto::plugin_capability::service::Type as Service;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use crate::csi::proto::volume_content_source::{SnapshotSource, Type as Source, VolumeSource};
 use crate::csi::proto::{
     CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement, Volume,
-    VolumeCapability,
+    VolumeCapability, VolumeContentSource,
 };
+use crate::ports::StatusCode;
+
+/// A required field is missing, or a value cannot be.
+pub(super) const INVALID: &[StatusCode] = &[StatusCode::InvalidArgument];
+/// Something does not exist.
+pub(super) const NOT_FOUND: &[StatusCode] = &[StatusCode::NotFound];
+/// A name or a path is taken.
+pub(super) const ALREADY_EXISTS: &[StatusCode] = &[StatusCode::AlreadyExists];
+/// Begin anew.
+pub(super) const ABORTED: &[StatusCode] = &[StatusCode::Aborted];
+
+/// A volume's content, of a snapshot.
+pub(super) fn from_snapshot(id: &str) -> VolumeContentSource {
+    let snapshot_id = id.to_owned();
+    VolumeContentSource {
+        r#type: Some(Source::Snapshot(SnapshotSource { snapshot_id })),
+    }
+}
+
+/// A volume's content, of a volume.
+pub(super) fn from_volume(id: &str) -> VolumeContentSource {
+    let volume_id = id.to_owned();
+    VolumeContentSource {
+        r#type: Some(Source::Volume(VolumeSource { volume_id })),
+    }
+}
 
 /// A file system of the plugin's choice.
 pub(super) fn mount(mode: Mode) -> VolumeCapability {

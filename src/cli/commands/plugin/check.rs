@@ -1,7 +1,7 @@
 //! `plugin check`: whether a plugin does what the specification says.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::socket::Plugin;
@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
 use crate::conformance::{MachineFiles, Report, Selection, Setup, cases, run as carry_out};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::read_pairs;
+use crate::files::{read_pairs, write_over};
 use crate::model::{Bytes, Secrets};
 
 /// What to say if a second Ctrl-C leaves at once.
@@ -50,12 +50,31 @@ pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, Cl
         .await
         .map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
     drop(watch);
-    let text = match arguments.output {
-        TableForm::Table => report_text(&report),
-        TableForm::Json => json_text(&report_json(&report)),
-    };
-    context.printer.data(&text);
+    tell(context, arguments, &report)?;
     Ok(exit(&report))
+}
+
+/// # Errors
+/// If a file cannot be written.
+fn tell(context: &Context, arguments: &Check, report: &Report) -> Result<(), CliError> {
+    let mut is_told = false;
+    for format in &arguments.formats {
+        let text = format.text(report);
+        match format.file() {
+            Some(file) => write_over(&context.directory, Path::new(file), text.as_bytes())?,
+            None => {
+                context.printer.data(&text);
+                is_told = true;
+            }
+        }
+    }
+    if !is_told {
+        context.printer.data(&match arguments.output {
+            TableForm::Table => report_text(report),
+            TableForm::Json => json_text(&report_json(report)),
+        });
+    }
+    Ok(())
 }
 
 fn exit(report: &Report) -> Exit {
@@ -80,7 +99,7 @@ fn known(selection: &Selection) -> Result<(), CliError> {
 }
 
 fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
-    let read = |file: &Option<std::path::PathBuf>| match file {
+    let read = |file: &Option<PathBuf>| match file {
         None => Ok(BTreeMap::new()),
         Some(file) => pairs(&context.directory.join(file)),
     };
@@ -90,16 +109,24 @@ fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
     })?;
     let size = size.to_wire();
     let run = uuid::Uuid::new_v4().simple().to_string();
-    let work = tempfile::env::temp_dir();
+    let prefix = format!("nomad-csi-check-{}", &run[..8]);
+    let work = tempfile::env::temp_dir().join(&prefix);
+    let below = |given: &Option<PathBuf>, name: &str| match given {
+        Some(directory) => context.directory.join(directory),
+        None => work.join(name),
+    };
     Ok(Setup {
         parameters: read(&arguments.parameters)?,
         secrets: Secrets::from_iter(read(&arguments.secrets)?),
         size,
-        prefix: format!("nomad-csi-check-{}", &run[..8]),
-        staging: work.clone(),
-        target: work,
-        block: false,
-        log: None,
+        staging: below(&arguments.staging, "staging"),
+        target: below(&arguments.target, "target"),
+        prefix,
+        block: arguments.block,
+        log: arguments
+            .log
+            .as_ref()
+            .map(|log| context.directory.join(log)),
     })
 }
 

@@ -1,0 +1,219 @@
+//! `plugin check --format FORM=FILE`: the report of checks in the forms that pipelines take.
+
+use super::verdicts::word;
+use crate::conformance::{Area, Level, Outcome, Report, Tally, Verdict};
+
+/// A form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Junit,
+    Markdown,
+}
+
+/// One report that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckReport {
+    form: Form,
+    /// The file, or `-`.
+    file: String,
+}
+
+impl CheckReport {
+    /// The file; `None` is standard output.
+    pub(crate) fn file(&self) -> Option<&str> {
+        (self.file != "-").then_some(self.file.as_str())
+    }
+
+    /// The report in this form.
+    pub(crate) fn text(&self, report: &Report) -> String {
+        match self.form {
+            Form::Junit => junit(report),
+            Form::Markdown => markdown(report),
+        }
+    }
+}
+
+impl std::str::FromStr for CheckReport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, file) = text.split_once('=').unwrap_or((text, ""));
+        let form = match word {
+            "junit" => Form::Junit,
+            "markdown" => Form::Markdown,
+            _ => return Err("the forms are junit and markdown".to_owned()),
+        };
+        if file.is_empty() {
+            return Err(format!(
+                "write `{word}=FILE`, or `{word}=-` for standard output"
+            ));
+        }
+        let file = file.to_owned();
+        Ok(Self { form, file })
+    }
+}
+
+/// JUnit's XML: one suite per area, one case per check; what could not be tried is an error.
+fn junit(report: &Report) -> String {
+    let tally = report.tally();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"nomad-csi plugin check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{:.3}\">\n",
+        report.outcomes.len(),
+        tally.failed,
+        tally.untried,
+        report.elapsed.as_secs_f64(),
+    );
+    for area in Area::ALL {
+        let outcomes = report.outcomes.iter();
+        let outcomes: Vec<_> = outcomes.filter(|one| one.case.area == *area).collect();
+        if !outcomes.is_empty() {
+            text += &suite(*area, &outcomes);
+        }
+    }
+    text + "</testsuites>\n"
+}
+
+fn suite(area: Area, outcomes: &[&Outcome]) -> String {
+    let count = |is: fn(&Verdict) -> bool| {
+        let counted = outcomes.iter().filter(|outcome| is(&outcome.verdict));
+        counted.count()
+    };
+    let cases: String = outcomes.iter().map(|outcome| case(outcome)).collect();
+    format!(
+        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n{cases}</testsuite>\n",
+        area.as_str(),
+        outcomes.len(),
+        count(|verdict| *verdict == Verdict::Failed),
+        count(|verdict| matches!(verdict, Verdict::Untried(_))),
+        count(|verdict| matches!(verdict, Verdict::Skipped(_))),
+    )
+}
+
+fn case(outcome: &Outcome) -> String {
+    let body = match &outcome.verdict {
+        Verdict::Passed => String::new(),
+        Verdict::Failed => {
+            let first = outcome.findings.first().map_or("", |one| &one.expected);
+            format!(
+                "<failure message=\"{}\">{}</failure>",
+                xml(first),
+                xml(&findings(outcome))
+            )
+        }
+        Verdict::Untried(reason) => format!("<error message=\"{}\"/>", xml(reason)),
+        Verdict::Skipped(reason) => format!("<skipped message=\"{}\"/>", xml(reason)),
+    };
+    format!(
+        "<testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\">{body}</testcase>\n",
+        xml(outcome.case.id),
+        xml(outcome.case.title),
+        outcome.elapsed.as_secs_f64(),
+    )
+}
+
+/// Everything that is wrong with one check, as plain text.
+fn findings(outcome: &Outcome) -> String {
+    let mut lines = vec![format!("CSI, \"{}\"", outcome.case.section)];
+    for finding in &outcome.findings {
+        let mark = match finding.level {
+            Level::Must => "",
+            Level::Advice => " (advice)",
+        };
+        lines.push(format!("expected{mark}: {}", finding.expected));
+        if !finding.sent.is_empty() {
+            lines.push(format!("sent: {}", finding.sent));
+        }
+        lines.push(format!("got: {}", finding.got));
+    }
+    lines.join("\n")
+}
+
+/// XML has no way to write most control characters, so they are left out.
+fn xml(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\n' | '\t' => escaped.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Markdown for a comment or a step's summary: the sum, what is wrong, then every check.
+fn markdown(report: &Report) -> String {
+    let Tally {
+        passed,
+        failed,
+        untried,
+        skipped,
+        advice,
+    } = report.tally();
+    let info = &report.profile.info;
+    let mut parts = vec![format!(
+        "**{passed} passed, {failed} failed, {untried} untried, {skipped} skipped** ({advice} with advice): plugin {} {}\n",
+        code(&info.name),
+        code(&info.vendor_version)
+    )];
+    let wrong = report
+        .outcomes
+        .iter()
+        .filter(|one| !one.findings.is_empty());
+    parts.extend(wrong.map(|outcome| {
+        let title = format!("{}: {}", outcome.case.id, outcome.case.title);
+        let fenced = findings(outcome).replace("```", "'''");
+        format!(
+            "\n### {} {title}\n\n```text\n{fenced}\n```\n",
+            word(&outcome.verdict)
+        )
+    }));
+    for leftover in &report.leftovers {
+        let (what, why) = (code(&leftover.what), code(&leftover.why));
+        parts.push(format!("\nCould not be cleaned up: {what}: {why}\n"));
+    }
+    parts.push("\n| Check | Verdict | What holds |\n|---|---|---|\n".to_owned());
+    parts.extend(report.outcomes.iter().map(|outcome| {
+        let (id, title) = (outcome.case.id, outcome.case.title);
+        format!("| {id} | {} | {title} |\n", word(&outcome.verdict))
+    }));
+    parts.concat()
+}
+
+/// As code, so that nothing in it has a meaning.
+fn code(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !c.is_control()).collect();
+    if text.contains('`') {
+        return format!("`` {text} ``");
+    }
+    format!("`{text}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_needs_a_file_or_a_dash() {
+        let file = |text: &str| {
+            text.parse()
+                .map(|one: CheckReport| one.file().map(str::to_owned))
+        };
+        assert_eq!(file("junit=a.xml"), Ok(Some("a.xml".to_owned())));
+        assert_eq!(file("markdown=-"), Ok(None));
+        for text in ["junit", "junit=", "xml=a"] {
+            assert!(file(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_plugin_says_is_markup() {
+        assert_eq!(xml("<a b=\"c\">&\u{7}"), "&lt;a b=&quot;c&quot;&gt;&amp;");
+        assert_eq!(code("<img>"), "`<img>`");
+        assert_eq!(code("a`b\n"), "`` a`b ``");
+    }
+}

@@ -1,0 +1,228 @@
+//! Snapshots and group snapshots.
+
+use nomad_csi::csi::proto;
+use tonic::Code;
+
+use super::Deviation as D;
+use super::world::{Answer, Snapshot, World, invalid, not_found, refuse};
+
+impl World {
+    pub(super) fn create_snapshot(
+        &mut self,
+        request: &proto::CreateSnapshotRequest,
+    ) -> Answer<proto::CreateSnapshotResponse> {
+        let source = &request.source_volume_id;
+        if request.name.is_empty() || source.is_empty() {
+            return invalid("something is missing");
+        }
+        let named = self.snapshots.values().find(|one| one.name == request.name);
+        if let Some(existing) = named
+            && !self.is(D::SnapshotEachTime)
+        {
+            if existing.answer.source_volume_id != *source && !self.is(D::SnapshotOfOther) {
+                return refuse(Code::AlreadyExists, "the name is taken");
+            }
+            return Ok(proto::CreateSnapshotResponse {
+                snapshot: Some(existing.answer.clone()),
+            });
+        }
+        let mut of_volume = self.snapshots.values();
+        if self.is(D::OneSnapshot) && of_volume.any(|one| one.answer.source_volume_id == *source) {
+            return refuse(Code::ResourceExhausted, "the volume has a snapshot");
+        }
+        let snapshot = self.cut_snapshot(&request.name, source, "")?;
+        Ok(proto::CreateSnapshotResponse {
+            snapshot: Some(snapshot),
+        })
+    }
+
+    fn cut_snapshot(&mut self, name: &str, source: &str, group: &str) -> Answer<proto::Snapshot> {
+        let (content, size) = match self.volumes.get(source) {
+            Some(volume) => (volume.content.clone(), volume.answer.capacity_bytes),
+            None if self.is(D::SnapshotUnknownVolume) => (Default::default(), 0),
+            None => return not_found("such volume"),
+        };
+        let id = self.id("snapshot");
+        let time = prost_types::Timestamp {
+            seconds: 1_700_000_000,
+            nanos: 0,
+        };
+        let answer = proto::Snapshot {
+            size_bytes: size,
+            snapshot_id: id.clone(),
+            source_volume_id: source.to_owned(),
+            creation_time: (!self.is(D::NoCreationTime)).then_some(time),
+            ready_to_use: true,
+            group_snapshot_id: group.to_owned(),
+        };
+        let snapshot = Snapshot {
+            answer: answer.clone(),
+            name: name.to_owned(),
+            content,
+        };
+        self.snapshots.insert(id, snapshot);
+        Ok(answer)
+    }
+
+    pub(super) fn delete_snapshot(
+        &mut self,
+        request: &proto::DeleteSnapshotRequest,
+    ) -> Answer<proto::DeleteSnapshotResponse> {
+        let id = &request.snapshot_id;
+        if id.is_empty() {
+            return invalid("the snapshot ID is missing");
+        }
+        let of_group = self
+            .snapshots
+            .get(id)
+            .is_some_and(|one| !one.answer.group_snapshot_id.is_empty());
+        if of_group && !self.is(D::GroupMemberDeletes) {
+            return invalid("the snapshot belongs to a group");
+        }
+        self.snapshots.remove(id);
+        Ok(proto::DeleteSnapshotResponse {})
+    }
+
+    pub(super) fn list_snapshots(
+        &self,
+        request: &proto::ListSnapshotsRequest,
+    ) -> Answer<proto::ListSnapshotsResponse> {
+        let (after, limit) = self.page(
+            &request.starting_token,
+            request.max_entries,
+            D::SnapshotPages,
+        )?;
+        let (id, source) = (&request.snapshot_id, &request.source_volume_id);
+        let fits = |one: &proto::Snapshot| {
+            self.is(D::FilterIgnored)
+                || ((id.is_empty() || one.snapshot_id == *id)
+                    && (source.is_empty() || one.source_volume_id == *source))
+        };
+        let mut entries: Vec<_> = self
+            .snapshots
+            .values()
+            .map(|snapshot| snapshot.answer.clone())
+            .filter(|snapshot| snapshot.snapshot_id > after && fits(snapshot))
+            .map(|snapshot| proto::list_snapshots_response::Entry {
+                snapshot: Some(snapshot),
+            })
+            .collect();
+        if self.is(D::FilterFails) && !id.is_empty() && entries.is_empty() {
+            return not_found("such snapshot");
+        }
+        let next_token = self.cut(&mut entries, limit, |entry| {
+            let snapshot = entry.snapshot.as_ref();
+            snapshot.map(|snapshot| snapshot.snapshot_id.clone())
+        });
+        Ok(proto::ListSnapshotsResponse {
+            entries,
+            next_token,
+        })
+    }
+
+    pub(super) fn get_snapshot(
+        &self,
+        request: &proto::GetSnapshotRequest,
+    ) -> Answer<proto::GetSnapshotResponse> {
+        if request.snapshot_id.is_empty() {
+            return invalid("the snapshot ID is missing");
+        }
+        match self.snapshots.get(&request.snapshot_id) {
+            Some(snapshot) => Ok(proto::GetSnapshotResponse {
+                snapshot: Some(snapshot.answer.clone()),
+            }),
+            None => not_found("such snapshot"),
+        }
+    }
+
+    pub(super) fn create_volume_group_snapshot(
+        &mut self,
+        request: &proto::CreateVolumeGroupSnapshotRequest,
+    ) -> Answer<proto::CreateVolumeGroupSnapshotResponse> {
+        let sources = &request.source_volume_ids;
+        if request.name.is_empty() || sources.is_empty() {
+            return invalid("something is missing");
+        }
+        let named = self
+            .groups
+            .iter()
+            .find(|(_, (name, _))| *name == request.name);
+        if let Some((id, (_, members))) = named {
+            let (id, members) = (id.clone(), members.clone());
+            if members.len() != sources.len() && !self.is(D::GroupOfOthers) {
+                return refuse(Code::AlreadyExists, "the name is taken");
+            }
+            return Ok(proto::CreateVolumeGroupSnapshotResponse {
+                group_snapshot: Some(self.group(&id, &members)),
+            });
+        }
+        let unknown = sources.iter().any(|id| !self.volumes.contains_key(id));
+        if unknown && !self.is(D::GroupLeaks) {
+            return not_found("such volume");
+        }
+        let id = self.id("group");
+        let mut members = vec![];
+        let cut = if self.is(D::GroupPartial) {
+            1
+        } else {
+            sources.len()
+        };
+        for source in sources.iter().take(cut) {
+            let name = format!("{}-{source}", request.name);
+            let group = if unknown { "" } else { id.as_str() };
+            members.push(self.cut_snapshot(&name, source, group)?.snapshot_id);
+        }
+        self.groups
+            .insert(id.clone(), (request.name.clone(), members.clone()));
+        Ok(proto::CreateVolumeGroupSnapshotResponse {
+            group_snapshot: Some(self.group(&id, &members)),
+        })
+    }
+
+    fn group(&self, id: &str, members: &[String]) -> proto::VolumeGroupSnapshot {
+        let member = |member: &String| self.snapshots.get(member).map(|one| one.answer.clone());
+        proto::VolumeGroupSnapshot {
+            group_snapshot_id: id.to_owned(),
+            snapshots: members.iter().filter_map(member).collect(),
+            creation_time: Some(prost_types::Timestamp {
+                seconds: 1_700_000_000,
+                nanos: 0,
+            }),
+            ready_to_use: true,
+        }
+    }
+
+    pub(super) fn delete_volume_group_snapshot(
+        &mut self,
+        request: &proto::DeleteVolumeGroupSnapshotRequest,
+    ) -> Answer<proto::DeleteVolumeGroupSnapshotResponse> {
+        let id = &request.group_snapshot_id;
+        if id.is_empty() {
+            return invalid("the group's ID is missing");
+        }
+        if let Some((_, members)) = self.groups.remove(id)
+            && !self.is(D::GroupStays)
+        {
+            self.snapshots.retain(|member, _| !members.contains(member));
+        }
+        Ok(proto::DeleteVolumeGroupSnapshotResponse {})
+    }
+
+    pub(super) fn get_volume_group_snapshot(
+        &self,
+        request: &proto::GetVolumeGroupSnapshotRequest,
+    ) -> Answer<proto::GetVolumeGroupSnapshotResponse> {
+        if request.group_snapshot_id.is_empty() {
+            return invalid("the group's ID is missing");
+        }
+        let Some((_, members)) = self.groups.get(&request.group_snapshot_id) else {
+            return not_found("such group snapshot");
+        };
+        if request.snapshot_ids.iter().any(|id| !members.contains(id)) {
+            return invalid("these are not the members");
+        }
+        Ok(proto::GetVolumeGroupSnapshotResponse {
+            group_snapshot: Some(self.group(&request.group_snapshot_id, members)),
+        })
+    }
+}
