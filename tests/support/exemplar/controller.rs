@@ -87,7 +87,7 @@ impl World {
         if least > LARGEST && !self.is(D::EndlessSize) {
             return refuse(Code::OutOfRange, "no volume is so large");
         }
-        let size = if least == 0 { 1 << 20 } else { least };
+        let size = if least == 0 { 1 << 19 } else { least };
         Ok(if most > 0 { size.min(most) } else { size })
     }
 
