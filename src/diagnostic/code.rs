@@ -51,6 +51,8 @@ codes! {
         "Read the server's own words.";
     ApplyNotAsWritten = "apply/not-as-written": "The server accepted a change, and the volume is not as it was asked for.",
         "Look at the volume; the server may be too old for the field, or somebody changed it meanwhile.";
+    ApplyHeldBack = "apply/held-back": "A volume was not begun, because another that comes first did not succeed.",
+        "See what became of the other one, then run the command again.";
 
     // --- the command line
     CliApprovalNeeded = "cli/approval-needed": "Somebody has to agree to the change, and nobody could be asked or nobody did.",

@@ -1,13 +1,21 @@
 //! From specifications to calls: read what is there, carry out a plan, say how each volume ended.
 
+mod change;
 mod execute;
+mod execution;
 mod ledger;
 mod observe;
 mod outcome;
+mod record;
+mod remove;
+mod replace;
 mod resolve;
+mod schedule;
 
-pub use execute::{Execution, Watch, execute};
+pub use execute::execute;
+pub use execution::{Execution, Watch};
 pub use ledger::{SetLedger, hold};
 pub use observe::{Observation, observe};
 pub use outcome::{Ending, Outcome};
+pub use record::{Record, Recorded, Unrecorded};
 pub use resolve::{Resolved, Unresolved, resolve};

@@ -16,7 +16,8 @@ use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build};
 use crate::ports::{Document, Reading, VolumeApi};
 use crate::reconcile::{
-    Ending, Execution, Observation, Outcome, Resolved, Unresolved, execute, observe, resolve,
+    Ending, Execution, Observation, Outcome, Resolved, Unrecorded, Unresolved, execute, observe,
+    resolve,
 };
 use crate::spec::Purpose;
 
@@ -254,6 +255,7 @@ async fn carry_out(
         parallelism: usize::from(parallelism),
         stop: context.interrupts.stop(),
         watch: &progress,
+        record: &Unrecorded,
     };
     execute(&execution, &prepared.plan).await
 }
@@ -266,9 +268,9 @@ fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -
     for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
         remarks.extend(outcome.warnings.iter().cloned());
         match &outcome.ending {
-            Ending::Unchanged | Ending::Done(_) => {}
+            Ending::Unchanged | Ending::Done(_) | Ending::Removed => {}
             Ending::Blocked => exit = exit.max(Exit::Blocked),
-            Ending::Stale(why) => {
+            Ending::Stale(why) | Ending::Held(why) => {
                 remarks.push(why.clone());
                 exit = exit.max(Exit::Blocked);
             }
@@ -327,7 +329,9 @@ fn found(prepared: &Prepared, outcomes: &[Outcome]) -> Vec<Reading<Volume>> {
             Ending::Unchanged => before(&planned.key),
             Ending::Done(None)
             | Ending::Blocked
+            | Ending::Removed
             | Ending::Stale(_)
+            | Ending::Held(_)
             | Ending::Failed(_)
             | Ending::NotBegun => None,
         })

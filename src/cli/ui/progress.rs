@@ -66,9 +66,11 @@ impl Progress {
                 });
                 (GREEN, format!("{}{external}", verb.done))
             }
+            Ending::Removed => (GREEN, verb.done.to_owned()),
             Ending::Unchanged => (Style::new(), "unchanged".to_owned()),
             Ending::Blocked => (RED, "blocked".to_owned()),
             Ending::Stale(_) => (RED, "left alone: it has changed meanwhile".to_owned()),
+            Ending::Held(_) => (RED, "held back".to_owned()),
             Ending::Failed(_) => (RED, "failed".to_owned()),
             Ending::NotBegun => (YELLOW, "not begun".to_owned()),
         };

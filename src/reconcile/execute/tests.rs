@@ -3,17 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, Namespace,
     NamespacedId, PluginId, SecretRef, VolumeId, WantedRequest,
 };
-use crate::plan::{Inputs, Requests, build};
+use crate::plan::{Inputs, IntentStep, MergeRules, Requests, build};
+use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{FoundSecret, SecretRemark, SecretSource};
+use crate::reconcile::execution::Watch;
 use crate::reconcile::observe::observe;
-use crate::reconcile::resolve::{Unresolved, resolve};
+use crate::reconcile::record::{Record, Recorded, Unrecorded};
+use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::spec::{Purpose, VolumeSpec};
 
 fn wanted(id: &str, max: u64) -> VolumeSpec {
@@ -114,14 +119,17 @@ impl SecretSource for NoSecrets {
     }
 }
 
-async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {
+async fn resolved(plan: &Plan) -> Resolved {
     let unresolved = plan.volumes.iter().filter_map(|planned| {
         let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
         Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
     });
-    let (resolved, _) = resolve(unresolved.collect(), Arc::new(NoSecrets))
-        .await
-        .unwrap();
+    let resolving = resolve(unresolved.collect(), Arc::new(NoSecrets));
+    resolving.await.unwrap().0
+}
+
+async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {
+    let resolved = resolved(plan).await;
     let execution = Execution {
         api: server,
         rules: MergeRules::NOMAD,
@@ -129,6 +137,7 @@ async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) 
         parallelism,
         stop: &seen.stop,
         watch: seen,
+        record: &Unrecorded,
     };
     execute(&execution, plan).await
 }
@@ -284,4 +293,196 @@ async fn what_cannot_be_read_back_is_done_with_a_warning() {
             .message
             .contains("could not be read back")
     );
+}
+
+fn requests(asked: impl FnOnce(&mut Requests)) -> Requests {
+    let mut requests = Requests::default();
+    asked(&mut requests);
+    requests
+}
+
+/// A plan of what is wanted, and of what shall go although no file names it.
+async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Requests) -> Plan {
+    let mut observed = observe(server, &wanted, 4).await.unwrap().observed;
+    for key in &requests.delete_data {
+        let found = server.read_volume(key).await.unwrap();
+        observed
+            .volumes
+            .extend(found.map(|reading| (key.clone(), reading.value)));
+    }
+    build(Inputs {
+        wanted,
+        purpose: Purpose::ByExternalId,
+        observed: &observed,
+        rules: MergeRules::NOMAD,
+        owned: None,
+        requests,
+    })
+}
+
+async fn created(ids: &[&str]) -> FakeServer {
+    let server = server();
+    let specs = ids.iter().map(|id| wanted(id, 2000)).collect();
+    let plan = plan(&server, specs).await;
+    run(&server, &plan, &Seen::default(), 1).await;
+    server
+}
+
+#[tokio::test]
+async fn a_copy_is_made_after_its_source_and_not_without_it() {
+    for (fails, second) in [(false, "create copy"), (true, "")] {
+        let server = server();
+        let mut copy = wanted("copy", 2000);
+        copy.request.clone_id = Some("db".into());
+        let plan = plan(&server, vec![copy, wanted("db", 2000)]).await;
+        if fails {
+            server.fail("create", CallFault::Refused);
+        }
+        let outcomes = run(&server, &plan, &Seen::default(), 8).await;
+        let writes = server.writes();
+        assert_eq!(writes[0], "create db");
+        assert_eq!(writes.get(1).map_or("", String::as_str), second);
+        if let Ending::Held(why) = &outcomes[0].ending {
+            assert_eq!(why.code, Code::ApplyHeldBack);
+            assert!(fails);
+        } else {
+            assert!(!fails, "{outcomes:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_is_deleted_once_and_a_lost_answer_is_found_out() {
+    for (fault, ends_well) in [
+        (None, true),
+        (Some(CallFault::AnswerLost), true),
+        (Some(CallFault::RequestLost), false),
+    ] {
+        let server = created(&["db"]).await;
+        let asked = requests(|requests| {
+            requests.delete_data.insert(key("db"));
+        });
+        let plan = plan_with(&server, vec![], &asked).await;
+        if let Some(fault) = fault {
+            server.fail("delete", fault);
+        }
+        let outcome = run_one(&server, &plan).await;
+        assert_eq!(outcome.ending == Ending::Removed, ends_well, "{outcome:?}");
+        assert_eq!(server.writes(), ["create db", "delete db"]);
+    }
+}
+
+/// `users` 4: what came to stand against it since the plan was made.
+#[tokio::test]
+async fn data_that_somebody_uses_or_shares_meanwhile_is_left_alone() {
+    let asked = requests(|requests| {
+        requests.delete_data.insert(key("db"));
+    });
+    let shared = created(&["db"]).await;
+    let plan_shared = plan_with(&shared, vec![], &asked).await;
+    let mut other = wanted("other", 2000);
+    other.request.external_id = Some(ExternalId::new("ext-db"));
+    let other = plan(&shared, vec![other]).await;
+    run_one(&shared, &other).await;
+    let outcome = run_one(&shared, &plan_shared).await;
+    assert_eq!(failure(&outcome).code, Code::VolumeShared);
+
+    let gone = created(&["db"]).await;
+    let plan_gone = plan_with(&gone, vec![], &asked).await;
+    gone.remove(&key("db"));
+    assert_eq!(run_one(&gone, &plan_gone).await.ending, Ending::Removed);
+    for server in [shared, gone] {
+        assert!(!server.writes().contains(&"delete db".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_replacement_that_ends_half_way_says_so_and_the_next_run_finishes_it() {
+    let server = created(&["db"]).await;
+    let asked = requests(|requests| {
+        requests.replace.insert(key("db"));
+    });
+    let mut anew = wanted("db", 2000);
+    anew.request.name = Some("another".into());
+    let plan_one = plan_with(&server, vec![anew.clone()], &asked).await;
+    server.fail("create", CallFault::Refused);
+    let outcome = run_one(&server, &plan_one).await;
+    let notes = failure(&outcome).notes.join(" ");
+    assert!(notes.contains("is gone"), "{notes}");
+    let plan_two = plan_with(&server, vec![anew], &asked).await;
+    let outcome = run_one(&server, &plan_two).await;
+    assert!(
+        matches!(outcome.ending, Ending::Done(Some(_))),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        server.writes(),
+        ["create db", "delete db", "create db", "create db"]
+    );
+}
+
+struct Notes(Mutex<Vec<String>>, bool);
+
+#[async_trait::async_trait]
+impl Record for Notes {
+    async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic> {
+        if self.1 {
+            return Err(Diagnostic::error(Code::Internal, "no room for notes"));
+        }
+        let note = format!("begin {} {}", step.as_str(), volume.id);
+        self.0.lock().unwrap().push(note);
+        Ok(())
+    }
+
+    async fn end(&self, volume: &NamespacedId, what: Recorded<'_>) -> Result<(), Diagnostic> {
+        let what = match what {
+            Recorded::Applied { .. } => "applied",
+            Recorded::Removed => "removed",
+            Recorded::Nothing => "nothing",
+        };
+        self.0.lock().unwrap().push(format!("{what} {}", volume.id));
+        Ok(())
+    }
+}
+
+/// An intent is there before the call, and what became of it after; one whose end nobody knows stays.
+#[tokio::test(start_paused = true)]
+async fn every_step_is_noted_before_and_after() {
+    for (fault, refuses, expected, writes) in [
+        (None, false, &["begin create db", "applied db"][..], 1),
+        (
+            Some(CallFault::Refused),
+            false,
+            &["begin create db", "nothing db"],
+            1,
+        ),
+        (
+            Some(CallFault::AnswerLost),
+            false,
+            &["begin create db", "applied db"],
+            1,
+        ),
+        (Some(CallFault::RequestLost), false, &["begin create db"], 1),
+        (None, true, &[], 0),
+    ] {
+        let server = server();
+        let plan = plan(&server, vec![wanted("db", 2000)]).await;
+        if let Some(fault) = fault {
+            server.fail("create", fault);
+        }
+        let notes = Notes(Mutex::default(), refuses);
+        let seen = Seen::default();
+        let execution = Execution {
+            api: &server,
+            rules: MergeRules::NOMAD,
+            resolved: &resolved(&plan).await,
+            parallelism: 1,
+            stop: &seen.stop,
+            watch: &seen,
+            record: &notes,
+        };
+        let outcome = execute(&execution, &plan).await.remove(0);
+        assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
+        assert_eq!(server.writes().len(), writes, "{outcome:?}");
+    }
 }
