@@ -310,12 +310,18 @@ codes! {
         "Read the plugin's own words and the logs of its controller.";
 
     // --- server: what our agent says beyond Nomad
-    VolumePending = "volume/pending": "The plugin was asked to create or delete the volume, and what came of it is not known yet.",
+    VolumePending = "volume/pending": "The plugin was asked to create, expand or delete the volume, and what came of it is not known yet.",
         "Send the same request again: it goes on where the last one ended, and nothing is made or deleted twice.";
     VolumeBeingDeleted = "volume/being-deleted": "A deletion of the volume was begun and has not ended.",
         "Delete it again to finish; afterwards the ID is free.";
     VolumeShared = "volume/shared": "The provider's volume is registered more than once, and deleting it would take it from the others too.",
         "Deregister the others first, or deregister this one and keep the data.";
+    SnapshotInvalid = "snapshot/invalid": "What stands in the request names no snapshot that can be.",
+        "Give the snapshot a name of up to 128 bytes without control characters, or the provider's ID of one that exists.";
+    SnapshotConflict = "snapshot/conflict": "The provider has a snapshot of that name, of another volume.",
+        "Choose another name: a provider has one snapshot of each.";
+    SnapshotPending = "snapshot/pending": "The plugin was asked to cut or delete the snapshot, and what came of it is not known.",
+        "Send the same request again: of one name there is one snapshot, and what is gone is deleted.";
     VariableInvalid = "variable/invalid": "The variable cannot be written, or its lock not be held, as the request says.",
         "Change what the server's words name.";
     ServerBusy = "server/busy": "Too much is waiting for the same volume or plugin.",

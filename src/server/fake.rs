@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::DropGuard;
+
 use super::cell::{CellOptions, Expected, StateCell};
 use super::services::{About, Services};
 use super::volumes::{VolumeLimits, VolumePorts, Volumes};
@@ -41,6 +43,8 @@ pub struct FakeAgent {
     /// All that requests are answered from.
     pub services: Services,
     limits: VolumeLimits,
+    /// Ends what works unasked, with the agent.
+    _end: DropGuard,
 }
 
 impl FakeAgent {
@@ -99,6 +103,7 @@ impl FakeAgent {
         };
         let services = Services::new(ports, limits, Self::about());
         let agent = Self {
+            _end: services.stopping.clone().drop_guard(),
             volumes: services.volumes.clone(),
             services,
             backend,

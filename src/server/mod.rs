@@ -14,8 +14,8 @@ mod volumes;
 
 pub use cell::{CellOptions, CommitError, Expected, StateCell};
 pub use error::{
-    Aftermath, CannotExpand, CopySource, NotSupported, Operation, PluginFailure, RequestError,
-    ServerError, UpdateRequest, VariableError,
+    Aftermath, CopySource, NotSupported, Object, Operation, PluginFailure, RequestError,
+    ServerError, SnapshotError, UpdateRequest, VariableError,
 };
 pub use forward::{
     Candidates, Forward, ForwardError, ForwardLimits, NoController, Outcome, candidates,
@@ -24,4 +24,4 @@ pub use lanes::{Lane, LaneFull, Lanes};
 pub use observer::RecordingObserver;
 pub use services::{About, Services};
 pub use variables::{VariableOutcome, VariablePorts, VariableReading, VariableWrite, Variables};
-pub use volumes::{Submitted, VolumeLimits, VolumePorts, Volumes, WriteOutcome};
+pub use volumes::{SnapshotRequest, Submitted, VolumeLimits, VolumePorts, Volumes, WriteOutcome};

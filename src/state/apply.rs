@@ -64,8 +64,10 @@ pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
     let Some(key) = event.kind.volume() else {
         return Ok(());
     };
-    let phase = state.volumes.get(key).map(|record| record.phase);
-    if fits(&event.kind, phase) {
+    let record = state.volumes.get(key);
+    let phase = record.map(|record| record.phase);
+    let expanding = record.is_some_and(|record| record.expanding.is_some());
+    if fits(&event.kind, phase, expanding) {
         return Ok(());
     }
     Err(Misfit::Volume {
@@ -75,7 +77,7 @@ pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
     })
 }
 
-fn fits(kind: &EventKind, phase: Option<Phase>) -> bool {
+fn fits(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
         EventKind::AgentStarted { .. }
@@ -88,7 +90,12 @@ fn fits(kind: &EventKind, phase: Option<Phase>) -> bool {
             phase == Some(Creating)
         }
         EventKind::VolumeRegistered { .. } => phase.is_none(),
-        EventKind::VolumeUpdated { .. } => phase == Some(Registered),
+        EventKind::VolumeUpdated { .. } | EventKind::VolumeExpandIntended { .. } => {
+            phase == Some(Registered)
+        }
+        EventKind::VolumeExpanded { .. } | EventKind::VolumeExpandAbandoned { .. } => {
+            phase == Some(Registered) && expanding
+        }
         EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. } => {
             matches!(phase, Some(Registered | Deleting))
         }
@@ -154,6 +161,21 @@ pub fn apply(state: &mut State, event: &Event) {
         }
         EventKind::VolumeDeleteAbandoned { key } => {
             change(state, key, at, |record| record.phase = Phase::Registered);
+        }
+        EventKind::VolumeExpandIntended { key, to } => {
+            change(state, key, at, |record| record.expanding = Some(*to));
+        }
+        EventKind::VolumeExpanded {
+            key,
+            capacity,
+            node_expansion_required,
+        } => change(state, key, at, |record| {
+            record.provided.capacity = *capacity;
+            record.expanding = None;
+            record.node_expansion_pending |= *node_expansion_required;
+        }),
+        EventKind::VolumeExpandAbandoned { key } => {
+            change(state, key, at, |record| record.expanding = None);
         }
         EventKind::VolumeCreateAbandoned { key }
         | EventKind::VolumeDeleted { key }
@@ -247,6 +269,8 @@ fn begun(
         provided: Provided::default(),
         secrets: secrets.clone(),
         phase,
+        expanding: None,
+        node_expansion_pending: false,
         create_index: at.index,
         modify_index: at.index,
         create_time: at.time,

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::record::{Provided, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::model::{
-    NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey,
+    Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets,
+    VariableKey,
 };
 
 /// Something happened.
@@ -111,6 +112,28 @@ pub enum EventKind {
         /// Which.
         key: NamespacedId,
     },
+    /// A volume is about to be expanded: recorded before ControllerExpandVolume is sent (W17). May be
+    /// repeated, also with another size. Since version 3.
+    VolumeExpandIntended {
+        /// Which.
+        key: NamespacedId,
+        /// How large it shall be.
+        to: CapacityRange,
+    },
+    /// ControllerExpandVolume answered. Since version 3.
+    VolumeExpanded {
+        /// Which.
+        key: NamespacedId,
+        /// How large it is now.
+        capacity: Bytes,
+        /// Whether nodes that use it have to follow.
+        node_expansion_required: bool,
+    },
+    /// The provider has not expanded the volume, and is known not to. Since version 3.
+    VolumeExpandAbandoned {
+        /// Which.
+        key: NamespacedId,
+    },
     /// Something happened to a variable. Since version 2.
     Variable {
         /// Which.
@@ -161,7 +184,10 @@ impl EventKind {
             | Self::VolumeDeleteIntended { key }
             | Self::VolumeDeleteAbandoned { key }
             | Self::VolumeDeleted { key }
-            | Self::VolumeDeregistered { key } => Some(key),
+            | Self::VolumeDeregistered { key }
+            | Self::VolumeExpandIntended { key, .. }
+            | Self::VolumeExpanded { key, .. }
+            | Self::VolumeExpandAbandoned { key } => Some(key),
         }
     }
 
@@ -181,6 +207,9 @@ impl EventKind {
             Self::VolumeDeleteAbandoned { .. } => "volume delete abandoned",
             Self::VolumeDeleted { .. } => "volume deleted",
             Self::VolumeDeregistered { .. } => "volume deregistered",
+            Self::VolumeExpandIntended { .. } => "volume expand intended",
+            Self::VolumeExpanded { .. } => "volume expanded",
+            Self::VolumeExpandAbandoned { .. } => "volume expand abandoned",
             Self::Variable { event, .. } => event.name(),
         }
     }

@@ -91,6 +91,9 @@ fn record_problem(state: &State, record: &VolumeRecord) -> Option<&'static str> 
         Phase::Creating if record.provided != Default::default() => {
             Some("is being created and has an answer already")
         }
+        Phase::Creating if record.expanding.is_some() || record.node_expansion_pending => {
+            Some("is being created and grows already")
+        }
         Phase::Creating | Phase::Registered | Phase::Deleting => None,
     }
 }

@@ -142,6 +142,14 @@ pub struct VolumeRecord {
     pub secrets: SealedSecrets,
     /// Where it is in its life.
     pub phase: Phase,
+    /// The intent to expand it to this size is recorded; ControllerExpandVolume may have been sent,
+    /// and what came of it is not recorded (W17). Since version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expanding: Option<CapacityRange>,
+    /// Its provider has made it larger, and the plugin asks for the same on every node that uses it,
+    /// which none has done yet. Since version 3.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub node_expansion_pending: bool,
     /// Index of the event that began it: of the create intent, or of the registration. It never
     /// changes while the record exists, so it is also the *generation* that
     /// [`provider_name`](super::provider_name::provider_name) is made of (W13).

@@ -166,6 +166,9 @@ impl History {
         if self.choose(5) == 0 {
             return self.any_variable_event();
         }
+        if self.choose(8) == 0 {
+            return self.any_expansion(key);
+        }
         match self.choose(16) {
             0 => started(),
             1 => node_registered(self.choose(2)),
@@ -196,6 +199,25 @@ impl History {
 }
 
 impl History {
+    fn any_expansion(&mut self, key: NamespacedId) -> EventKind {
+        let size = Bytes::from_wire(1 << (30 + self.choose(4)));
+        match self.choose(4) {
+            0 | 1 => EventKind::VolumeExpandIntended {
+                key,
+                to: CapacityRange {
+                    min: size,
+                    max: Bytes::ZERO,
+                },
+            },
+            2 => EventKind::VolumeExpanded {
+                key,
+                capacity: size,
+                node_expansion_required: self.choose(2) == 0,
+            },
+            _ => EventKind::VolumeExpandAbandoned { key },
+        }
+    }
+
     fn any_variable_event(&mut self) -> EventKind {
         let namespaces = ["default", "prod"];
         let namespace = namespaces[usize::from(self.choose(4) == 0)];

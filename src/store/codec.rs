@@ -18,10 +18,11 @@ use crate::model::{Node, PluginId};
 use crate::state::{Event, PluginRecord, State, StateSnapshot, VariableRecord, VolumeRecord};
 
 /// The version of events that this program writes, and the newest that it reads. 2 has variables; since
-/// 3 mount flags are sealed.
+/// 3 mount flags are sealed, and expansions are on record.
 pub const EVENT_VERSION: u16 = 3;
 /// The version of snapshots that this program writes, and the newest that it reads. 2 has variables;
-/// since 3 mount flags are sealed, but for those that were read out of earlier ones.
+/// since 3 mount flags are sealed, but for those that were read out of earlier ones, and expansions are
+/// on record.
 pub const SNAPSHOT_VERSION: u16 = 3;
 
 /// Snapshots are cut into parts of about this size, so that none of them holds up an append.

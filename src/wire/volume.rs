@@ -113,6 +113,9 @@ pub struct VolumeDocument {
     pub name: String,
     /// Where it lives.
     pub namespace: String,
+    /// Only our agent's: nodes that use it have to follow a growth, which none has done yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub node_expansion_pending: bool,
     /// Nodes there should be.
     pub nodes_expected: i64,
     /// Nodes that are well.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use nomad_csi::model::ControllerCapabilities;
 use nomad_csi::ports::fake::Settings;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
@@ -82,8 +83,8 @@ struct Exchange {
     answer: String,
 }
 
-fn exchanges() -> impl Iterator<Item = Exchange> {
-    VARIABLES.lines().map(|line| {
+fn exchanges(recorded: &str) -> impl Iterator<Item = Exchange> {
+    recorded.lines().map(|line| {
         let value: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
         Exchange {
@@ -219,7 +220,7 @@ async fn variables_and_locks_are_as_a_real_nomad_has_them() {
     let wrong = ["00000000-0000-4000-8000-000000000000", "none-of-them"];
     pairs.agree("lock", &wrong[0].into(), &wrong[1].into());
     let (mut problems, mut count) = (vec![], 0);
-    for exchange in exchanges() {
+    for exchange in exchanges(VARIABLES) {
         if exchange.name == "lock-renew-expired" {
             agent.clock.advance(Duration::from_secs(21));
         }
@@ -232,5 +233,109 @@ async fn variables_and_locks_are_as_a_real_nomad_has_them() {
         count += 1;
     }
     assert!(count > 100, "only {count} exchanges");
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+const PROVIDER: &str = include_str!("../data/nomad/2.0.5/provider.jsonl");
+
+/// Requests whose answer is the server's own, and not its plugin's.
+const OF_THE_SERVER: &[&str] = &[
+    "external-per-page-bad",
+    "external-unknown",
+    "external-none",
+    "snapshot-create-no-name",
+    "snapshot-create-volume-missing",
+    "snapshot-create-plugin-missing",
+    "snapshot-create-one-bad",
+    "snapshot-create-null",
+    "snapshot-create-none",
+    "snapshot-create-null-list",
+    "snapshot-create-empty-body",
+    "snapshot-list-unknown",
+    "snapshot-list-none",
+    "snapshot-delete-no-id",
+    "snapshot-delete-no-plugin",
+    "snapshot-delete-plugin-unknown",
+    "snapshot-patch",
+];
+
+/// Requests that succeed: with which keys, at every level.
+const SUCCESSES: &[&str] = &[
+    "external",
+    "snapshot-create",
+    "snapshot-create-again",
+    "snapshot-create-post",
+    "snapshot-list",
+    "snapshot-delete-again",
+];
+
+/// The keys of a document at every level, and no value.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<_, _> = map.iter().collect();
+            let shapes = sorted.into_iter().map(|(key, value)| {
+                let opaque = key == "VolumeContext";
+                (key.clone(), if opaque { Value::Null } else { shape(value) })
+            });
+            Value::Object(shapes.collect())
+        }
+        Value::Array(list) => Value::Array(list.iter().take(1).map(shape).collect()),
+        _ => Value::Null,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_providers_volumes_and_snapshots_are_answered_as_by_a_real_nomad() {
+    let able = ControllerCapabilities {
+        create_delete_volume: true,
+        list_volumes: true,
+        list_volumes_published_nodes: true,
+        create_delete_snapshot: true,
+        list_snapshots: true,
+        ..ControllerCapabilities::default()
+    };
+    let settings = Settings {
+        controller: Some(able),
+        ..Settings::default()
+    };
+    let agent = FakeAgent::start(settings).await.unwrap();
+    for id in ["vol0", "vol1"] {
+        let created = agent.volumes.create(vec![FakeAgent::request(id).into()]);
+        created.await.unwrap();
+    }
+    let (mut problems, mut count) = (vec![], 0);
+    for exchange in exchanges(PROVIDER) {
+        let of_the_server = OF_THE_SERVER.contains(&exchange.name.as_str());
+        if !of_the_server && !SUCCESSES.contains(&exchange.name.as_str()) {
+            continue;
+        }
+        count += 1;
+        let ours = |text: &str| text.replace("hostpath", FakeAgent::PLUGIN);
+        let request = Request::builder()
+            .method(exchange.method.as_str())
+            .uri(ours(&exchange.target))
+            .body(Body::from(ours(&exchange.request)))
+            .unwrap();
+        let answer = router(agent.services.clone()).oneshot(request).await;
+        let (parts, body) = answer.unwrap().into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        let text = String::from_utf8_lossy(&body);
+        let (theirs, ours) = (
+            serde_json::from_str::<Value>(&exchange.answer),
+            serde_json::from_str::<Value>(&text),
+        );
+        let is_same = match (theirs, ours) {
+            (Ok(theirs), Ok(ours)) => shape(&theirs) == shape(&ours),
+            _ => exchange.answer == text,
+        };
+        if u64::from(parts.status.as_u16()) != exchange.status || !is_same {
+            problems.push(format!(
+                "{}: {} {:?} and {} {text:?}",
+                exchange.name, exchange.status, exchange.answer, parts.status
+            ));
+        }
+    }
+    assert_eq!(count, OF_THE_SERVER.len() + SUCCESSES.len());
     assert_eq!(problems, Vec::<String>::new());
 }

@@ -229,6 +229,21 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         "an_open_deletion_is_finished_by_the_next_one",
     ),
     (
+        Code::SnapshotInvalid,
+        "src/server/volumes/tests/provider.rs",
+        "what_can_never_be_cut_is_refused_without_a_call",
+    ),
+    (
+        Code::SnapshotConflict,
+        "src/server/volumes/tests/provider.rs",
+        "a_name_is_one_snapshot",
+    ),
+    (
+        Code::SnapshotPending,
+        "src/server/volumes/tests/provider.rs",
+        "every_fault_of_a_snapshot_is_finished_by_the_same_request",
+    ),
+    (
         Code::VariableInvalid,
         "src/server/http/variables/tests.rs",
         "what_is_refused_has_a_code_of_its_own",

@@ -5,9 +5,11 @@
 mod plugin;
 mod request;
 mod server_error;
+mod snapshot;
 mod variable;
 
-pub use plugin::{Aftermath, Operation, PluginFailure};
+pub use plugin::{Aftermath, Object, Operation, PluginFailure};
 pub use request::RequestError;
-pub use server_error::{CannotExpand, CopySource, NotSupported, ServerError, UpdateRequest};
+pub use server_error::{CopySource, NotSupported, ServerError, UpdateRequest};
+pub use snapshot::SnapshotError;
 pub use variable::VariableError;

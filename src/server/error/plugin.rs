@@ -1,6 +1,7 @@
 //! A controller call that failed: Nomad's words for it (`csi-orchestration` 5.1, 7.3), ours, and what
 //! is recorded of it.
 
+use super::server_error::UpdateRequest;
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, PluginId};
 use crate::ports::{PluginError, Rpc, StatusCode};
@@ -11,9 +12,10 @@ use crate::server::forward::ForwardError;
 pub struct PluginFailure {
     /// The call.
     pub operation: Operation,
-    /// For which volume.
-    pub volume: NamespacedId,
-    /// What the plugin's side calls it in its texts: its name on create, else its external ID.
+    /// About what.
+    pub object: Object,
+    /// What the plugin's side calls it in its texts: its name on create, else its external ID; of a
+    /// list, the token of the page.
     pub subject: String,
     /// Whom it was sent to.
     pub plugin: PluginId,
@@ -23,11 +25,31 @@ pub struct PluginFailure {
     pub aftermath: Aftermath,
 }
 
+/// What a controller call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A volume.
+    Volume(NamespacedId),
+    /// All volumes of the provider.
+    Volumes,
+    /// A snapshot.
+    Snapshot {
+        /// The volume that it is to be cut from; `None` if that is not known.
+        volume: Option<NamespacedId>,
+        /// What the provider calls that volume.
+        source: String,
+    },
+    /// All snapshots of the provider.
+    Snapshots,
+}
+
 /// What a failed controller call leaves in the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aftermath {
     /// Nothing: the state is as it was before.
     Nothing,
+    /// Nothing, although it may have happened: the same request finds out.
+    Unrecorded,
     /// The intent; the same request goes on with it.
     Intent {
         /// What the provider calls the volume, or would call it.
@@ -44,15 +66,27 @@ pub enum Operation {
     Delete,
     /// ValidateVolumeCapabilities.
     Validate,
+    /// ControllerExpandVolume, for that request.
+    Expand(UpdateRequest),
+    /// ListVolumes.
+    ListVolumes,
+    /// CreateSnapshot.
+    CreateSnapshot,
+    /// DeleteSnapshot.
+    DeleteSnapshot,
+    /// ListSnapshots.
+    ListSnapshots,
 }
 
 impl Operation {
     /// As people say it: `create`.
     pub const fn verb(self) -> &'static str {
         match self {
-            Self::Create => "create",
-            Self::Delete => "delete",
+            Self::Create | Self::CreateSnapshot => "create",
+            Self::Delete | Self::DeleteSnapshot => "delete",
             Self::Validate => "validate",
+            Self::Expand(_) => "expand",
+            Self::ListVolumes | Self::ListSnapshots => "list",
         }
     }
 
@@ -62,6 +96,11 @@ impl Operation {
             Self::Create => Rpc::CreateVolume,
             Self::Delete => Rpc::DeleteVolume,
             Self::Validate => Rpc::ValidateVolumeCapabilities,
+            Self::Expand(_) => Rpc::ControllerExpandVolume,
+            Self::ListVolumes => Rpc::ListVolumes,
+            Self::CreateSnapshot => Rpc::CreateSnapshot,
+            Self::DeleteSnapshot => Rpc::DeleteSnapshot,
+            Self::ListSnapshots => Rpc::ListSnapshots,
         }
     }
 
@@ -74,14 +113,44 @@ impl Operation {
                 "controller validate volume: ",
                 "CSI.ControllerValidateVolume: ",
             ),
+            Self::Expand(_) => ("controller expand volume: ", "CSI.ControllerExpandVolume: "),
+            Self::ListVolumes => ("controller list volumes: ", "CSI.ControllerListVolumes: "),
+            Self::CreateSnapshot => (
+                "controller create snapshot: ",
+                "CSI.ControllerCreateSnapshot: ",
+            ),
+            Self::DeleteSnapshot => (
+                "controller delete snapshot: ",
+                "CSI.ControllerDeleteSnapshot: ",
+            ),
+            Self::ListSnapshots => (
+                "controller list snapshots: ",
+                "CSI.ControllerListSnapshots: ",
+            ),
+        }
+    }
+
+    /// What stands before all that.
+    fn context(self, subject: &str) -> String {
+        match self {
+            Self::Create
+            | Self::Delete
+            | Self::Validate
+            | Self::ListVolumes
+            | Self::ListSnapshots => String::new(),
+            Self::Expand(on) => format!("{}unable to expand volume: ", on.prefix()),
+            Self::CreateSnapshot => "could not create snapshot: ".to_owned(),
+            Self::DeleteSnapshot => format!("could not delete \"{subject}\": "),
         }
     }
 }
 
 impl PluginFailure {
     pub(super) fn code(&self) -> Code {
-        if matches!(self.aftermath, Aftermath::Intent { .. }) {
-            return Code::VolumePending;
+        match self.aftermath {
+            Aftermath::Intent { .. } => return Code::VolumePending,
+            Aftermath::Unrecorded => return self.unrecorded_code(),
+            Aftermath::Nothing => {}
         }
         match &self.error {
             ForwardError::NoController(_) | ForwardError::TimedOut { .. } => {
@@ -93,6 +162,7 @@ impl PluginFailure {
 
     pub(super) fn text(&self) -> String {
         let (server, client) = self.operation.prefixes();
+        let server = format!("{}{server}", self.operation.context(&self.subject));
         match &self.error {
             ForwardError::NoController(error) => format!("{server}{error}"),
             ForwardError::Failed { error, .. } => {
@@ -117,20 +187,20 @@ impl PluginFailure {
             error.code.as_str(),
             error.message
         );
-        match self.operation.translation(error.code, &self.subject) {
+        match self.translation(error.code) {
             Some(translation) => format!("{translation}: {status}"),
             None => status,
         }
     }
 
     pub(super) fn message(&self) -> String {
-        let (plugin, verb, volume) = (&self.plugin, self.operation.verb(), &self.volume);
+        let (plugin, verb, object) = (&self.plugin, self.operation.verb(), self.described());
         let what = match &self.error {
             ForwardError::NoController(error) => {
-                return format!("plugin {plugin} cannot {verb} volume {volume}: {error}");
+                return format!("plugin {plugin} cannot {verb} {object}: {error}");
             }
             ForwardError::Failed { error, .. } => format!(
-                "plugin {plugin} did not {verb} volume {volume}: {} ({})",
+                "plugin {plugin} did not {verb} {object}: {} ({})",
                 error.message,
                 error.code.as_str()
             ),
@@ -139,7 +209,7 @@ impl PluginFailure {
                     format!("; its last answer was: {}", error.message)
                 });
                 format!(
-                    "plugin {plugin} gave no answer to {} of volume {volume} within {} s{last}",
+                    "plugin {plugin} gave no answer to {} of {object} within {} s{last}",
                     self.operation.rpc(),
                     after.as_secs()
                 )
@@ -147,21 +217,61 @@ impl PluginFailure {
         };
         match (&self.aftermath, self.operation) {
             (Aftermath::Nothing, _) => what,
-            (Aftermath::Intent { .. }, _) => format!("{what}; it may have happened or not"),
+            (Aftermath::Unrecorded, Operation::ListVolumes | Operation::ListSnapshots) => what,
+            (Aftermath::Unrecorded | Aftermath::Intent { .. }, _) => {
+                format!("{what}; it may have happened or not")
+            }
         }
     }
 
     pub(super) fn help(&self) -> Vec<String> {
         let remedy = self.code().remedy().to_owned();
         match (&self.aftermath, self.operation) {
-            (Aftermath::Nothing, _) => vec![remedy],
+            (Aftermath::Nothing | Aftermath::Unrecorded, _) => vec![remedy],
             (Aftermath::Intent { provider_name }, Operation::Create) => vec![
                 remedy,
                 format!(
                     "The provider knows the volume, if it has it, by the name {provider_name}."
                 ),
             ],
-            (Aftermath::Intent { .. }, Operation::Delete | Operation::Validate) => vec![remedy],
+            (Aftermath::Intent { .. }, _) => vec![remedy],
+        }
+    }
+
+    /// A list changes nothing; of a snapshot nobody knows.
+    fn unrecorded_code(&self) -> Code {
+        match (&self.error, self.operation) {
+            (_, Operation::CreateSnapshot | Operation::DeleteSnapshot) => Code::SnapshotPending,
+            (ForwardError::Failed { error, .. }, operation) => operation.code(error.code),
+            (ForwardError::NoController(_) | ForwardError::TimedOut { .. }, _) => {
+                Code::PluginUnreachable
+            }
+        }
+    }
+
+    fn described(&self) -> String {
+        match &self.object {
+            Object::Volume(volume) => format!("volume {volume}"),
+            Object::Volumes => "the provider's volumes".to_owned(),
+            Object::Snapshot { volume, .. } => {
+                let of = volume.as_ref().map(|volume| format!(" of volume {volume}"));
+                format!("snapshot {}{}", self.subject, of.unwrap_or_default())
+            }
+            Object::Snapshots => "the provider's snapshots".to_owned(),
+        }
+    }
+
+    fn translation(&self, code: StatusCode) -> Option<String> {
+        let subject = &self.subject;
+        match (&self.object, self.operation, code) {
+            (
+                Object::Snapshot { source, .. },
+                Operation::CreateSnapshot,
+                StatusCode::AlreadyExists,
+            ) => Some(format!(
+                "snapshot \"{subject}\" already exists but is incompatible with volume ID \"{source}\""
+            )),
+            _ => self.operation.translation(code, subject),
         }
     }
 }
@@ -174,8 +284,18 @@ impl Operation {
             (Self::Create, StatusCode::OutOfRange) => Code::PluginCapacity,
             (Self::Create, StatusCode::NotFound) => Code::PluginSourceNotFound,
             (Self::Delete, StatusCode::FailedPrecondition) => Code::VolumeInUse,
-            (Self::Validate, StatusCode::NotFound) => Code::PluginVolumeNotFound,
-            (Self::Validate, StatusCode::InvalidArgument) => Code::PluginCapability,
+            (Self::Validate | Self::Expand(_) | Self::CreateSnapshot, StatusCode::NotFound) => {
+                Code::PluginVolumeNotFound
+            }
+            (Self::Validate | Self::Expand(_), StatusCode::InvalidArgument) => {
+                Code::PluginCapability
+            }
+            (Self::Expand(_), StatusCode::OutOfRange) => Code::PluginCapacity,
+            (Self::Expand(_), StatusCode::FailedPrecondition) => Code::VolumeInUse,
+            (Self::CreateSnapshot, StatusCode::AlreadyExists) => Code::SnapshotConflict,
+            (Self::CreateSnapshot, StatusCode::ResourceExhausted) => Code::PluginExhausted,
+            (Self::DeleteSnapshot, StatusCode::FailedPrecondition) => Code::SnapshotInUse,
+            (Self::ListVolumes | Self::ListSnapshots, StatusCode::Aborted) => Code::ApiBadRequest,
             (_, StatusCode::Internal) => Code::PluginInternal,
             (_, StatusCode::Unimplemented) => Code::PluginUnsupported,
             (_, StatusCode::Unavailable) => Code::PluginUnreachable,
@@ -192,7 +312,7 @@ impl Operation {
             (Self::Create, StatusCode::ResourceExhausted) => {
                 format!("unable to provision \"{subject}\" in accessible_topology")
             }
-            (Self::Create, StatusCode::OutOfRange) => {
+            (Self::Create | Self::Expand(_), StatusCode::OutOfRange) => {
                 format!("unsupported capacity_range for volume \"{subject}\"")
             }
             (Self::Create, StatusCode::NotFound) => {
@@ -201,8 +321,32 @@ impl Operation {
             (Self::Delete, StatusCode::FailedPrecondition) => {
                 format!("volume \"{subject}\" is in use")
             }
-            (Self::Validate, StatusCode::NotFound) => {
+            (Self::Validate | Self::Expand(_), StatusCode::NotFound) => {
                 format!("volume \"{subject}\" could not be found")
+            }
+            (Self::Expand(_), StatusCode::InvalidArgument) => {
+                format!("requested capabilities not compatible with volume \"{subject}\"")
+            }
+            (Self::Expand(_), StatusCode::FailedPrecondition) => {
+                format!("volume \"{subject}\" cannot be expanded online")
+            }
+            (Self::Expand(_), _) if code != StatusCode::OutOfRange => {
+                "controller plugin returned an error".to_owned()
+            }
+            (Self::CreateSnapshot, StatusCode::Aborted) => {
+                format!("snapshot \"{subject}\" is already pending")
+            }
+            (Self::CreateSnapshot, StatusCode::ResourceExhausted) => {
+                "storage provider does not have enough space for this snapshot".to_owned()
+            }
+            (Self::DeleteSnapshot, StatusCode::FailedPrecondition) => {
+                format!("snapshot \"{subject}\" could not be deleted because it is in use")
+            }
+            (Self::DeleteSnapshot, StatusCode::Aborted) => {
+                format!("snapshot \"{subject}\" has a pending operation")
+            }
+            (Self::ListVolumes | Self::ListSnapshots, StatusCode::Aborted) => {
+                format!("invalid starting token \"{subject}\"")
             }
             (Self::Validate, StatusCode::InvalidArgument) => {
                 "volume capability validation failed".to_owned()
@@ -223,7 +367,7 @@ mod tests {
         let rpc = operation.rpc();
         PluginFailure {
             operation,
-            volume: NamespacedId::new(Namespace::default(), VolumeId::new("db")),
+            object: Object::Volume(NamespacedId::new(Namespace::default(), VolumeId::new("db"))),
             subject: "vol-1".into(),
             plugin: PluginId::new("ebs0"),
             error: ForwardError::Failed {

@@ -12,6 +12,7 @@ use http::StatusCode;
 
 use super::plugin::PluginFailure;
 use super::request::RequestError;
+use super::snapshot::SnapshotError;
 use super::variable::VariableError;
 use crate::diagnostic::Code;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
@@ -43,7 +44,7 @@ pub enum ServerError {
     NoPathToRegion(String),
     /// A request to the provider through a plugin that is not known.
     NoSuchPlugin(PluginId),
-    /// The plugin, or this server, does not do this.
+    /// The plugin does not do this.
     NotSupported {
         /// The plugin.
         plugin: PluginId,
@@ -96,12 +97,10 @@ pub enum ServerError {
         /// Which request.
         on: UpdateRequest,
     },
-    /// The volume would have to grow.
+    /// The volume would have to grow, and its plugin cannot do that.
     CannotExpand {
         /// The volume.
         volume: NamespacedId,
-        /// Why not.
-        reason: CannotExpand,
         /// Which request.
         on: UpdateRequest,
     },
@@ -170,6 +169,8 @@ pub enum ServerError {
         /// Why.
         error: SealError,
     },
+    /// A snapshot cannot be cut or deleted, whoever is asked.
+    Snapshot(SnapshotError),
     /// A variable cannot be written, renewed or released.
     Variable(VariableError),
     /// The agent is stopping.
@@ -187,8 +188,7 @@ pub enum CopySource {
     Volume,
 }
 
-/// What Nomad does through a plugin and this agent does not yet; it answers like a Nomad whose
-/// plugin lacks the capability.
+/// What a plugin does not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSupported {
     /// The provider's own list of volumes.
@@ -210,18 +210,15 @@ pub enum UpdateRequest {
     Create,
 }
 
-/// Why a volume cannot grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CannotExpand {
-    /// The plugin cannot.
-    Plugin,
-    /// This server cannot.
-    Server,
-}
-
 impl From<RequestError> for ServerError {
     fn from(error: RequestError) -> Self {
         Self::Request(error)
+    }
+}
+
+impl From<SnapshotError> for ServerError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
     }
 }
 
@@ -260,6 +257,7 @@ impl ServerError {
         match self {
             Self::Request(error) => error.class(),
             Self::Variable(error) => error.class(),
+            Self::Snapshot(error) => error.class(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
             Self::InvalidMethod => (Code::ServerUnknownPath, StatusCode::METHOD_NOT_ALLOWED),
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
@@ -304,6 +302,7 @@ impl ServerError {
         match self {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.text(),
+            Self::Snapshot(error) => error.text(),
             Self::UnknownPath => String::new(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
@@ -335,7 +334,10 @@ impl ServerError {
             Self::UpdateRefused { refusals, on, .. } => {
                 format!("{}{}", on.prefix(), refusal_text(refusals))
             }
-            Self::CannotExpand { reason, on, .. } => format!("{}{}", on.prefix(), reason.text()),
+            Self::CannotExpand { on, .. } => format!(
+                "{}expand is not implemented by this controller plugin",
+                on.prefix()
+            ),
             Self::VolumeNotFound(volume) => format!("volume not found: {}", volume.id),
             Self::VolumeInUse { volume, .. } => format!("volume in use: {}", volume.id),
             Self::PluginGone(id) => format!("plugin not found: {id}"),
@@ -361,14 +363,12 @@ impl ServerError {
         match self {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.message(),
+            Self::Snapshot(error) => error.message(),
             Self::UnknownPath => "there is nothing at this path".into(),
             Self::NoPathToRegion(region) => format!("this agent is not of region {region}"),
             Self::NoSuchPlugin(id) => format!("there is no plugin {id}"),
             Self::NotSupported { plugin, what } => {
-                format!(
-                    "this agent does not {} through plugin {plugin}",
-                    what.as_str()
-                )
+                format!("plugin {plugin} cannot {}", what.as_str())
             }
             Self::Invalid { volume, problems } => {
                 format!("volume {volume} is not valid: {}", problems.join("; "))
@@ -396,12 +396,9 @@ impl ServerError {
                 let reasons: Vec<_> = refusals.iter().map(|r| r.reason.as_str()).collect();
                 format!("volume {volume} cannot be updated: {}", reasons.join("; "))
             }
-            Self::CannotExpand { volume, reason, .. } => {
-                format!(
-                    "volume {volume} is smaller than it is to be, and {}",
-                    reason.message()
-                )
-            }
+            Self::CannotExpand { volume, .. } => format!(
+                "volume {volume} is smaller than it is to be, and its plugin cannot expand volumes"
+            ),
             Self::VolumeNotFound(volume)
             | Self::NoSuchVolume(volume)
             | Self::NoSuchSource(volume) => {
@@ -530,32 +527,16 @@ impl NotSupported {
             Self::ListVolumes => "unimplemented for this plugin".into(),
             Self::ListSnapshots => "plugin does not support listing snapshots".into(),
             Self::CreateSnapshot => format!("plugin \"{plugin}\" does not support snapshot"),
-            Self::DeleteSnapshot => multi_error(["plugin does not support snapshot".to_owned()]),
+            Self::DeleteSnapshot => "plugin does not support snapshot".into(),
         }
     }
 }
 
 impl UpdateRequest {
-    const fn prefix(self) -> &'static str {
+    pub(super) const fn prefix(self) -> &'static str {
         match self {
             Self::Register => "unable to update volume: ",
             Self::Create => "",
-        }
-    }
-}
-
-impl CannotExpand {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Plugin => "expand is not implemented by this controller plugin",
-            Self::Server => "unable to expand volume: this agent does not expand volumes",
-        }
-    }
-
-    const fn message(self) -> &'static str {
-        match self {
-            Self::Plugin => "its plugin cannot expand volumes",
-            Self::Server => "this agent does not expand volumes",
         }
     }
 }

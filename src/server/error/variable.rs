@@ -56,14 +56,14 @@ impl VariableError {
             | Self::LockTerms(_) => (Code::VariableInvalid, StatusCode::BAD_REQUEST),
             Self::TooLarge => (Code::VariableTooLarge, StatusCode::BAD_REQUEST),
             Self::MissingLockId => (Code::VariableInvalid, StatusCode::INTERNAL_SERVER_ERROR),
-            Self::NotFound | Self::NothingToRenew => {
-                (Code::VariableNotFound, StatusCode::NOT_FOUND)
-            }
-            Self::NothingToRelease => (Code::VariableNotFound, StatusCode::INTERNAL_SERVER_ERROR),
+            Self::NotFound => (Code::VariableNotFound, StatusCode::NOT_FOUND),
+            Self::NothingToRenew => (Code::VariableLockLost, StatusCode::NOT_FOUND),
             Self::NotHeldToRenew | Self::NotHolder => {
                 (Code::VariableLockLost, StatusCode::CONFLICT)
             }
-            Self::NotHeldToRelease => (Code::VariableLockLost, StatusCode::INTERNAL_SERVER_ERROR),
+            Self::NothingToRelease | Self::NotHeldToRelease => {
+                (Code::VariableLockLost, StatusCode::INTERNAL_SERVER_ERROR)
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod blocking;
 mod neighbours;
 mod parameters;
 mod plugins;
+mod provider;
 mod reply;
 mod route;
 mod router;

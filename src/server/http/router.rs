@@ -14,8 +14,8 @@ use tower_http::compression::CompressionLayer;
 use super::parameters::Parameters;
 use super::reply::{Reply, Signature, wants_typed_errors};
 use super::route::Route;
-use super::{neighbours, plugins, variables, volumes};
-use crate::server::error::{NotSupported, RequestError, ServerError};
+use super::{neighbours, plugins, provider, variables, volumes};
+use crate::server::error::{RequestError, ServerError};
 use crate::server::services::Services;
 
 /// How large a body may be, in bytes: a specification has at most 16 MiB, and JSON is longer.
@@ -96,10 +96,10 @@ async fn handle(services: Services, request: Request) -> Result<Reply, ServerErr
 async fn carry_out(route: Route, asked: Asked) -> Result<Reply, ServerError> {
     match route {
         Route::ListVolumes => volumes::list(&asked).await,
-        Route::ListExternal => volumes::not_supported(&asked, NotSupported::ListVolumes),
-        Route::ListSnapshots => volumes::not_supported(&asked, NotSupported::ListSnapshots),
-        Route::CreateSnapshot => volumes::create_snapshot(&asked),
-        Route::DeleteSnapshot => volumes::not_supported(&asked, NotSupported::DeleteSnapshot),
+        Route::ListExternal => provider::external(&asked).await,
+        Route::ListSnapshots => provider::list_snapshots(&asked).await,
+        Route::CreateSnapshot => provider::create_snapshots(&asked).await,
+        Route::DeleteSnapshot => provider::delete_snapshot(&asked).await,
         Route::ReadVolume(id) => volumes::read(&asked, &id).await,
         Route::Register => volumes::register(&asked).await,
         Route::Create => volumes::create(&asked).await,

@@ -1,6 +1,6 @@
 //! Volumes: decode, call, encode (`nomad-http-api` 3.1 to 3.10).
 
-use serde::Deserialize;
+use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
 use super::blocking::hold;
@@ -8,11 +8,11 @@ use super::parameters::Parameters;
 use super::reply::Reply;
 use super::router::Asked;
 use crate::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
-use crate::server::error::{NotSupported, RequestError, ServerError};
+use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{Submitted, WriteOutcome};
-use crate::state::{State, VolumeFilter, VolumePage, VolumeToken, plugin_status, volume, volumes};
+use crate::state::{State, VolumeFilter, VolumePage, VolumeToken, VolumeView, volume, volumes};
 use crate::wire::{
-    SECRETS, VolumeStub, WriteRequest, WriteResponse, decode, parse_secrets_header,
+    SECRETS, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, decode, parse_secrets_header,
     request_from_wire, stub_to_wire, volume_to_wire,
 };
 
@@ -82,7 +82,7 @@ pub(super) async fn read(asked: &Asked, id: &str) -> Result {
         .cell
         .read(|state| (volume(state, &key), state.volumes_index()));
     let view = view.ok_or(ServerError::NoVolumeToRead)?;
-    Ok(Reply::json(&volume_to_wire(&view.volume()), asked.pretty)?.at(index))
+    Ok(Reply::json(&shown(&view), asked.pretty)?.at(index))
 }
 
 pub(super) async fn register(asked: &Asked) -> Result {
@@ -106,9 +106,7 @@ pub(super) async fn deregister(asked: &Asked, id: &str) -> Result {
 
 pub(super) async fn delete(asked: &Asked, id: &str) -> Result {
     let key = key(&asked.parameters, id);
-    let header = asked.headers.get(SECRETS);
-    let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let secrets = header.map_or_else(Secrets::default, |text| parse_secrets_header(&text));
+    let secrets = secrets_of(&asked.headers);
     let index = asked.services.volumes.delete(key, secrets).await?;
     Ok(Reply::empty().at(index))
 }
@@ -126,52 +124,19 @@ pub(super) fn detach(asked: &Asked, id: &str) -> Result {
     }
 }
 
-/// What this agent does not do through plugins: as a Nomad whose plugin lacks the capability.
-pub(super) fn not_supported(asked: &Asked, what: NotSupported) -> Result {
-    let plugin = PluginId::new(asked.parameters.get("plugin_id").unwrap_or_default());
-    let status = asked
-        .services
-        .cell
-        .read(|state| plugin_status(state, &plugin));
-    match status {
-        None => Err(ServerError::NoSuchPlugin(plugin)),
-        Some(_) => Err(ServerError::NotSupported { plugin, what }),
+/// A volume for an answer, with what only this agent says of it.
+fn shown(view: &VolumeView) -> VolumeDocument {
+    VolumeDocument {
+        node_expansion_pending: view.record.node_expansion_pending,
+        ..volume_to_wire(&view.volume())
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-struct SnapshotsRequest {
-    snapshots: Vec<SnapshotRequest>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SnapshotRequest {
-    #[serde(rename = "SourceVolumeID")]
-    source_volume_id: String,
-    #[serde(rename = "PluginID")]
-    plugin_id: String,
-}
-
-/// No plugin of this agent makes snapshots, and each is refused for itself (3.10).
-pub(super) fn create_snapshot(asked: &Asked) -> Result {
-    let document: SnapshotsRequest = document(&asked.body)?;
-    let refusals = document.snapshots.iter().map(|snapshot| {
-        let key = key(&asked.parameters, &snapshot.source_volume_id);
-        let view = asked.services.cell.read(|state| volume(state, &key));
-        match view {
-            None => ServerError::NoSuchSource(key),
-            Some(view) => ServerError::NotSupported {
-                plugin: match snapshot.plugin_id.as_str() {
-                    "" => view.record.definition.plugin_id.clone(),
-                    id => PluginId::new(id),
-                },
-                what: NotSupported::CreateSnapshot,
-            },
-        }
-    });
-    Err(ServerError::Several(refusals.collect()))
+/// The secrets of a request that has no body for them (`nomad-http-api` 2.4).
+pub(super) fn secrets_of(headers: &HeaderMap) -> Secrets {
+    let header = headers.get(SECRETS);
+    let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    header.map_or_else(Secrets::default, |text| parse_secrets_header(&text))
 }
 
 /// A body's document.
@@ -210,11 +175,7 @@ fn written(asked: &Asked, outcome: &WriteOutcome) -> Result {
         known_leader: true,
         last_contact: 0,
         next_token: String::new(),
-        volumes: outcome
-            .volumes
-            .iter()
-            .map(|view| volume_to_wire(&view.volume()))
-            .collect(),
+        volumes: outcome.volumes.iter().map(shown).collect(),
         warnings: outcome.warnings.join("\n"),
     };
     Ok(Reply::json(&response, asked.pretty)?.at(outcome.index))

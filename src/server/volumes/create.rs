@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use super::check::{Purpose, check, warnings};
 use super::desk::{Desk, Subject, changed, unchanged};
+use super::expand::node_expansion_warning;
 use super::intent::{Earlier, Intent, has_answered};
 use super::plugin::PluginFacts;
 use super::register::shared_warning;
@@ -130,6 +131,13 @@ impl Desk {
         let existing = existing.ok_or_else(|| changed(&key))?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         if let Some(write) = self.update(&existing, request, &plugin, ON)?.write {
+            if let Some(growth) = &write.growth {
+                let volume = existing.volume();
+                let external = Subject::External(volume.plugin_id.clone(), volume.remote_id());
+                let _external = self.turn(external).await?;
+                self.grow(growth).await?;
+                return Err(changed(&key));
+            }
             let index = self.commit(write.expected, write.event).await?;
             info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
         }
@@ -218,6 +226,7 @@ impl Desk {
             let keys = self.cell.read(|state| sharing(state, plugin, &external_id));
             warnings.extend(shared_warning(view.record.key(), &external_id, &keys));
         }
+        warnings.extend(node_expansion_warning(&view.record));
         (view, warnings)
     }
 }

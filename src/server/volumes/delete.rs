@@ -15,7 +15,7 @@ use crate::model::{ExternalId, NamespacedId, Secrets, Volume};
 use crate::ports::StatusCode;
 use crate::retry::Verdict;
 use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{Aftermath, Operation, PluginFailure, ServerError};
+use crate::server::error::{Aftermath, Object, Operation, PluginFailure, ServerError};
 use crate::server::forward::{Candidates, ForwardError};
 use crate::state::{EventKind, Phase, VolumeView, provider_name, sharing, volume};
 
@@ -262,7 +262,7 @@ fn in_use(volume: &Volume) -> ServerError {
 fn failure(volume: &Volume, error: ForwardError, aftermath: Aftermath) -> ServerError {
     ServerError::Plugin(Box::new(PluginFailure {
         operation: Operation::Delete,
-        volume: volume.key(),
+        object: Object::Volume(volume.key()),
         subject: volume.remote_id().to_string(),
         plugin: volume.plugin_id.clone(),
         error,

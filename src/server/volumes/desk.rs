@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{ExternalId, NamespacedId, PluginId, SealedSecrets, SecretOwner, Secrets};
+use crate::model::{
+    ExternalId, NamespacedId, PluginId, SealedSecrets, SecretOwner, Secrets, SnapshotId,
+};
 use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
 use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
@@ -35,7 +37,7 @@ pub struct VolumeLimits {
     pub turn: Duration,
     /// How many may wait for one volume, and for one plugin.
     pub line: usize,
-    /// Deletes of one plugin at a time (W30: drivers rely on it).
+    /// Deletes, expansions and snapshots of one plugin at a time (W30: drivers rely on it).
     pub deletes: usize,
     /// Creates and validations of one plugin at a time.
     pub creates: usize,
@@ -63,6 +65,8 @@ pub(super) enum Subject {
     Volume(NamespacedId),
     /// The provider's volume: it may be registered more than once (W13).
     External(PluginId, ExternalId),
+    /// The provider's snapshot.
+    Snapshot(PluginId, SnapshotId),
 }
 
 impl std::fmt::Display for Subject {
@@ -70,6 +74,7 @@ impl std::fmt::Display for Subject {
         match self {
             Self::Volume(key) => write!(f, "volume {key}"),
             Self::External(plugin, id) => write!(f, "external volume {id} of plugin {plugin}"),
+            Self::Snapshot(plugin, id) => write!(f, "snapshot {id} of plugin {plugin}"),
         }
     }
 }

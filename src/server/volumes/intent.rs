@@ -12,7 +12,7 @@ use super::plugin::PluginFacts;
 use crate::model::{MountOptions, NamespacedId, PluginId, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, StatusCode, VolumeSource};
 use crate::server::cell::Expected;
-use crate::server::error::{Aftermath, Operation, PluginFailure, ServerError};
+use crate::server::error::{Aftermath, Object, Operation, PluginFailure, ServerError};
 use crate::server::forward::{Candidates, ForwardError, Outcome};
 use crate::server::lanes::Lane;
 use crate::state::{EventKind, Phase, Provided, VolumeDefinition, VolumeRecord, provider_name};
@@ -250,7 +250,7 @@ fn failure(
 ) -> ServerError {
     ServerError::Plugin(Box::new(PluginFailure {
         operation: Operation::Create,
-        volume: definition.key.clone(),
+        object: Object::Volume(definition.key.clone()),
         subject: definition.name.clone(),
         plugin: definition.plugin_id.clone(),
         error,

@@ -1,4 +1,4 @@
-//! Create, register, deregister and delete volumes.
+//! Create, register, grow, deregister and delete volumes; what their providers have besides.
 //!
 //! Every operation is the same sequence: a place in the volume's lane, what is remembered, a pure
 //! decision, an intent recorded before the provider is asked for anything that cannot be taken back
@@ -11,13 +11,16 @@ mod create;
 mod definition;
 mod delete;
 mod desk;
+mod expand;
 mod intent;
 mod plugin;
+mod provider;
 mod register;
 mod service;
 mod update;
 
 pub use desk::{VolumeLimits, VolumePorts};
+pub use provider::SnapshotRequest;
 pub use service::{Submitted, Volumes, WriteOutcome};
 
 #[cfg(test)]

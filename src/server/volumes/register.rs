@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use tracing::info;
 
 use super::check::{Purpose, check, warnings};
-use super::desk::{Desk, Subject};
+use super::desk::{Desk, Subject, changed};
+use super::expand::node_expansion_warning;
 use super::plugin::PluginFacts;
 use super::service::{Submitted, WriteOutcome};
 use super::update::{Updated, Write};
@@ -35,14 +36,9 @@ impl Desk {
             let writes = self.decide_all(&volumes).await?;
             match self.write_all(writes).await {
                 Ok(()) => return Ok(self.registered(&volumes)),
-                Err(
-                    CommitError::Conflict { .. }
-                    | CommitError::VariableConflict { .. }
-                    | CommitError::Misfit(_),
-                ) => {}
-                Err(error @ (CommitError::Journal(_) | CommitError::Stopping)) => {
-                    return Err(error.into());
+                Err(ServerError::Commit(CommitError::Conflict { .. } | CommitError::Misfit(_))) => {
                 }
+                Err(error) => return Err(error),
             }
         }
         Err(ServerError::KeepsChanging(volumes[0].request.key()))
@@ -96,6 +92,7 @@ impl Desk {
         let secrets = request.secrets.clone().unwrap_or_default();
         let write = Write {
             expected: Expected::VolumeAbsent(volume.key()),
+            growth: None,
             event: EventKind::VolumeRegistered {
                 definition: Box::new(self.definition(request)),
                 provided: Box::new(Provided::from(&volume)),
@@ -127,7 +124,18 @@ impl Desk {
         }
     }
 
-    async fn write_all(&self, writes: Vec<Write>) -> Result<(), CommitError> {
+    /// Nothing is written while anything has to grow: what has grown is decided again, with all
+    /// others, until nothing has to.
+    async fn write_all(&self, writes: Vec<Write>) -> Result<(), ServerError> {
+        let growing = writes.iter().filter_map(|write| write.growth.as_ref());
+        let mut grown = None;
+        for growth in growing {
+            self.grow(growth).await?;
+            grown = Some(&growth.key);
+        }
+        if let Some(key) = grown {
+            return Err(changed(key));
+        }
         for write in writes {
             let volume = write.event.volume().cloned();
             let what = write.event.name();
@@ -161,8 +169,10 @@ impl Desk {
                     &sharing(state, plugin, &external_id),
                 )
             });
-            let shared: Vec<_> = shared.collect();
-            outcome.warnings.extend(shared);
+            let pending = outcome.volumes.iter();
+            let pending = pending.filter_map(|view| node_expansion_warning(&view.record));
+            let more: Vec<_> = shared.chain(pending).collect();
+            outcome.warnings.extend(more);
             outcome
         })
     }

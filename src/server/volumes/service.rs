@@ -13,7 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::desk::{Desk, VolumeLimits, VolumePorts};
-use crate::model::{NamespacedId, Secrets, VolumeRequest};
+use super::provider::SnapshotRequest;
+use crate::model::{
+    ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId, VolumeRequest,
+};
+use crate::ports::{Page, PageRequest};
 use crate::server::error::ServerError;
 use crate::state::VolumeView;
 use crate::wire::RequestProblem;
@@ -111,6 +115,64 @@ impl Volumes {
     pub async fn deregister(&self, key: NamespacedId, force: bool) -> Result<u64, ServerError> {
         let desk = self.desk.clone();
         self.run(async move { desk.deregister(&key, force).await })
+            .await
+    }
+
+    /// A page of what the plugin's provider has, registered or not.
+    ///
+    /// # Errors
+    /// If the plugin is not known, cannot list, or does not answer.
+    pub async fn list_external(
+        &self,
+        plugin: PluginId,
+        page: PageRequest,
+    ) -> Result<Page<ExternalVolume>, ServerError> {
+        let desk = self.desk.clone();
+        self.run(async move { desk.list_external(&plugin, page).await })
+            .await
+    }
+
+    /// A page of the snapshots that the plugin's provider has, whoever made them.
+    ///
+    /// # Errors
+    /// If the plugin is not known, cannot list, or does not answer.
+    pub async fn list_snapshots(
+        &self,
+        plugin: PluginId,
+        page: PageRequest,
+        secrets: Secrets,
+    ) -> Result<Page<Snapshot>, ServerError> {
+        let desk = self.desk.clone();
+        self.run(async move { desk.list_snapshots(&plugin, page, secrets).await })
+            .await
+    }
+
+    /// Cuts snapshots; of a name that the provider knows for the same volume, gives that one. Each
+    /// for itself: those that were cut stay if others fail.
+    ///
+    /// # Errors
+    /// All failures in one, even if there is one; each says whether its snapshot may have been cut.
+    pub async fn create_snapshots(
+        &self,
+        requests: Vec<SnapshotRequest>,
+    ) -> Result<Vec<Snapshot>, ServerError> {
+        let desk = self.desk.clone();
+        self.run(async move { desk.create_snapshots(requests).await })
+            .await
+    }
+
+    /// Deletes a snapshot in the provider; one that is not there is deleted.
+    ///
+    /// # Errors
+    /// If the plugin is not known, cannot do it, or did not.
+    pub async fn delete_snapshot(
+        &self,
+        plugin: PluginId,
+        id: SnapshotId,
+        secrets: Secrets,
+    ) -> Result<(), ServerError> {
+        let desk = self.desk.clone();
+        self.run(async move { desk.delete_snapshot(&plugin, &id, secrets).await })
             .await
     }
 

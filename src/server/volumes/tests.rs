@@ -3,6 +3,8 @@
 
 mod create;
 mod delete;
+mod expand;
+mod provider;
 mod recording;
 mod register;
 

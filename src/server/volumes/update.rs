@@ -2,13 +2,14 @@
 //! plugin, and written if it changes anything.
 
 use super::desk::{Desk, unchanged};
+use super::expand::Growth;
 use super::plugin::PluginFacts;
-use crate::model::{Secrets, Volume, VolumeRequest};
+use crate::model::{CapacityRange, Secrets, Volume, VolumeRequest};
 use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
 use crate::ports::ValidateVolume;
 use crate::server::cell::Expected;
 use crate::server::error::{
-    Aftermath, CannotExpand, Operation, PluginFailure, ServerError, UpdateRequest,
+    Aftermath, Object, Operation, PluginFailure, ServerError, UpdateRequest,
 };
 use crate::state::{EventKind, VolumeView};
 
@@ -17,6 +18,8 @@ use crate::state::{EventKind, VolumeView};
 pub(super) struct Write {
     pub(super) expected: Expected,
     pub(super) event: EventKind,
+    /// What has to be done first. Then the volume is another one, and all is decided again.
+    pub(super) growth: Option<Growth>,
 }
 
 /// A volume as an update would leave it.
@@ -51,7 +54,7 @@ impl Desk {
                     on,
                 }
             })?;
-        cannot_expand(merged.expansion, plugin, &before, on)?;
+        let to = growth(merged.expansion, plugin, existing, on)?;
         let stored = self.secrets_of(record);
         let secrets = match (merged.secrets, &request.secrets) {
             (SecretsChange::Keep, _) => stored.clone()?,
@@ -63,9 +66,16 @@ impl Desk {
             Ok(_) | Err(_) => self.seal(record.key(), &secrets),
         };
         let is_same = merged.volume == before && sealed == record.secrets;
+        let growth = to.map(|to| Growth {
+            key: before.key(),
+            to,
+            secrets: secrets.clone(),
+            on,
+        });
         let were = before.mount_options.as_ref();
-        let write = (!is_same).then(|| Write {
+        let write = (!is_same || growth.is_some()).then(|| Write {
             expected: unchanged(record),
+            growth,
             event: EventKind::VolumeUpdated {
                 definition: Box::new(self.updated_definition(
                     &merged.volume,
@@ -97,7 +107,7 @@ impl Desk {
         let failed = |error| {
             ServerError::Plugin(Box::new(PluginFailure {
                 operation: Operation::Validate,
-                volume: volume.key(),
+                object: Object::Volume(volume.key()),
                 subject: volume.remote_id().to_string(),
                 plugin: plugin.id().clone(),
                 error,
@@ -124,20 +134,21 @@ impl Desk {
     }
 }
 
-fn cannot_expand(
+/// How far the volume has to grow before the update can be stored; also if an earlier expansion has
+/// not come to its end, because nobody knows how large the volume is then.
+fn growth(
     expansion: Expansion,
     plugin: &PluginFacts,
-    volume: &Volume,
+    existing: &VolumeView,
     on: UpdateRequest,
-) -> Result<(), ServerError> {
-    let reason = match expansion {
-        Expansion::None | Expansion::Record => return Ok(()),
-        Expansion::Needed { .. } if plugin.can(|c| c.expand_volume) => CannotExpand::Server,
-        Expansion::Needed { .. } => CannotExpand::Plugin,
-    };
-    Err(ServerError::CannotExpand {
-        volume: volume.key(),
-        reason,
-        on,
-    })
+) -> Result<Option<CapacityRange>, ServerError> {
+    let can = plugin.can(|controller| controller.expand_volume);
+    match expansion {
+        Expansion::Needed { to } if can => Ok(Some(to)),
+        Expansion::Needed { .. } => Err(ServerError::CannotExpand {
+            volume: existing.record.key().clone(),
+            on,
+        }),
+        Expansion::None | Expansion::Record => Ok(existing.record.expanding.filter(|_| can)),
+    }
 }

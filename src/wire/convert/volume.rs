@@ -92,6 +92,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         )),
         name: volume.name.clone(),
         namespace: volume.namespace.to_string(),
+        node_expansion_pending: false,
         nodes_expected: count(volume.nodes.expected),
         nodes_healthy: count(volume.nodes.healthy),
         parameters: volume.parameters.clone(),

@@ -28,7 +28,7 @@ async fn what_is_refused_has_a_code_of_its_own() {
             "PUT /v1/var/nope?lock-release",
             r#"{"Lock":{"ID":"x"}}"#,
             500,
-            "variable/not-found",
+            "variable/lock-lost",
         ),
         (
             "PUT /v1/var/a.b",
