@@ -72,6 +72,7 @@ areas! {
     Expand "expand" "Expansion, and what a workload sees of it.";
     Modify "modify" "ControllerModifyVolume.";
     Group "group" "Group snapshots.";
+    Metadata "metadata" "Blocks of snapshots, and blocks that differ between two.";
     Concurrency "concurrency" "Calls at once, and calls repeated after a connection that broke.";
     Manners "manners" "What holds for every call: refusals in words, secrets kept.";
 }
@@ -97,7 +98,8 @@ pub(in crate::conformance) use case;
 pub enum Effect {
     /// Nothing: it only asks.
     Reads,
-    /// It creates, or would if the plugin were wrong: only with `--destructive`.
+    /// It creates, or would if the plugin were wrong, or asks what may end a plugin that is wrong:
+    /// only with `--destructive`.
     Creates,
 }
 
@@ -118,6 +120,8 @@ pub enum Need {
     Topology,
     /// CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT.
     GroupSnapshots,
+    /// SNAPSHOT_METADATA_SERVICE.
+    SnapshotMetadata,
     /// Block volumes are asked for.
     Block,
     /// The plugin's log is given.

@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::checks::{
     attach, block, concurrency, copy, create, delete, expand, group, identity, list, manners,
-    modify, node, snapshot, validate,
+    metadata, modify, node, snapshot, validate,
 };
 
 /// All checks, by area.
@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         expand::CASES,
         modify::CASES,
         group::CASES,
+        metadata::CASES,
         concurrency::CASES,
         manners::CASES,
     ]

@@ -60,6 +60,8 @@ pub(super) struct Check<'a> {
 
 /// Exchanges that are kept of one check.
 const MOST_EXCHANGES: usize = 200;
+/// More messages of one stream are not read.
+const MOST_MESSAGES: usize = 10_000;
 /// How often a plugin that has gone is looked for, and the pause between two.
 const RESTART_ATTEMPTS: u32 = 20;
 const RESTART_PAUSE: Duration = Duration::from_millis(250);
@@ -125,6 +127,23 @@ impl<'a> Check<'a> {
             all.push(answer);
         }
         all
+    }
+
+    /// Sends a call whose answer is a stream, and writes it down.
+    pub(super) async fn stream<C: Leaves>(
+        &mut self,
+        request: C,
+    ) -> Result<Vec<C::Answer>, Failure> {
+        let started = Instant::now();
+        let client = self.session.client.clone();
+        let answer = client.collect(request.clone(), MOST_MESSAGES).await;
+        let last = answer.as_ref().map(|messages| {
+            let last = messages.last().cloned();
+            last.unwrap_or_default()
+        });
+        let last = last.map_err(Clone::clone);
+        self.write_down(&request, &last, started.elapsed());
+        answer
     }
 
     /// Sends a call and cuts the connection as soon as it is out.
@@ -203,6 +222,13 @@ impl<'a> Check<'a> {
                 got
             };
             self.find(Level::Must, &expected, &got);
+        }
+    }
+
+    /// Writes down if the last answer is a failure.
+    pub(super) fn hold_ok<T>(&mut self, answer: &Result<T, Failure>, because: &str) {
+        if let Err(failure) = answer {
+            self.find(Level::Must, &format!("OK: {because}"), &failure.to_string());
         }
     }
 

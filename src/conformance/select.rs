@@ -42,7 +42,7 @@ impl Selection {
         }
         match case.effect {
             Effect::Creates if !self.destructive => {
-                Choice::Skip("it creates something: add `--destructive`".to_owned())
+                Choice::Skip("it may change something: add `--destructive`".to_owned())
             }
             Effect::Creates | Effect::Reads => Choice::Run,
         }
@@ -113,6 +113,10 @@ fn met(need: Need, profile: &Profile, setup: &Setup) -> Result<(), String> {
         Need::GroupSnapshots => {
             let kind = GroupRpc::CreateDeleteGetVolumeGroupSnapshot;
             advertised(profile.group_has(kind), kind.as_str_name())
+        }
+        Need::SnapshotMetadata => {
+            let service = Service::SnapshotMetadataService;
+            advertised(profile.has(service), service.as_str_name())
         }
         Need::Block => given(setup.block, "`--block` is not given"),
         Need::Log => given(setup.log.is_some(), "no log is given with `--log`"),

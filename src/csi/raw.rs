@@ -38,17 +38,14 @@ pub trait Call: Message + Debug + Clone + Default + 'static {
     const RPC: &'static str;
     /// gRPC's path.
     const PATH: &'static str;
-    /// Whether the answer is a stream of messages.
-    const STREAMS: bool = false;
 }
 
 macro_rules! calls {
-    ($($service:literal { $($rpc:literal $request:ident $answer:ident $(streams $streams:literal)?;)* })*) => {
+    ($($service:literal { $($rpc:literal $request:ident $answer:ident;)* })*) => {
         $($(impl Call for proto::$request {
             type Answer = proto::$answer;
             const RPC: &'static str = $rpc;
             const PATH: &'static str = concat!("/csi.v1.", $service, "/", $rpc);
-            $(const STREAMS: bool = $streams;)?
         })*)*
     };
 }
@@ -83,8 +80,8 @@ calls! {
         "GetVolumeGroupSnapshot" GetVolumeGroupSnapshotRequest GetVolumeGroupSnapshotResponse;
     }
     "SnapshotMetadata" {
-        "GetMetadataAllocated" GetMetadataAllocatedRequest GetMetadataAllocatedResponse streams true;
-        "GetMetadataDelta" GetMetadataDeltaRequest GetMetadataDeltaResponse streams true;
+        "GetMetadataAllocated" GetMetadataAllocatedRequest GetMetadataAllocatedResponse;
+        "GetMetadataDelta" GetMetadataDeltaRequest GetMetadataDeltaResponse;
     }
     "Node" {
         "NodeStageVolume" NodeStageVolumeRequest NodeStageVolumeResponse;

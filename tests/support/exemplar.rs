@@ -12,6 +12,7 @@ use nomad_csi::csi::proto::controller_server::ControllerServer;
 use nomad_csi::csi::proto::group_controller_server::GroupControllerServer;
 use nomad_csi::csi::proto::identity_server::IdentityServer;
 use nomad_csi::csi::proto::node_server::NodeServer;
+use nomad_csi::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -59,6 +60,7 @@ impl Exemplar {
             .add_service(IdentityServer::new(service.clone()))
             .add_service(ControllerServer::new(service.clone()))
             .add_service(GroupControllerServer::new(service.clone()))
+            .add_service(SnapshotMetadataServer::new(service.clone()))
             .add_service(NodeServer::new(service));
         // Whatever is open breaks when the plugin dies.
         let (accepted, incoming) = mpsc::channel::<std::io::Result<Connection>>(16);

@@ -51,7 +51,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         "A list that begins with a token that is none is refused with ABORTED",
         "ListVolumes Errors",
         LISTS,
-        Reads,
+        Creates,
         bad_token
     ),
     case!(
@@ -60,7 +60,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         "A negative limit of entries is refused",
         "ListVolumes",
         LISTS,
-        Reads,
+        Creates,
         negative_limit
     ),
     case!(

@@ -11,6 +11,7 @@ pub(crate) mod group;
 pub(crate) mod identity;
 pub(crate) mod list;
 pub(crate) mod manners;
+pub(crate) mod metadata;
 pub(crate) mod modify;
 pub(crate) mod node;
 mod requests;

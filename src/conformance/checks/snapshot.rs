@@ -136,7 +136,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         "A list that begins with a token that is none is refused with ABORTED",
         "ListSnapshots Errors",
         LISTS,
-        Reads,
+        Creates,
         bad_token
     ),
     case!(

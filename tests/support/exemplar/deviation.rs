@@ -32,6 +32,7 @@ deviations! {
     PaperExpansion Shrinks ExpansionEmpties ExpandUnknown NeverOnline
     AnyMutable
     GroupLeaks GroupPartial GroupMemberDeletes GroupOfOthers GroupStays
+    BlocksOfNothing BlocksBackwards BlocksMissing DeltaMissing BlocksBeyond
     Racing
     DiesOfToken
     SilentRefusals TellsSecrets LogsSecrets

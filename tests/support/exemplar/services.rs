@@ -5,6 +5,7 @@ use nomad_csi::csi::proto::controller_server::Controller;
 use nomad_csi::csi::proto::group_controller_server::GroupController;
 use nomad_csi::csi::proto::identity_server::Identity;
 use nomad_csi::csi::proto::node_server::Node;
+use nomad_csi::csi::proto::snapshot_metadata_server::SnapshotMetadata;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::Deviation as D;
@@ -62,6 +63,7 @@ impl Identity for Service {
                 service::Type::ControllerService,
                 service::Type::VolumeAccessibilityConstraints,
                 service::Type::GroupControllerService,
+                service::Type::SnapshotMetadataService,
             ];
             if world.is(D::UnknownService) {
                 services.push(service::Type::Unknown);
@@ -234,5 +236,33 @@ delegate! {
                 }),
             })
         })
+    }
+}
+
+/// A stream of messages that are all there.
+type Messages<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
+
+fn messages<T>(messages: Vec<T>) -> Messages<T> {
+    let all: Vec<_> = messages.into_iter().map(Ok).collect();
+    tokio_stream::iter(all)
+}
+
+#[async_trait]
+impl SnapshotMetadata for Service {
+    type GetMetadataAllocatedStream = Messages<proto::GetMetadataAllocatedResponse>;
+    type GetMetadataDeltaStream = Messages<proto::GetMetadataDeltaResponse>;
+
+    async fn get_metadata_allocated(
+        &self,
+        request: Request<proto::GetMetadataAllocatedRequest>,
+    ) -> Result<Response<Self::GetMetadataAllocatedStream>, Status> {
+        self.answer(|world| world.allocated(&request.into_inner()).map(messages))
+    }
+
+    async fn get_metadata_delta(
+        &self,
+        request: Request<proto::GetMetadataDeltaRequest>,
+    ) -> Result<Response<Self::GetMetadataDeltaStream>, Status> {
+        self.answer(|world| world.delta(&request.into_inner()).map(messages))
     }
 }

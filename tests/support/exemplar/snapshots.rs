@@ -1,5 +1,7 @@
 //! Snapshots and group snapshots.
 
+use std::path::Path;
+
 use nomad_csi::csi::proto;
 use tonic::Code;
 
@@ -224,5 +226,74 @@ impl World {
         Ok(proto::GetVolumeGroupSnapshotResponse {
             group_snapshot: Some(self.group(&request.group_snapshot_id, members)),
         })
+    }
+
+    /// The bytes of a block volume's snapshot, and the volume's size.
+    fn bytes(&self, id: &str) -> Answer<(Vec<u8>, i64)> {
+        if id.is_empty() {
+            return invalid("the snapshot ID is missing");
+        }
+        let Some(snapshot) = self.snapshots.get(id) else {
+            if self.is(D::BlocksOfNothing) {
+                return Ok((vec![], 0));
+            }
+            return not_found("such snapshot");
+        };
+        let bytes = snapshot.content.get(Path::new("")).cloned();
+        Ok((bytes.unwrap_or_default(), snapshot.answer.size_bytes))
+    }
+
+    fn offset(&self, offset: i64, size: i64) -> Answer<()> {
+        if offset < 0 || offset > size {
+            return refuse(Code::OutOfRange, "the offset is not in the volume");
+        }
+        Ok(())
+    }
+
+    pub(super) fn allocated(
+        &self,
+        request: &proto::GetMetadataAllocatedRequest,
+    ) -> Answer<Vec<proto::GetMetadataAllocatedResponse>> {
+        let (bytes, size) = self.bytes(&request.snapshot_id)?;
+        self.offset(request.starting_offset, size)?;
+        let mut starts = if bytes.is_empty() || self.is(D::BlocksMissing) {
+            vec![8192]
+        } else {
+            vec![0, 8192]
+        };
+        if self.is(D::BlocksBackwards) {
+            starts.reverse();
+        }
+        if self.is(D::BlocksBeyond) {
+            starts.push(size);
+        }
+        let message = |start| proto::GetMetadataAllocatedResponse {
+            block_metadata_type: proto::BlockMetadataType::FixedLength.into(),
+            volume_capacity_bytes: size,
+            block_metadata: vec![block(start)],
+        };
+        Ok(starts.into_iter().map(message).collect())
+    }
+
+    pub(super) fn delta(
+        &self,
+        request: &proto::GetMetadataDeltaRequest,
+    ) -> Answer<Vec<proto::GetMetadataDeltaResponse>> {
+        let (base, _) = self.bytes(&request.base_snapshot_id)?;
+        let (target, size) = self.bytes(&request.target_snapshot_id)?;
+        self.offset(request.starting_offset, size)?;
+        let differs = base != target && !self.is(D::DeltaMissing);
+        Ok(vec![proto::GetMetadataDeltaResponse {
+            block_metadata_type: proto::BlockMetadataType::FixedLength.into(),
+            volume_capacity_bytes: size,
+            block_metadata: differs.then(|| block(0)).into_iter().collect(),
+        }])
+    }
+}
+
+fn block(byte_offset: i64) -> proto::BlockMetadata {
+    proto::BlockMetadata {
+        byte_offset,
+        size_bytes: 4096,
     }
 }
