@@ -50,6 +50,9 @@ pub(super) struct Global {
     /// Address of the server: http://, https:// or unix://
     #[arg(long, global = true, value_name = "URL", help_heading = SERVER)]
     pub address: Option<String>,
+    /// Cluster of the config file, by its name; beats the environment
+    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, conflicts_with = "address")]
+    pub context: Option<String>,
     /// Run against an agent in this process that keeps its state in DIR, and needs nothing else
     ///
     /// Without a directory: `nomad-csi/embedded` in the user's state home. If an agent already runs
@@ -57,7 +60,7 @@ pub(super) struct Global {
     #[cfg(feature = "agent")]
     #[arg(
         long, global = true, value_name = "DIR", num_args = 0..=1, require_equals = true,
-        default_missing_value = "", conflicts_with_all = ["address", "region"],
+        default_missing_value = "", conflicts_with_all = ["address", "region", "context"],
         help_heading = SERVER,
         value_hint = ValueHint::DirPath, value_parser = clap::builder::OsStringValueParser::new()
     )]
@@ -102,6 +105,17 @@ pub(super) struct Global {
     /// How it is logged
     #[arg(long, global = true, value_name = "FORMAT", help_heading = TALK, hide_short_help = true)]
     pub log_format: Option<LogFormat>,
+}
+
+impl Global {
+    /// Whether the server is an agent inside this process.
+    pub(super) fn is_embedded(&self) -> bool {
+        #[cfg(feature = "agent")]
+        let embedded = self.embedded.is_some();
+        #[cfg(not(feature = "agent"))]
+        let embedded = false;
+        embedded
+    }
 }
 
 const SERVER: &str = "Server";
@@ -175,6 +189,13 @@ pub(super) enum Command {
     /// and delete volumes.
     #[cfg(feature = "agent")]
     Agent(Agent),
+    /// Work with named clusters
+    ///
+    /// They stand in the config file, `nomad-csi/config.toml` in the user's config home: tables
+    /// `[context.NAME]` with an `address` and more. `--context NAME` beats the environment; the
+    /// environment beats the context chosen with `context use`.
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Explain an error code
     Explain(Explain),
     /// Print the script that makes a shell complete this command line
@@ -461,6 +482,39 @@ pub(super) struct Init {
     /// Syntax of the example [default: by the file's ending, else hcl]
     #[arg(long, value_name = "SYNTAX")]
     pub syntax: Option<SpecSyntax>,
+}
+
+/// `context …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum ContextCommand {
+    /// List the clusters of the config file
+    List(OutputArguments),
+    /// Choose the cluster that is meant where flags and environment say nothing else
+    Use(ContextUse),
+    /// Show a cluster of the config file; tokens are not looked up
+    Show(ContextShow),
+}
+
+/// `context use`.
+#[derive(Args, Debug)]
+pub(super) struct ContextUse {
+    /// The context's name
+    #[arg(value_name = "NAME", required_unless_present = "none")]
+    pub name: Option<String>,
+    /// Choose none
+    #[arg(long, conflicts_with = "name")]
+    pub none: bool,
+}
+
+/// `context show`.
+#[derive(Args, Debug)]
+pub(super) struct ContextShow {
+    /// The context's name [default: the chosen one]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// `plugin …`.

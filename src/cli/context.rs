@@ -3,19 +3,21 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::tz::TimeZone;
 
 use super::args::Global;
+use super::contexts::{Chosen, chosen};
 use super::env::Environment;
 use super::error::CliError;
 use super::exit::Exit;
 use super::interrupts::Interrupts;
 use super::servers::Servers;
-use super::settings::target;
+use super::settings::{namespace, target};
 use super::ui::{Now, Printer, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+use crate::model::Namespace;
 use crate::nomad::NomadClient;
 use crate::ports::{Clock, SecretSource, VolumeApi};
 use crate::secrets::LocalSecrets;
@@ -46,6 +48,8 @@ pub(super) struct Context {
     pub interrupts: Interrupts,
     /// Standard input.
     pub stdin: Stdin,
+    /// The cluster of the config file that holds, once it was asked for.
+    pub chosen: OnceLock<Option<Chosen>>,
 }
 
 /// Standard input, shared with the thread that waits for an answer.
@@ -116,6 +120,25 @@ impl Context {
         Arc::new(LocalSecrets::new(Arc::new(variables)))
     }
 
+    /// The cluster of the config file that holds, if one does.
+    fn cluster_context(&self) -> Result<Option<&Chosen>, CliError> {
+        if self.chosen.get().is_none() {
+            let chosen = chosen(&self.global, &self.environment)?;
+            // Nobody else sets it meanwhile: commands ask one after the other.
+            drop(self.chosen.set(chosen));
+        }
+        Ok(self.chosen.get().and_then(Option::as_ref))
+    }
+
+    /// The namespace that was asked for, if one was: by a flag, the environment or a context.
+    ///
+    /// # Errors
+    /// If the variable is no text, or the context cannot be read.
+    pub(super) fn namespace(&self) -> Result<Option<Namespace>, CliError> {
+        let chosen = self.cluster_context()?;
+        Ok(namespace(&self.global, &self.environment, chosen)?)
+    }
+
     /// Opens the server that is meant, works with it, and ends what was started for that.
     ///
     /// # Errors
@@ -135,7 +158,8 @@ impl Context {
         &self,
         work: impl AsyncFnOnce(&NomadClient) -> Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
-        let target = target(&self.global, &self.environment, &self.directory)?;
+        let chosen = self.cluster_context()?;
+        let target = target(&self.global, &self.environment, &self.directory, chosen)?;
         let session = self.interrupts.unless(self.servers.open(&target)).await??;
         let done = work(&session.api).await;
         let closed = session.close().await;

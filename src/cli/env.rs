@@ -53,7 +53,9 @@ variables! {
     Columns = "COLUMNS": "Width to format for.";
     Terminal = "TERM": "`dumb`: no colours and no moving lines.";
     StateHome = "XDG_STATE_HOME": "`--embedded` keeps its state in `nomad-csi` below it.";
-    Home = "HOME": "Without XDG_STATE_HOME, state is in `.local/state` below it.";
+    ConfigHome = "XDG_CONFIG_HOME": "The config file is `nomad-csi/config.toml` below it.";
+    AppData = "APPDATA": "On Windows, the config file is `nomad-csi/config.toml` below it.";
+    Home = "HOME": "Without the XDG variables: `.local/state` and `.config` below it.";
     RuntimeDir = "XDG_RUNTIME_DIR": "Where an agent's sockets are, if its own directory's path is too long.";
     HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also in small letters.";
     HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also in small letters.";

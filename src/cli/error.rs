@@ -1,7 +1,9 @@
 //! Why a command ended without doing its work.
 
+use std::sync::Arc;
+
 use super::exit::Exit;
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap};
 use crate::ports::ApiError;
 
 /// A command ended without doing its work.
@@ -11,6 +13,8 @@ pub struct CliError {
     pub exit: Exit,
     /// What is said of it; empty if everything has been said.
     pub diagnostics: Diagnostics,
+    /// The texts that it points into.
+    pub sources: Arc<SourceMap>,
 }
 
 impl CliError {
@@ -19,7 +23,15 @@ impl CliError {
         Self {
             exit,
             diagnostics: Diagnostics::default(),
+            sources: Arc::default(),
         }
+    }
+
+    /// What is said points into these texts.
+    #[must_use]
+    pub fn in_texts(mut self, sources: impl Into<Arc<SourceMap>>) -> Self {
+        self.sources = sources.into();
+        self
     }
 
     /// Blocked, for these reasons.
@@ -27,6 +39,7 @@ impl CliError {
         Self {
             exit: Exit::Blocked,
             diagnostics: reasons.into_iter().collect(),
+            sources: Arc::default(),
         }
     }
 
@@ -35,6 +48,7 @@ impl CliError {
         Self {
             exit: Exit::ApprovalNeeded,
             diagnostics: diagnostic.into(),
+            sources: Arc::default(),
         }
     }
 }
@@ -44,6 +58,7 @@ impl From<Diagnostic> for CliError {
         Self {
             exit: Exit::Error,
             diagnostics: diagnostic.into(),
+            sources: Arc::default(),
         }
     }
 }
@@ -53,6 +68,7 @@ impl From<Diagnostics> for CliError {
         Self {
             exit: Exit::Error,
             diagnostics,
+            sources: Arc::default(),
         }
     }
 }

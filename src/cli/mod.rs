@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod context;
+mod contexts;
 mod env;
 mod error;
 mod exit;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::fmt::MakeWriter;
@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::args::{Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand};
 #[cfg(feature = "agent")]
 use super::commands::agent;
+use super::commands::context as contexts;
 use super::commands::submit::{self, Verb};
 use super::commands::{completion, explain, forget, man, plan, plugin, set, validate, volume};
 use super::context::{Context, Stdin};
@@ -19,7 +20,7 @@ use super::exit::Exit;
 use super::settings::{colour, columns, log};
 use super::ui::{Printer, Stream};
 use super::world::{Process, Sink, World};
-use crate::diagnostic::{Code, Diagnostic, SourceMap};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::telemetry::{self, LogLevel};
 
 /// Runs one command and says how it ended.
@@ -34,7 +35,7 @@ pub fn run(world: World) -> Exit {
     let context = context(world, global, width);
     let exit = match parsed {
         Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
-            context.report(&error.diagnostics, &SourceMap::default());
+            context.report(&error.diagnostics, &error.sources);
             error.exit
         }),
         Err(Unparsed::Completion(shell)) => {
@@ -92,6 +93,7 @@ fn context(world: World, global: Global, width: usize) -> Context {
         servers: world.servers,
         interrupts: world.interrupts,
         stdin: Stdin::new(world.stdin.reader, world.stdin.is_terminal),
+        chosen: OnceLock::new(),
     }
 }
 
@@ -112,6 +114,7 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Explain(arguments) => explain::run(context, arguments),
         Command::Completion(arguments) => completion::run(context, arguments),
         Command::Man(arguments) => man::run(context, arguments),
+        Command::Context(command) => contexts::run(context, command),
         Command::Plan(arguments) => wait(context, process, plan::run(context, arguments)),
         Command::Apply(arguments) => {
             let order = submit::Order {

@@ -1,13 +1,15 @@
 //! Flags and environment, joined once into typed settings; a flag wins over its variable.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::args::{Global, LogFormat};
+use super::args::{Global, Hidden as Secret, LogFormat};
+use super::contexts::{Chosen, NamedBy};
 use super::env::{Environment, NotText, Variable};
 use super::error::CliError;
 #[cfg(feature = "agent")]
 use crate::agent::{AgentConfig, embedded_directory};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::files::ClusterContext;
 use crate::model::Namespace;
 use crate::nomad::{Hidden, ProxySettings, Settings, TlsSettings};
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
@@ -46,7 +48,8 @@ impl From<NotText> for CliError {
 /// The server that is meant; relative paths start from `directory`.
 ///
 /// # Errors
-/// If a variable is no text, or nothing says where the embedded agent lives.
+/// If a variable is no text, the context's token cannot be had, or nothing says where the embedded
+/// agent lives.
 #[cfg_attr(
     not(feature = "agent"),
     expect(
@@ -58,8 +61,9 @@ pub(super) fn target(
     global: &Global,
     environment: &Environment,
     directory: &Path,
+    chosen: Option<&Chosen>,
 ) -> Result<Target, CliError> {
-    let settings = cluster(global, environment)?;
+    let settings = cluster(global, environment, chosen)?;
     #[cfg(feature = "agent")]
     if let Some(named) = &global.embedded {
         let agent = embedded(Path::new(named), directory, environment)?;
@@ -81,30 +85,89 @@ fn embedded(
     Ok(AgentConfig::embedded(directory.join(state), runtime_dir)?)
 }
 
-fn cluster(global: &Global, environment: &Environment) -> Result<Settings, CliError> {
-    let text = |flag: &Option<String>, variable: Variable| -> Result<Option<String>, NotText> {
-        match flag {
-            Some(flag) => Ok(Some(flag.clone())),
-            None => Ok(environment.text(variable)?.map(str::to_owned)),
+/// Flags win; of environment and context, [`Chosen::or`] says which.
+struct Layers<'l> {
+    environment: &'l Environment,
+    chosen: Option<&'l Chosen>,
+}
+
+impl Layers<'_> {
+    fn join<T>(&self, of_context: fn(&ClusterContext) -> Option<T>, own: Option<T>) -> Option<T> {
+        match self.chosen {
+            Some(chosen) => chosen.or(of_context(&chosen.cluster), own),
+            None => own,
         }
+    }
+
+    fn text(
+        &self,
+        flag: Option<&String>,
+        of_context: fn(&ClusterContext) -> Option<String>,
+        variable: Variable,
+    ) -> Result<Option<String>, NotText> {
+        if let Some(flag) = flag {
+            return Ok(Some(flag.clone()));
+        }
+        let own = self.environment.text(variable)?.map(str::to_owned);
+        Ok(self.join(of_context, own))
+    }
+
+    fn path(
+        &self,
+        flag: Option<&PathBuf>,
+        of_context: fn(&ClusterContext) -> Option<PathBuf>,
+        variable: Variable,
+    ) -> Option<PathBuf> {
+        let own = || self.join(of_context, self.environment.path(variable));
+        flag.cloned().or_else(own)
+    }
+
+    /// A reference is followed only if its token is the one that holds.
+    fn token(&self, flag: Option<&Secret>) -> Result<Option<Hidden>, CliError> {
+        if let Some(token) = flag {
+            return Ok(Some(Hidden::new(token.0.as_str())));
+        }
+        let own = self.environment.text(Variable::Token)?.map(Hidden::new);
+        match (self.chosen, own) {
+            (None, own) => Ok(own),
+            (Some(chosen), Some(own)) if chosen.by == NamedBy::Choice => Ok(Some(own)),
+            (Some(chosen), own) => Ok(chosen.token(self.environment)?.or(own)),
+        }
+    }
+}
+
+fn cluster(
+    global: &Global,
+    environment: &Environment,
+    chosen: Option<&Chosen>,
+) -> Result<Settings, CliError> {
+    let layers = Layers {
+        environment,
+        chosen,
     };
     let hidden = |variable| -> Result<Option<Hidden>, NotText> {
         Ok(environment.text(variable)?.map(Hidden::new))
     };
-    let address = text(&global.address, Variable::Address)?
+    let address = layers
+        .text(
+            global.address.as_ref(),
+            |context| Some(context.address.clone()),
+            Variable::Address,
+        )?
         .unwrap_or_else(|| Settings::DEFAULT_ADDRESS.to_owned());
-    let token = match &global.token {
-        Some(token) => Some(Hidden::new(token.0.as_str())),
-        None => hidden(Variable::Token)?,
-    };
+    let region = layers.text(
+        global.region.as_ref(),
+        |context| context.region.clone(),
+        Variable::Region,
+    )?;
     Ok(Settings {
         name: None,
         address: Hidden::new(address),
-        region: text(&global.region, Variable::Region)?,
-        namespace: namespace(global, environment)?.map(|namespace| namespace.to_string()),
-        token,
+        region,
+        namespace: namespace(global, environment, chosen)?.map(|namespace| namespace.to_string()),
+        token: layers.token(global.token.as_ref())?,
         http_auth: hidden(Variable::HttpAuth)?,
-        tls: tls(global, environment)?,
+        tls: tls(global, &layers)?,
         proxies: ProxySettings {
             http: hidden(Variable::HttpProxy)?,
             https: hidden(Variable::HttpsProxy)?,
@@ -113,24 +176,38 @@ fn cluster(global: &Global, environment: &Environment) -> Result<Settings, CliEr
     })
 }
 
-fn tls(global: &Global, environment: &Environment) -> Result<TlsSettings, CliError> {
-    let path = |flag: &Option<std::path::PathBuf>, variable| {
-        flag.clone().or_else(|| environment.path(variable))
-    };
-    let server_name = match &global.tls_server_name {
-        Some(name) => Some(name.clone()),
-        None => environment
-            .text(Variable::TlsServerName)?
-            .map(str::to_owned),
-    };
-    let skip_verify = environment.text(Variable::SkipVerify)?.is_some_and(is_true);
+fn tls(global: &Global, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
+    let skip_verify = layers.environment.text(Variable::SkipVerify)?;
+    let skips = |chosen: &Chosen| chosen.cluster.tls_skip_verify;
     Ok(TlsSettings {
-        ca_file: path(&global.ca_cert, Variable::CaCert),
-        ca_directory: path(&global.ca_path, Variable::CaPath),
-        client_certificate: path(&global.client_cert, Variable::ClientCert),
-        client_key: path(&global.client_key, Variable::ClientKey),
-        server_name,
-        skip_verify: global.tls_skip_verify || skip_verify,
+        ca_file: layers.path(
+            global.ca_cert.as_ref(),
+            |context| context.ca_cert.clone(),
+            Variable::CaCert,
+        ),
+        ca_directory: layers.path(
+            global.ca_path.as_ref(),
+            |context| context.ca_path.clone(),
+            Variable::CaPath,
+        ),
+        client_certificate: layers.path(
+            global.client_cert.as_ref(),
+            |context| context.client_cert.clone(),
+            Variable::ClientCert,
+        ),
+        client_key: layers.path(
+            global.client_key.as_ref(),
+            |context| context.client_key.clone(),
+            Variable::ClientKey,
+        ),
+        server_name: layers.text(
+            global.tls_server_name.as_ref(),
+            |context| context.tls_server_name.clone(),
+            Variable::TlsServerName,
+        )?,
+        skip_verify: global.tls_skip_verify
+            || skip_verify.is_some_and(is_true)
+            || layers.chosen.is_some_and(skips),
     })
 }
 
@@ -147,11 +224,18 @@ fn is_true(text: &str) -> bool {
 pub(super) fn namespace(
     global: &Global,
     environment: &Environment,
+    chosen: Option<&Chosen>,
 ) -> Result<Option<Namespace>, NotText> {
-    let named = match &global.namespace {
-        Some(named) if !named.is_empty() => Some(named.as_str()),
-        Some(_) | None => environment.text(Variable::Namespace)?,
+    let layers = Layers {
+        environment,
+        chosen,
     };
+    let typed = global.namespace.as_ref().filter(|typed| !typed.is_empty());
+    let named = layers.text(
+        typed,
+        |context| context.namespace.clone(),
+        Variable::Namespace,
+    )?;
     Ok(named.map(Namespace::new))
 }
 
@@ -268,7 +352,7 @@ mod tests {
             namespace: Some("flag".into()),
             ..Global::default()
         };
-        let settings = cluster(&flags, &environment(&pairs)).expect("all is text");
+        let settings = cluster(&flags, &environment(&pairs), None).expect("all is text");
         assert_eq!(settings.address.expose(), "http://flag:2");
         assert_eq!(settings.namespace.as_deref(), Some("flag"));
         assert_eq!(
@@ -277,8 +361,163 @@ mod tests {
         );
         assert_eq!(settings.region, None);
         assert!(!settings.tls.skip_verify, "`yes` is no boolean for Nomad");
-        let settings = cluster(&Global::default(), &environment(&[])).expect("nothing is wrong");
+        let settings =
+            cluster(&Global::default(), &environment(&[]), None).expect("nothing is wrong");
         assert_eq!(settings.address.expose(), "http://127.0.0.1:4646");
+    }
+
+    const CONFIG: &str = "[context.prod]\naddress = \"https://prod:1\"\nnamespace = \"context\"\nregion = \"context\"\ntoken = { env = \"PROD_TOKEN\" }\nca_cert = \"ca.pem\"\n[context.bare]\naddress = \"https://bare:1\"\n";
+
+    /// Address, namespace, token.
+    fn joined(
+        flags: &Global,
+        pairs: &[(&str, &str)],
+        chosen: Option<&str>,
+    ) -> Result<(String, Option<String>, Option<String>), Vec<Code>> {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("nomad-csi");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("config.toml"), CONFIG).unwrap();
+        if let Some(name) = chosen {
+            std::fs::write(folder.join("context"), format!("{name}\n")).unwrap();
+        }
+        let mut pairs = pairs.to_vec();
+        let config_home = home.path().to_string_lossy().into_owned();
+        pairs.push(("XDG_CONFIG_HOME", &config_home));
+        let environment = environment(&pairs);
+        let settings = crate::cli::contexts::chosen(flags, &environment)
+            .and_then(|chosen| cluster(flags, &environment, chosen.as_ref()))
+            .map_err(|error| -> Vec<Code> {
+                error.diagnostics.iter().map(|one| one.code).collect()
+            })?;
+        let shown = format!("{settings:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        if settings.address.expose() == "https://prod:1" {
+            assert_eq!(settings.tls.ca_file, Some(folder.join("ca.pem")));
+        }
+        Ok((
+            settings.address.expose().to_owned(),
+            settings.namespace,
+            settings.token.map(|token| token.expose().to_owned()),
+        ))
+    }
+
+    /// Flags, `--context` among them, beat the environment; the environment beats the chosen context;
+    /// and no token goes to another cluster than the one it stands beside.
+    #[test]
+    fn of_flag_environment_and_context_the_stronger_holds() {
+        let named = |name: &str| Global {
+            context: Some(name.into()),
+            ..Global::default()
+        };
+        let flagged = Global {
+            namespace: Some("flag".into()),
+            token: Some(Secret("canary-flag".into())),
+            ..named("prod")
+        };
+        let elsewhere = Global {
+            address: Some("http://other:1".into()),
+            ..Global::default()
+        };
+        let own = ("PROD_TOKEN", "canary-prod\n");
+        let environment = [
+            own,
+            ("NOMAD_TOKEN", "canary-env"),
+            ("NOMAD_NAMESPACE", "env"),
+        ];
+        let moved = [own, ("NOMAD_ADDR", "http://other:1")];
+        let same = [own, ("NOMAD_ADDR", "https://prod:1/")];
+        let none = Global::default();
+        let rows: &[(&Global, &[(&str, &str)], Option<&str>, [Option<&str>; 3])] = &[
+            (
+                &none,
+                &[own],
+                None,
+                [Some("http://127.0.0.1:4646"), None, None],
+            ),
+            (
+                &named("prod"),
+                &[own],
+                None,
+                [Some("https://prod:1"), Some("context"), Some("canary-prod")],
+            ),
+            (
+                &named("prod"),
+                &environment,
+                None,
+                [Some("https://prod:1"), Some("context"), Some("canary-prod")],
+            ),
+            (
+                &named("prod"),
+                &same,
+                None,
+                [Some("https://prod:1"), Some("context"), Some("canary-prod")],
+            ),
+            (
+                &named("bare"),
+                &environment,
+                Some("prod"),
+                [Some("https://bare:1"), Some("env"), Some("canary-env")],
+            ),
+            (
+                &flagged,
+                &[],
+                None,
+                [Some("https://prod:1"), Some("flag"), Some("canary-flag")],
+            ),
+            (
+                &none,
+                &[own],
+                Some("prod"),
+                [Some("https://prod:1"), Some("context"), Some("canary-prod")],
+            ),
+            (
+                &none,
+                &environment,
+                Some("prod"),
+                [Some("https://prod:1"), Some("env"), Some("canary-env")],
+            ),
+            (
+                &none,
+                &moved,
+                Some("prod"),
+                [Some("http://other:1"), None, None],
+            ),
+            (
+                &elsewhere,
+                &[own],
+                Some("prod"),
+                [Some("http://other:1"), None, None],
+            ),
+            (
+                &elsewhere,
+                &[own],
+                Some("gone"),
+                [Some("http://other:1"), None, None],
+            ),
+        ];
+        for (flags, pairs, chosen, expected) in rows {
+            let found = joined(flags, pairs, *chosen);
+            let (address, namespace, token) = found.unwrap_or_default();
+            let found = [
+                Some(address.as_str()),
+                namespace.as_deref(),
+                token.as_deref(),
+            ];
+            assert_eq!(found, *expected, "{pairs:?} {chosen:?}");
+        }
+        for (flags, pairs, chosen, expected) in [
+            (&named("prod"), &moved[..], None, Code::CliContextConflict),
+            (&named("prod"), &[], None, Code::SecretUnset),
+            (&named("gone"), &[], None, Code::ConfigNoContext),
+            (&none, &[], Some("gone"), Code::ConfigNoContext),
+        ] {
+            assert_eq!(
+                joined(flags, pairs, chosen),
+                Err(vec![expected]),
+                "{pairs:?}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use super::args::{Files, SetArgument, SpecSyntax};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use super::settings::namespace;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::files::{self, Request};
 use crate::model::{Namespace, SetName};
@@ -54,7 +53,8 @@ pub(super) fn load(
     purpose: Purpose,
     set: &SetArgument,
 ) -> Result<Wanted, CliError> {
-    let (wanted, diagnostics) = read(context, arguments, purpose, set)?;
+    let asked = context.namespace()?;
+    let (wanted, diagnostics) = read(context, arguments, purpose, set, asked.as_ref())?;
     context.report(&diagnostics, &wanted.sources);
     if diagnostics.has_errors() {
         return Err(CliError::said(Exit::Error));
@@ -62,7 +62,8 @@ pub(super) fn load(
     Ok(wanted)
 }
 
-/// Reads and checks everything that `-f` names; says nothing.
+/// Reads and checks everything that `-f` names; says nothing. A volume that names no namespace is in
+/// the one that was asked for.
 ///
 /// # Errors
 /// If the namespace or the set that was asked for cannot be one.
@@ -71,11 +72,11 @@ pub(super) fn read(
     arguments: &Files,
     purpose: Purpose,
     set: &SetArgument,
+    asked: Option<&Namespace>,
 ) -> Result<(Wanted, Diagnostics), CliError> {
     let typed = set.set.as_deref().map(typed_set).transpose()?;
-    let asked = namespace(&context.global, &context.environment)?;
     let defaults = Defaults {
-        namespace: one_namespace(asked.as_ref())?,
+        namespace: one_namespace(asked)?,
     };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
@@ -151,7 +152,7 @@ fn one_namespace(asked: Option<&Namespace>) -> Result<Namespace, CliError> {
         Some(namespace) if namespace.as_str() == Namespace::ALL => {
             let message = "a volume cannot be in all namespaces";
             Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .note("the namespace `*` comes from `--namespace` or NOMAD_NAMESPACE")
+                .note("the namespace `*` comes from `--namespace`, NOMAD_NAMESPACE or the context")
                 .help("name one namespace, or write it in the specifications")
                 .into())
         }

@@ -69,8 +69,26 @@ codes! {
         "Check what standard output was redirected to: the disk may be full.";
     CliNamespaceConflict = "cli/namespace-conflict": "The command line names one namespace and a specification another.",
         "Leave out `--namespace`, or make the two agree.";
+    CliContextConflict = "cli/context-conflict": "`--context` names one cluster and NOMAD_ADDR another.",
+        "Unset NOMAD_ADDR, or leave out `--context`.";
     CliSetConflict = "cli/set-conflict": "The command line names one set and a specification another.",
         "Leave out `--set`, or make the two agree.";
+
+    // --- config: the user's config file
+    ConfigUnreadable = "config/unreadable": "The config file, or what `context use` wrote beside it, cannot be read.",
+        "See to its permissions; it is `nomad-csi/config.toml` in the config home.";
+    ConfigSyntax = "config/syntax": "The config file is not well-formed TOML.",
+        "Correct the text at the position shown.";
+    ConfigUnknownKey = "config/unknown-key": "The config file has a key that means nothing, so it would have had no effect.",
+        "Correct the spelling or remove the key.";
+    ConfigWrongType = "config/wrong-type": "A value in the config file is not of the kind that its key takes.",
+        "Write a value of the kind named.";
+    ConfigMissingAddress = "config/missing-address": "A context says no address, so it names no cluster.",
+        "Add `address = \"https://HOST:4646\"`.";
+    ConfigLiteralSecret = "config/literal-secret": "The config file holds a token or a password, and such files are copied, shown and kept in version control.",
+        "Write where it is: `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`.";
+    ConfigNoContext = "config/no-context": "The config file has no context of that name.",
+        "Look at `nomad-csi context list`, or write one.";
 
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not well-formed HCL, YAML or JSON.",

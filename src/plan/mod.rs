@@ -12,6 +12,7 @@ mod holder;
 mod inputs;
 mod ledger;
 mod merge;
+mod permissions;
 mod pin;
 mod precondition;
 mod removal;
@@ -37,6 +38,7 @@ pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
     TopologyRule, UnknownCapacityRule, merge,
 };
+pub use permissions::{Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability};
 pub use pin::Pin;
 pub use removal::{Removal, removal_problems};
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};

@@ -9,6 +9,7 @@
 //! Which files are meant and how they are read is `files::specs`; what is done about a wanted volume
 //! is `plan`.
 
+mod acl_policy;
 mod decode;
 mod encode;
 mod hcl;
@@ -27,6 +28,7 @@ mod validate;
 mod volume_spec;
 mod yaml;
 
+pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
 pub use encode::encode;
 pub use parse::{Defaults, parse};
 pub use syntax::Syntax;

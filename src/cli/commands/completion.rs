@@ -15,6 +15,7 @@ use clap_complete::env::Shells;
 
 use crate::cli::args::{Cli, Completion, Global, Shell};
 use crate::cli::context::Context;
+use crate::cli::contexts::{ConfigHome, chosen};
 use crate::cli::env::{Environment, Variable};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -119,8 +120,23 @@ fn command(context: &Context, words: &[OsString]) -> clap::Command {
     let plugins = |argument: clap::Arg| argument.add(asking.completer(|known| &known.plugins));
     let namespaces =
         |argument: clap::Arg| argument.add(asking.completer(|known| &known.namespaces));
+    let names = contexts(&context.environment);
     Cli::command()
         .mut_arg("namespace", namespaces)
+        .mut_arg("context", |argument| {
+            argument.add(starting_with(names.clone()))
+        })
+        .mut_subcommand("context", |command| {
+            let named = |verb: clap::Command| {
+                verb.mut_arg("name", |argument| {
+                    argument.add(starting_with(names.clone()))
+                })
+            };
+            command
+                .mut_subcommand("use", named)
+                .mut_subcommand("show", |verb| named(verb).mut_arg("output", forms))
+                .mut_subcommand("list", |verb| verb.mut_arg("output", forms))
+        })
         .mut_subcommand("volume", |command| {
             command
                 .mut_subcommand("delete", |verb| verb.mut_arg("ids", volumes))
@@ -146,6 +162,13 @@ fn command(context: &Context, words: &[OsString]) -> clap::Command {
                 .collect::<Vec<_>>();
             command.mut_arg("code", |argument| argument.add(starting_with(codes)))
         })
+}
+
+/// Names of the config file's contexts; none if it cannot be read.
+fn contexts(environment: &Environment) -> Vec<String> {
+    let read = ConfigHome::of(environment).and_then(|home| home.contexts());
+    read.map(|(contexts, _)| contexts.into_keys().collect())
+        .unwrap_or_default()
 }
 
 /// The flags that were typed so far, as far as they can be made out.
@@ -200,8 +223,12 @@ impl Asking {
 
     /// Asks for as long as somebody at a keyboard does not notice. No agent is started for that.
     fn ask(&self) -> Known {
+        let Ok(chosen) = chosen(&self.global, &self.environment) else {
+            return Known::default();
+        };
+        let chosen = chosen.as_ref();
         let Ok(target @ Target::Cluster(_)) =
-            target(&self.global, &self.environment, &self.directory)
+            target(&self.global, &self.environment, &self.directory, chosen)
         else {
             return Known::default();
         };
@@ -214,7 +241,7 @@ impl Asking {
         let known = runtime.block_on(async {
             let asking = async {
                 let session = self.servers.open(&target).await.ok()?;
-                let scope = namespace(&self.global, &self.environment)
+                let scope = namespace(&self.global, &self.environment, chosen)
                     .ok()?
                     .unwrap_or_default();
                 Some(Known::of(&*session.api, &scope).await)

@@ -6,6 +6,7 @@ use crate::cli::args::{ReportForm, SetArgument, Validate};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::settings::namespace;
 use crate::cli::specs::{Wanted, read};
 use crate::cli::ui::{json_text, to_json};
 use crate::diagnostic::{Diagnostics, Severity};
@@ -16,11 +17,14 @@ use crate::spec::Purpose;
 /// # Errors
 /// If the namespace that was asked for cannot be one.
 pub(crate) fn run(context: &Context, arguments: &Validate) -> Result<Exit, CliError> {
+    // Without the config file: it concerns servers, and none is asked.
+    let asked = namespace(&context.global, &context.environment, None)?;
     let (wanted, diagnostics) = read(
         context,
         &arguments.files,
         Purpose::ByExternalId,
         &SetArgument::default(),
+        asked.as_ref(),
     )?;
     match arguments.output {
         ReportForm::Json => context

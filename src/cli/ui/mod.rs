@@ -34,7 +34,7 @@ pub(super) use printer::{Printer, Stream, one_line};
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use progress::Progress;
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
-pub(super) use table::table;
+pub(super) use table::{key_values, table};
 #[cfg(feature = "agent")]
 pub(super) use verdicts::{case_list, report_json, report_text};
 pub(super) use volume::{volume_detail, volume_list};

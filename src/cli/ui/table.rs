@@ -30,7 +30,7 @@ pub(crate) fn table<const COLUMNS: usize>(
 }
 
 /// Keys and values, the keys padded to one width.
-pub(super) fn key_values<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+pub(crate) fn key_values<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<_> = pairs.into_iter().collect();
     let width = pairs
         .iter()

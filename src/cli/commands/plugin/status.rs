@@ -4,7 +4,6 @@ use crate::cli::args::PluginStatus;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::settings::namespace;
 use crate::cli::ui::{plugin_detail, plugin_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{PluginId, PluginSummary};
@@ -64,7 +63,7 @@ async fn show(
     id: &str,
 ) -> Result<Exit, CliError> {
     let id = resolve(context, api, id).await?;
-    let scope = namespace(&context.global, &context.environment)?.unwrap_or_default();
+    let scope = context.namespace()?.unwrap_or_default();
     let reading = api
         .read_plugin(&id, &scope)
         .await?

@@ -10,7 +10,6 @@ use crate::cli::args::{Delete, Deregister, Hidden};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::settings::namespace;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeId, VolumeSummary};
@@ -122,7 +121,7 @@ async fn find_all(
     api: &dyn VolumeApi,
     order: &Order<'_>,
 ) -> Result<Vec<Volume>, CliError> {
-    let scope = namespace(&context.global, &context.environment)?.unwrap_or_default();
+    let scope = context.namespace()?.unwrap_or_default();
     let mut volumes: Vec<Volume> = vec![];
     let mut problems = vec![];
     for id in order.ids {
@@ -145,6 +144,7 @@ async fn find_all(
     Err(CliError {
         exit: Exit::Error,
         diagnostics: problems.into_iter().collect(),
+        sources: std::sync::Arc::default(),
     })
 }
 

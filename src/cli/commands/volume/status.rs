@@ -4,7 +4,6 @@ use crate::cli::args::VolumeStatus;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::settings::namespace;
 use crate::cli::ui::{volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, PluginId, VolumeSummary};
@@ -31,7 +30,7 @@ async fn look(
     arguments: &VolumeStatus,
 ) -> Result<Exit, CliError> {
     let query = VolumeQuery {
-        namespace: namespace(&context.global, &context.environment)?.unwrap_or_default(),
+        namespace: context.namespace()?.unwrap_or_default(),
         prefix: arguments.id.clone().filter(|id| !id.is_empty()),
         plugin: arguments.plugin.as_deref().map(PluginId::new),
     };

@@ -1,0 +1,155 @@
+//! `context list|use|show`: the clusters of the config file.
+
+use serde_json::{Value, json};
+
+use crate::cli::args::{ContextCommand, ContextShow, ContextUse, OutputArguments};
+use crate::cli::context::Context;
+use crate::cli::contexts::ConfigHome;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ui::{key_values, table};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::files::ClusterContext;
+use crate::model::SecretRef;
+
+/// Shows and chooses contexts. No server is asked, and no token is looked up.
+///
+/// # Errors
+/// If the config file is wrong, or a context is not in it.
+pub(crate) fn run(context: &Context, command: &ContextCommand) -> Result<Exit, CliError> {
+    let home = ConfigHome::of(&context.environment)?;
+    match command {
+        ContextCommand::List(arguments) => list(context, &home, arguments),
+        ContextCommand::Use(arguments) => choose(context, &home, arguments),
+        ContextCommand::Show(arguments) => show(context, &home, arguments),
+    }
+}
+
+fn list(
+    context: &Context,
+    home: &ConfigHome,
+    arguments: &OutputArguments,
+) -> Result<Exit, CliError> {
+    let (contexts, _) = home.contexts()?;
+    let chosen = home.chosen()?;
+    let is_chosen = |name: &String| chosen.as_ref() == Some(name);
+    let documents = contexts
+        .iter()
+        .map(|(name, cluster)| document(name, cluster, is_chosen(name)));
+    if let Some(text) = arguments.output.machine(&Value::Array(documents.collect())) {
+        context.printer.data(&text);
+        return Ok(Exit::Done);
+    }
+    if contexts.is_empty() {
+        let config = home.config();
+        context
+            .printer
+            .talk(&format!("no contexts: {} has none", config.display()));
+        return Ok(Exit::Done);
+    }
+    let rows = contexts.iter().map(|(name, cluster)| {
+        [
+            name.clone(),
+            if is_chosen(name) { "yes" } else { "no" }.to_owned(),
+            cluster.address.clone(),
+            cluster.namespace.clone().unwrap_or_default(),
+            cluster.region.clone().unwrap_or_default(),
+            token(cluster),
+        ]
+    });
+    let headings = ["Name", "Chosen", "Address", "Namespace", "Region", "Token"];
+    context.printer.data(&table(headings, rows));
+    Ok(Exit::Done)
+}
+
+fn choose(context: &Context, home: &ConfigHome, arguments: &ContextUse) -> Result<Exit, CliError> {
+    if let Some(name) = &arguments.name {
+        home.context(name)?;
+    }
+    home.choose(arguments.name.as_deref())?;
+    context.printer.talk(&match &arguments.name {
+        Some(name) => format!(
+            "context `{name}` holds from now on, where flags and environment say nothing else"
+        ),
+        None => "no context holds from now on".to_owned(),
+    });
+    Ok(Exit::Done)
+}
+
+fn show(context: &Context, home: &ConfigHome, arguments: &ContextShow) -> Result<Exit, CliError> {
+    let typed = arguments.name.clone().or(context.global.context.clone());
+    let chosen = home.chosen()?;
+    let Some(name) = typed.or_else(|| chosen.clone()) else {
+        return Err(
+            Diagnostic::error(Code::ConfigNoContext, "no context is chosen")
+                .help("choose one with `nomad-csi context use NAME`, or name one here")
+                .into(),
+        );
+    };
+    let (cluster, _) = home.context(&name)?;
+    let is_chosen = chosen.as_ref() == Some(&name);
+    let text = arguments
+        .output
+        .output
+        .machine(&document(&name, &cluster, is_chosen))
+        .unwrap_or_else(|| detail(&name, &cluster, is_chosen));
+    context.printer.data(&text);
+    Ok(Exit::Done)
+}
+
+/// Where the token is, never the token.
+fn token(cluster: &ClusterContext) -> String {
+    match &cluster.token {
+        Some((SecretRef::Env(name), _)) => format!("variable {name}"),
+        Some((SecretRef::File(path), _)) => format!("file {path}"),
+        Some((SecretRef::Literal(_), _)) | None => String::new(),
+    }
+}
+
+fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
+    let path = |path: &Option<std::path::PathBuf>| {
+        path.as_ref()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default()
+    };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    key_values([
+        ("Name", name.to_owned()),
+        ("Chosen", is_chosen.to_string()),
+        ("Address", cluster.address.clone()),
+        ("Region", text(&cluster.region)),
+        ("Namespace", text(&cluster.namespace)),
+        ("Token", token(cluster)),
+        ("CA Certificate", path(&cluster.ca_cert)),
+        ("CA Directory", path(&cluster.ca_path)),
+        ("Client Certificate", path(&cluster.client_cert)),
+        ("Client Key", path(&cluster.client_key)),
+        ("TLS Server Name", text(&cluster.tls_server_name)),
+        ("TLS Skip Verify", cluster.tls_skip_verify.to_string()),
+    ])
+}
+
+fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Value {
+    let token = cluster
+        .token
+        .as_ref()
+        .map(|(reference, _)| match reference {
+            SecretRef::Env(name) => json!({ "env": name }),
+            SecretRef::File(path) => json!({ "file": path }),
+            SecretRef::Literal(_) => Value::Null,
+        });
+    json!({
+        "name": name,
+        "chosen": is_chosen,
+        "address": cluster.address,
+        "region": cluster.region,
+        "namespace": cluster.namespace,
+        "token": token,
+        "ca_cert": cluster.ca_cert,
+        "ca_path": cluster.ca_path,
+        "client_cert": cluster.client_cert,
+        "client_key": cluster.client_key,
+        "tls_server_name": cluster.tls_server_name,
+        "tls_skip_verify": cluster.tls_skip_verify,
+    })
+}

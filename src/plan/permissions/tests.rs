@@ -1,0 +1,206 @@
+//! Needs and grants, row by row.
+
+use super::*;
+use crate::spec::acl_policy;
+
+fn grants(rules: &[&str]) -> Grants {
+    Grants::of(rules.iter().map(|text| acl_policy(text).unwrap()))
+}
+
+fn of(steps: &[(Step, &str)]) -> Needs {
+    let mut needs = Needs::default();
+    for (step, namespace) in steps {
+        needs.add(*step, &Namespace::new(*namespace));
+    }
+    needs
+}
+
+fn told(needs: &Needs) -> Vec<String> {
+    needs.iter().map(|(one, _)| one.to_string()).collect()
+}
+
+/// `nomad-http-api` 2.10, row by row.
+#[test]
+fn each_step_needs_what_the_server_asks_for() {
+    for (step, expected) in [
+        (Step::List, &["csi-list-volume in namespace prod"][..]),
+        (
+            Step::Observe,
+            &["csi-read-volume in namespace prod", "plugin read"],
+        ),
+        (
+            Step::Write,
+            &["csi-write-volume in namespace prod", "plugin read"],
+        ),
+        (Step::Deregister, &["csi-write-volume in namespace prod"]),
+        (
+            Step::Delete,
+            &["csi-write-volume in namespace prod", "plugin read"],
+        ),
+        (
+            Step::Snapshot,
+            &["csi-write-volume in namespace prod", "plugin read"],
+        ),
+        (
+            Step::Detach,
+            &["csi-mount-volume in namespace prod", "plugin read"],
+        ),
+    ] {
+        assert_eq!(told(&of(&[(step, "prod")])), expected, "{step:?}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_and_the_policy_to_paste_grants_just_that() {
+    let mut needs = of(&[
+        (Step::Observe, "prod"),
+        (Step::Write, "prod"),
+        (Step::Detach, "dev"),
+    ]);
+    needs.add_ledger(&LedgerPlace {
+        namespace: Namespace::default(),
+        set: SetName::parse("web").unwrap(),
+    });
+    let some = grants(&[
+        "namespace \"prod\" { policy = \"read\" }",
+        "plugin { policy = \"read\" }",
+    ]);
+    let missing = needs.missing(&some);
+    assert_eq!(
+        told(&missing),
+        [
+            "csi-mount-volume in namespace dev",
+            "csi-write-volume in namespace prod",
+            "destroy on variables nomad-csi/sets/web/* in namespace default",
+            "list on variables nomad-csi/sets/web/* in namespace default",
+            "read on variables nomad-csi/sets/web/* in namespace default",
+            "write on variables nomad-csi/sets/web/* in namespace default",
+        ]
+    );
+    let policy = needs.policy();
+    assert_eq!(
+        policy,
+        "namespace \"default\" {\n  variables {\n    path \"nomad-csi/sets/web/*\" {\n      capabilities = [\"destroy\", \"list\", \"read\", \"write\"]\n    }\n  }\n}\nnamespace \"dev\" {\n  capabilities = [\"csi-mount-volume\"]\n}\nnamespace \"prod\" {\n  capabilities = [\"csi-read-volume\", \"csi-write-volume\"]\n}\nplugin {\n  policy = \"read\"\n}\n"
+    );
+    assert!(needs.missing(&grants(&[&policy])).is_empty());
+    assert!(needs.missing(&Grants::Everything).is_empty());
+    assert!(
+        needs.missing(&Grants::Unknown).is_empty(),
+        "nothing is guessed"
+    );
+    assert_eq!(needs.missing(&grants(&[])), needs);
+}
+
+/// `nomad-neighbour-apis` 3.5: which of the coarse and fine words give which capability.
+#[test]
+fn words_give_what_the_server_says_they_give() {
+    use VolumeCapability::{List, Mount, Read, Write};
+    for (rule, expected) in [
+        ("policy = \"read\"", &[List, Read][..]),
+        ("policy = \"write\"", &[List, Read, Write, Mount]),
+        ("policy = \"scale\"", &[Read]),
+        ("policy = \"deny\"", &[]),
+        ("capabilities = [\"csi-list-volume\"]", &[List]),
+        ("capabilities = [\"list-jobs\"]", &[List]),
+        ("capabilities = [\"read-job\"]", &[Read]),
+        ("capabilities = [\"csi-read-volume\"]", &[List, Read]),
+        (
+            "capabilities = [\"csi-mount-volume\"]",
+            &[List, Read, Mount],
+        ),
+        ("capabilities = [\"csi-write-volume\"]", &[Write]),
+        ("policy = \"write\"\ncapabilities = [\"deny\"]", &[]),
+        ("capabilities = [\"submit-job\"]", &[]),
+    ] {
+        let grants = grants(&[&format!("namespace \"a\" {{ {rule} }}")]);
+        let own = Namespace::new("a");
+        let has = VolumeCapability::ALL
+            .into_iter()
+            .filter(|one| grants.allows(&Permission::Volumes(own.clone(), *one)) == Some(true));
+        assert_eq!(has.collect::<Vec<_>>(), expected, "{rule}");
+    }
+}
+
+/// 3.6: the label itself, else the closest pattern, and only that.
+#[test]
+fn the_closest_label_decides_alone() {
+    let rules = [
+        "namespace \"*\" { policy = \"write\" }",
+        "namespace \"prod-*\" { policy = \"read\" }",
+        "namespace \"prod-db\" { policy = \"deny\" }",
+        "namespace \"*-web\" { capabilities = [\"csi-mount-volume\"] }",
+    ];
+    let grants = grants(&rules);
+    for (namespace, read, write) in [
+        ("dev", true, true),
+        ("prod-web-2", true, false),
+        ("prod-db", false, false),
+        ("test-web", true, false),
+        ("*", true, true),
+    ] {
+        let may = |capability| {
+            let on = Permission::Volumes(Namespace::new(namespace), capability);
+            grants.allows(&on)
+        };
+        assert_eq!(may(VolumeCapability::Read), Some(read), "{namespace}");
+        assert_eq!(may(VolumeCapability::Write), Some(write), "{namespace}");
+    }
+}
+
+/// 1.11: `read` lists too, `write` gives nothing else, the namespace's own policy gives nothing.
+#[test]
+fn variables_have_rules_of_their_own() {
+    let rule = |path: &str, words: &str| {
+        format!(
+            "namespace \"*\" {{ policy = \"write\"\n variables {{ path \"{path}\" {{ capabilities = [{words}] }} }} }}"
+        )
+    };
+    for (rules, expected) in [
+        (rule("*", "\"read\""), &["list", "read"][..]),
+        (rule("nomad-csi/*", "\"write\""), &["write"]),
+        (
+            rule("nomad-csi/sets/web/*", "\"list\", \"destroy\""),
+            &["destroy", "list"],
+        ),
+        (rule("nomad-csi/*", "\"read\", \"deny\""), &[]),
+        (rule("other/*", "\"read\""), &[]),
+        ("namespace \"*\" { policy = \"write\" }".to_owned(), &[]),
+    ] {
+        let grants = grants(&[&rules]);
+        let may = |capability| {
+            let path = "nomad-csi/sets/web/*".to_owned();
+            grants.allows(&Permission::Variables(
+                Namespace::default(),
+                path,
+                capability,
+            ))
+        };
+        let has = ["destroy", "list", "read", "write"];
+        let has = has.into_iter().filter(|one| may(one) == Some(true));
+        assert_eq!(has.collect::<Vec<_>>(), expected, "{rules}");
+    }
+}
+
+/// 3.5: a plugin policy of `write` satisfies neither check.
+#[test]
+fn plugins_are_read_by_those_who_may_read() {
+    for (word, list, read) in [
+        ("list", true, false),
+        ("read", true, true),
+        ("write", false, false),
+        ("deny", false, false),
+    ] {
+        let grants = grants(&[&format!("plugin {{ policy = \"{word}\" }}")]);
+        assert_eq!(
+            grants.allows(&Permission::ListPlugins),
+            Some(list),
+            "{word}"
+        );
+        assert_eq!(
+            grants.allows(&Permission::ReadPlugins),
+            Some(read),
+            "{word}"
+        );
+        assert_eq!(grants.allows(&Permission::ReadAgent), Some(false), "{word}");
+    }
+}
