@@ -189,6 +189,9 @@ pub(super) enum Command {
     /// and delete volumes.
     #[cfg(feature = "agent")]
     Agent(Agent),
+    /// Look at what the token may do
+    #[command(subcommand)]
+    Auth(AuthCommand),
     /// Work with named clusters
     ///
     /// They stand in the config file, `nomad-csi/config.toml` in the user's config home: tables
@@ -482,6 +485,38 @@ pub(super) struct Init {
     /// Syntax of the example [default: by the file's ending, else hcl]
     #[arg(long, value_name = "SYNTAX")]
     pub syntax: Option<SpecSyntax>,
+}
+
+/// `auth …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum AuthCommand {
+    /// Check what the token may do; asks the server, and changes nothing
+    ///
+    /// With files: whether it may plan and apply them, what is missing, and the smallest policy that
+    /// grants it all (exit code 3 if anything is missing). Without: what it may do with volumes, in
+    /// each namespace that it can see or in the one that is named.
+    Check(AuthCheck),
+}
+
+/// `auth check`.
+#[derive(Args, Debug)]
+pub(super) struct AuthCheck {
+    /// File, glob, directory (read recursively), or `-` for standard input; may be repeated
+    #[arg(short, long = "file", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<String>,
+    /// Syntax of standard input, and of files whose names do not say it [default: json if the text
+    /// starts with `{`, else hcl]
+    #[arg(long, value_name = "SYNTAX", requires = "files")]
+    pub syntax: Option<SpecSyntax>,
+    /// Whose it is.
+    #[command(flatten)]
+    pub set: SetArgument,
+    /// Namespace of the variables that sets are remembered in
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub ledger_namespace: String,
+    /// Form of the report
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: ReportForm,
 }
 
 /// `context …`.

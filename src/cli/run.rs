@@ -7,12 +7,16 @@ use std::sync::{Arc, OnceLock};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::args::{Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand};
+use super::args::{
+    AuthCommand, Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand,
+};
 #[cfg(feature = "agent")]
 use super::commands::agent;
 use super::commands::context as contexts;
 use super::commands::submit::{self, Verb};
-use super::commands::{completion, explain, forget, man, plan, plugin, set, validate, volume};
+use super::commands::{
+    auth, completion, explain, forget, man, plan, plugin, set, validate, volume,
+};
 use super::context::{Context, Stdin};
 use super::env::Variable;
 use super::error::CliError;
@@ -114,6 +118,9 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Explain(arguments) => explain::run(context, arguments),
         Command::Completion(arguments) => completion::run(context, arguments),
         Command::Man(arguments) => man::run(context, arguments),
+        Command::Auth(AuthCommand::Check(arguments)) => {
+            wait(context, process, auth::check(context, arguments))
+        }
         Command::Context(command) => contexts::run(context, command),
         Command::Plan(arguments) => wait(context, process, plan::run(context, arguments)),
         Command::Apply(arguments) => {

@@ -250,6 +250,8 @@ codes! {
         "Upgrade the servers, or do without.";
     ApiListChanged = "api/list-changed": "A list changed so much while it was read that the rest could not be found.",
         "Run the command again.";
+    AclMissingPermission = "acl/missing-permission": "The token's policies do not grant all that is needed, so the server would refuse it, perhaps in the middle.",
+        "Give the token a policy with the rules shown; `nomad-csi auth check -f FILES` says what is missing.";
     AclPolicyNotFound = "acl/policy-not-found": "The server has no policy of that name.",
         "Look at the token's policies again: one may have been deleted just now.";
 

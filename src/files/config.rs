@@ -346,7 +346,7 @@ impl Reader<'_> {
         let hidden = self.span(value.span());
         self.hidden.push(hidden);
         let message = format!(
-            "`{}` is not what is needed here: {wanted} should stand here",
+            "`{}` has the wrong type: {wanted} should stand here",
             key.get_ref()
         );
         self.error(Code::ConfigWrongType, message, key.span(), "");
@@ -355,11 +355,8 @@ impl Reader<'_> {
     /// A key that means nothing; its value may be a token under a misspelt key.
     fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, known: &[&str]) {
         let hidden = self.span(value.span());
-        let is_header = self
-            .text
-            .get(value.span())
-            .is_some_and(|text| text.starts_with('['));
-        if !(is_header && matches!(value.get_ref(), DeValue::Table(_))) {
+        let is_header = value.span().start <= key.span().start;
+        if !is_header {
             self.hidden.push(hidden);
         }
         let word = key.get_ref().as_ref();

@@ -69,8 +69,13 @@ impl NomadClient {
             ..Request::new(Method::PUT, path)
         };
         let written = self.session.write(&put, &what).await;
-        let nothing = Secrets::default();
-        written.map_err(|error| without(error, request.secrets.as_ref().unwrap_or(&nothing)))
+        written.map_err(|error| {
+            let error = without_texts(error, flag_values(request.mount_options.as_ref()));
+            match &request.secrets {
+                Some(secrets) => without(error, secrets),
+                None => error,
+            }
+        })
     }
 }
 
@@ -303,20 +308,28 @@ pub(super) fn unsendable(what: &str, why: &str) -> ApiError {
     }
 }
 
-/// An error without the secrets that were sent: plugins repeat them. Very short ones stay: taking
-/// them out would only mangle the words.
-pub(super) fn without(mut error: ApiError, secrets: &Secrets) -> ApiError {
+/// An error without the secrets that were sent: plugins repeat them.
+pub(super) fn without(error: ApiError, secrets: &Secrets) -> ApiError {
+    without_texts(error, secrets.expose().map(|(_, value)| value))
+}
+
+/// What is secret of mount options: of `password=…` the value.
+fn flag_values(options: Option<&MountOptions>) -> impl Iterator<Item = &str> {
+    let flags = options.into_iter().flat_map(|options| &options.mount_flags);
+    flags.filter_map(|flag| flag.split_once('=').map(|(_, value)| value))
+}
+
+/// An error without these texts. Very short ones stay: taking them out would only mangle the words.
+pub(super) fn without_texts<'s>(
+    mut error: ApiError,
+    texts: impl IntoIterator<Item = &'s str>,
+) -> ApiError {
     const SHORTEST: usize = 4;
-    let hide = |text: &mut String| {
-        for (_, value) in secrets
-            .expose()
-            .filter(|(_, value)| value.len() >= SHORTEST)
-        {
-            *text = text.replace(value, MountOptions::REDACTED);
-        }
-    };
-    hide(&mut error.message);
-    error.help.iter_mut().for_each(hide);
-    error.server_text.iter_mut().for_each(hide);
+    for secret in texts.into_iter().filter(|value| value.len() >= SHORTEST) {
+        let hide = |text: &mut String| *text = text.replace(secret, MountOptions::REDACTED);
+        hide(&mut error.message);
+        error.help.iter_mut().for_each(hide);
+        error.server_text.iter_mut().for_each(hide);
+    }
     error
 }

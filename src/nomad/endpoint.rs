@@ -129,6 +129,11 @@ impl Endpoint {
         &self.transport.address.name
     }
 
+    /// The token, to take it out of what is shown.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.headers.get(TOKEN)?.to_str().ok()
+    }
+
     /// Whether requests carry a token.
     pub(super) fn has_token(&self) -> bool {
         self.has_token

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::client::without_texts;
 use super::endpoint::{Answer, Endpoint, Request};
 use super::reply::{self, Asked};
 use super::retrying::{Access, attempt};
@@ -70,6 +71,12 @@ impl Session {
             reply::success(answer, asked)
         })
         .await
+        .map_err(|error| self.without_token(error))
+    }
+
+    /// An error without the token, should a server or a proxy repeat it.
+    fn without_token(&self, error: ApiError) -> ApiError {
+        without_texts(error, self.endpoint.token())
     }
 
     /// The answer to what has a condition: a success, or 409 if the condition does not hold. Only
@@ -90,6 +97,7 @@ impl Session {
             }
         })
         .await
+        .map_err(|error| self.without_token(error))
     }
 
     /// The document in an answer to a write.

@@ -38,7 +38,9 @@ pub use merge::{
     Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
     TopologyRule, UnknownCapacityRule, merge,
 };
-pub use permissions::{Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability};
+pub use permissions::{
+    Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability, missing_permissions,
+};
 pub use pin::Pin;
 pub use removal::{Removal, removal_problems};
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};

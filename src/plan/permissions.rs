@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::action::{Action, Plan, ReplaceSteps};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, SetName};
 use crate::spec::{AclLevel, AclPolicy};
 
@@ -311,6 +312,30 @@ impl Grants {
             Self::Unknown => None,
         }
     }
+}
+
+/// Why a token cannot do what is needed, with the smallest policy that grants all of it; `None` if
+/// nothing is known to be missing.
+pub fn missing_permissions(needs: &Needs, grants: &Grants) -> Option<Diagnostic> {
+    let missing = needs.missing(grants);
+    if missing.is_empty() {
+        return None;
+    }
+    let count = match missing.0.len() {
+        1 => "a permission".to_owned(),
+        count => format!("{count} permissions"),
+    };
+    let message = format!("the token lacks {count}, so the server would refuse");
+    let lines = missing.iter().map(|(permission, why)| {
+        let why: Vec<_> = why.iter().copied().collect();
+        format!("missing: {permission}, for {}", why.join(", "))
+    });
+    let diagnostic = Diagnostic::error(Code::AclMissingPermission, message);
+    let diagnostic = lines.fold(diagnostic, Diagnostic::note);
+    Some(diagnostic.help(format!(
+        "give the token a policy with these rules, which grant all that is needed:\n{}",
+        needs.policy().trim_end()
+    )))
 }
 
 fn granted(rules: &AclPolicy, permission: &Permission) -> bool {

@@ -8,6 +8,7 @@
 
 mod architecture;
 mod bad_input;
+mod canary;
 mod client_answers;
 mod client_failures;
 mod client_neighbours;
@@ -36,6 +37,7 @@ mod plugin_check;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;
+mod nomad_acl;
 mod spec_examples;
 mod transcripts;
 

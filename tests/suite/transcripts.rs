@@ -23,6 +23,7 @@ transcripts! {
     secrets_are_looked_up_right_before_they_are_sent = "apply/secrets.md";
     references_and_sets_are_checked = "validate/references.md";
     a_second_interrupt_waits_for_nothing = "apply/leave.md";
+    what_a_token_may_do_is_told = "auth/check.md";
     clusters_have_names = "context/contexts.md";
     config_files_that_cannot_be_used_are_told = "context/wrong.md";
     one_failure_stops_none_of_the_others = "apply/refused.md";

@@ -1,6 +1,7 @@
 //! How things look: one printer, tables, diagnostics, plans, progress and machine formats.
 
 mod allocs;
+mod auth;
 #[cfg(feature = "agent")]
 mod check_progress;
 #[cfg(feature = "agent")]
@@ -21,6 +22,7 @@ mod verdicts;
 mod volume;
 
 pub(super) use allocs::Now;
+pub(super) use auth::{Checked, auth_json, auth_text};
 #[cfg(feature = "agent")]
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]

@@ -1,0 +1,253 @@
+//! What a token may do: predicted from its policies, and what a real Nomad server says to each call.
+//!
+//! Tokens with less and less; each makes every call, and the server's refusals have to be exactly the
+//! predicted ones. Ignored unless asked for: it needs a server with ACLs that speaks plain HTTP, and a
+//! management token. Policies and tokens are named `nomad-csi-acl-…` and removed at the end.
+//!
+//!   `NOMAD_ADDR=http://127.0.0.1:4646 NOMAD_TOKEN=… cargo test --test suite nomad_acl -- --ignored`
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use nomad_csi::model::{Namespace, SetName};
+use nomad_csi::nomad::{Hidden, NomadClient, Settings};
+use nomad_csi::plan::{LedgerPlace, Needs, Permission, Step};
+use nomad_csi::ports::TokenOwner;
+use nomad_csi::reconcile::{Access, access};
+use serde_json::{Value, json};
+
+const PLUGIN: &str = "plugin { policy = \"read\" }";
+
+/// Rules from all to nothing, each in HCL or JSON, one or several policies.
+const TOKENS: &[&[&str]] = &[
+    &[
+        "namespace \"*\" { policy = \"write\" variables { path \"*\" { capabilities = [\"list\", \"read\", \"write\", \"destroy\"] } } }",
+        "plugin { policy = \"read\" } agent { policy = \"read\" }",
+    ],
+    &["namespace \"default\" { policy = \"write\" }", PLUGIN, "agent { policy = \"write\" }"],
+    &["namespace \"def*\" { policy = \"write\" }"],
+    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"write\" }", PLUGIN],
+    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"list\" }"],
+    &["namespace \"default\" { policy = \"read\" }", PLUGIN],
+    &["namespace \"*\" { policy = \"write\" }", "namespace \"default\" { policy = \"read\" }", PLUGIN],
+    &["namespace \"default\" { capabilities = [\"csi-write-volume\"] }", PLUGIN],
+    &["namespace \"default\" { capabilities = [\"csi-mount-volume\"] }", PLUGIN],
+    &["namespace \"default\" { capabilities = [\"csi-list-volume\"] }"],
+    &["namespace \"default\" { capabilities = [\"list-jobs\"] }"],
+    &["namespace \"default\" { capabilities = [\"read-job\"] }"],
+    &["namespace \"default\" { policy = \"scale\" }", PLUGIN],
+    &["namespace \"default\" { policy = \"write\" capabilities = [\"deny\"] }", PLUGIN],
+    &["{\"namespace\": {\"default\": {\"policy\": \"read\", \"capabilities\": [\"csi-write-volume\"]}}, \"plugin\": {\"policy\": \"read\"}}"],
+    &["namespace \"default\" { variables { path \"nomad-csi/*\" { capabilities = [\"read\"] } } }"],
+    &["namespace \"default\" { variables { path \"nomad-csi/sets/*\" { capabilities = [\"write\"] } } }"],
+    &[
+        "namespace \"default\" { variables { path \"nomad-csi/*\" { capabilities = [\"read\", \"write\"] } path \"nomad-csi/sets/acl/*\" { capabilities = [\"list\"] } } }",
+    ],
+    &["namespace \"other\" { policy = \"write\" }", "agent { policy = \"deny\" }"],
+    &["node { policy = \"read\" }"],
+];
+
+struct Server {
+    host: String,
+}
+
+impl Server {
+    /// Status and body.
+    fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.host).expect("the server listens");
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nX-Nomad-Token: {token}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            self.host,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("it takes requests");
+        stream.write_all(body.as_bytes()).expect("it takes requests");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let status = answer.get(9..12).and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status.expect("an answer has a status"), body.to_owned())
+    }
+}
+
+struct Call {
+    name: &'static str,
+    needs: Vec<Permission>,
+    method: &'static str,
+    path: &'static str,
+    body: Option<Value>,
+}
+
+fn of(step: Step) -> Vec<Permission> {
+    step.needs(&Namespace::default())
+}
+
+fn variable(capability: &'static str) -> Vec<Permission> {
+    let path = "nomad-csi/sets/acl/*".to_owned();
+    vec![Permission::Variables(Namespace::default(), path, capability)]
+}
+
+fn calls() -> Vec<Call> {
+    let volume = || {
+        json!({"Volumes": [{
+            "ID": "nomad-csi-acl", "Name": "v", "PluginID": "nomad-csi-acl-none",
+            "RequestedCapabilities": [
+                {"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}
+            ],
+        }]})
+    };
+    let call = |name, needs, method, path, body| Call {
+        name,
+        needs,
+        method,
+        path,
+        body,
+    };
+    let snapshot = json!({"Snapshots": [{"SourceVolumeID": "nomad-csi-acl", "Name": "s"}]});
+    let stored = json!({"Path": "nomad-csi/sets/acl/head", "Items": {"a": "b"}});
+    let read = of(Step::Observe)
+        .into_iter()
+        .filter(|need| matches!(need, Permission::Volumes(..)))
+        .collect();
+    let id = "/v1/volume/csi/nomad-csi-acl";
+    let node = "/v1/volume/csi/nomad-csi-acl/detach?node=11111111-1111-1111-1111-111111111111";
+    vec![
+        call("list", of(Step::List), "GET", "/v1/volumes?type=csi", None),
+        call("read", read, "GET", id, None),
+        call("register", of(Step::Write), "PUT", id, Some(volume())),
+        call("create", of(Step::Write), "PUT", "/v1/volume/csi/nomad-csi-acl/create", Some(volume())),
+        call("deregister", of(Step::Deregister), "DELETE", id, None),
+        call("delete", of(Step::Delete), "DELETE", "/v1/volume/csi/nomad-csi-acl/delete", None),
+        call("detach", of(Step::Detach), "DELETE", node, None),
+        call("snapshot", of(Step::Snapshot), "PUT", "/v1/volumes/snapshot", Some(snapshot)),
+        call("list plugins", vec![Permission::ListPlugins], "GET", "/v1/plugins?type=csi", None),
+        call("read plugin", vec![Permission::ReadPlugins], "GET", "/v1/plugin/csi/nomad-csi-acl-none", None),
+        call("agent", vec![Permission::ReadAgent], "GET", "/v1/agent/self", None),
+        call("read variable", variable("read"), "GET", "/v1/var/nomad-csi/sets/acl/head", None),
+        call("write variable", variable("write"), "PUT", "/v1/var/nomad-csi/sets/acl/head", Some(stored)),
+        call("delete variable", variable("destroy"), "DELETE", "/v1/var/nomad-csi/sets/acl/gone", None),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a Nomad server with ACLs: NOMAD_ADDR and NOMAD_TOKEN"]
+async fn what_is_predicted_is_what_a_server_refuses() {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let (address, management) = (variable("NOMAD_ADDR"), variable("NOMAD_TOKEN"));
+    let host = address.trim_start_matches("http://").trim_end_matches('/');
+    let server = Server { host: host.into() };
+    let client = |token: &str| {
+        let token = Some(Hidden::new(token));
+        let settings = Settings { token, ..Settings::new(address.as_str()) };
+        NomadClient::new(&settings).expect("it is an address")
+    };
+    let all = access(&client(&management)).await.expect("it is a token");
+    assert!(matches!(all.owner, TokenOwner::Management { .. }), "{all:?}");
+
+    let mut wrong = vec![];
+    let mut refused = 0;
+    for (at, rules) in TOKENS.iter().enumerate() {
+        let made = made(&server, &management, at, rules);
+        let found = access(&client(&made.secret)).await.expect("it is a token");
+        for call in calls() {
+            let (status, text) =
+                server.ask(&made.secret, call.method, call.path, call.body.as_ref());
+            let is_refused = status == 403;
+            refused += usize::from(is_refused);
+            if is_refused == predicted(&found, &call) {
+                wrong.push(format!("{rules:?}: {} answered {status} {text}", call.name));
+            }
+        }
+        // Of a list, what may not be seen is left out.
+        let path = "/v1/vars?prefix=nomad-csi/sets/acl/";
+        server.ask(&management, "PUT", "/v1/var/nomad-csi/sets/acl/head", calls()[12].body.as_ref());
+        let (_, listed) = server.ask(&made.secret, "GET", path, None);
+        let list = Call { name: "list variables", needs: self::variable("list"), method: "", path, body: None };
+        if listed.contains("sets/acl/head") != predicted(&found, &list) {
+            wrong.push(format!("{rules:?}: the list of variables was {listed}"));
+        }
+        made.remove(&server, &management);
+    }
+    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl/head", None);
+    println!("{} tokens, {} calls each, {refused} refused", TOKENS.len(), calls().len() + 1);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The smallest policy is enough, and without any of its parts something is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a Nomad server with ACLs: NOMAD_ADDR and NOMAD_TOKEN"]
+async fn the_policy_to_paste_is_enough() {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let (address, management) = (variable("NOMAD_ADDR"), variable("NOMAD_TOKEN"));
+    let host = address.trim_start_matches("http://").trim_end_matches('/');
+    let server = Server { host: host.into() };
+    let mut needs = Needs::default();
+    needs.add(Step::Observe, &Namespace::default());
+    needs.add(Step::Write, &Namespace::default());
+    needs.add_ledger(&LedgerPlace {
+        namespace: Namespace::default(),
+        set: SetName::parse("acl").expect("it is a name"),
+    });
+    let made = made(&server, &management, 99, &[&needs.policy()]);
+    let token = Some(Hidden::new(made.secret.as_str()));
+    let settings = Settings { token, ..Settings::new(address.as_str()) };
+    let client = NomadClient::new(&settings).expect("it is an address");
+    let found = access(&client).await.expect("it is a token");
+    assert!(needs.missing(&found.grants).is_empty(), "{found:?}");
+    for call in calls() {
+        let (status, text) = server.ask(&made.secret, call.method, call.path, call.body.as_ref());
+        let wanted = !matches!(call.name, "detach" | "agent");
+        assert_eq!(status != 403, wanted, "{}: {status} {text}", call.name);
+    }
+    made.remove(&server, &management);
+    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl/head", None);
+}
+
+/// Whether the server should let that pass.
+fn predicted(access: &Access, call: &Call) -> bool {
+    call.needs
+        .iter()
+        .all(|need| access.grants.allows(need) == Some(true))
+}
+
+struct Made {
+    secret: String,
+    accessor: String,
+    policies: Vec<String>,
+}
+
+impl Made {
+    fn remove(&self, server: &Server, management: &str) {
+        let token = format!("/v1/acl/token/{}", self.accessor);
+        server.ask(management, "DELETE", &token, None);
+        for policy in &self.policies {
+            server.ask(management, "DELETE", &format!("/v1/acl/policy/{policy}"), None);
+        }
+    }
+}
+
+/// A token with these rules, a policy for each.
+fn made(server: &Server, management: &str, at: usize, rules: &[&str]) -> Made {
+    let mut policies = vec![];
+    for (part, rules) in rules.iter().enumerate() {
+        let name = format!("nomad-csi-acl-{at}-{part}");
+        let body = json!({"Name": name, "Rules": rules});
+        let path = format!("/v1/acl/policy/{name}");
+        let (status, text) = server.ask(management, "PUT", &path, Some(&body));
+        assert_eq!(status, 200, "{rules}: {text}");
+        policies.push(name);
+    }
+    let body = json!({"Name": "nomad-csi-acl", "Type": "client", "Policies": policies});
+    let (status, text) = server.ask(management, "PUT", "/v1/acl/token", Some(&body));
+    assert_eq!(status, 200, "{text}");
+    let start = text.find('{').unwrap_or_default();
+    let end = text.rfind('}').map_or(text.len(), |end| end + 1);
+    let token: Value = serde_json::from_str(&text[start..end]).expect("a token is JSON");
+    let text = |key: &str| token[key].as_str().expect("a token has IDs").to_owned();
+    Made {
+        secret: text("SecretID"),
+        accessor: text("AccessorID"),
+        policies,
+    }
+}
