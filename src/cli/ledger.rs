@@ -61,7 +61,7 @@ impl From<LedgerError> for CliError {
         };
         Self {
             exit,
-            diagnostics: error.diagnostic().into(),
+            ..Self::from(error.diagnostic())
         }
     }
 }

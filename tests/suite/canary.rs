@@ -23,7 +23,10 @@ fn answer(seen: &Seen) -> Answer {
             "{{\"AccessorID\":\"a\",\"SecretID\":\"{token}\",\"Name\":\"n\",\"Type\":\"management\"}}"
         )),
         ("GET", _) => text(404, "not found"),
-        _ => text(500, &format!("rpc error: {token} may not send {}", seen.body)),
+        _ => text(
+            500,
+            &format!("rpc error: {token} may not send {}", seen.body),
+        ),
     }
 }
 
@@ -42,7 +45,9 @@ fn run(directory: &Path, address: &str, line: &str) -> String {
         .output()
         .expect("the program starts");
     let texts = [output.stdout, output.stderr];
-    texts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
+    texts
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,10 +62,19 @@ async fn no_secret_is_in_any_output() {
     };
     write("specs/db.hcl", SPEC);
     write("specs/secret.txt", "canary-file\n");
-    write("nomad-csi/config.toml", &CONFIG.replace("ADDRESS", &address));
+    write(
+        "nomad-csi/config.toml",
+        &CONFIG.replace("ADDRESS", &address),
+    );
     write("nomad-csi/token", "canary-token-file\n");
-    write("bad/nomad-csi/config.toml", "[context.x]\ntoken = \"canary-config\"\n");
-    write("broken.hcl", &SPEC.replace("secrets {", "secrets { x = = \"canary-broken\""));
+    write(
+        "bad/nomad-csi/config.toml",
+        "[context.x]\ntoken = \"canary-config\"\n",
+    );
+    write(
+        "broken.hcl",
+        &SPEC.replace("secrets {", "secrets { x = = \"canary-broken\""),
+    );
     let lines = [
         "validate -f specs",
         "validate -f broken.hcl",

@@ -34,10 +34,10 @@ mod ledger;
 mod ledger_real;
 #[cfg(feature = "agent")]
 mod plugin_check;
+mod nomad_acl;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;
-mod nomad_acl;
 mod spec_examples;
 mod transcripts;
 

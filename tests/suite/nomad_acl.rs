@@ -24,26 +24,57 @@ const TOKENS: &[&[&str]] = &[
         "namespace \"*\" { policy = \"write\" variables { path \"*\" { capabilities = [\"list\", \"read\", \"write\", \"destroy\"] } } }",
         "plugin { policy = \"read\" } agent { policy = \"read\" }",
     ],
-    &["namespace \"default\" { policy = \"write\" }", PLUGIN, "agent { policy = \"write\" }"],
+    &[
+        "namespace \"default\" { policy = \"write\" }",
+        PLUGIN,
+        "agent { policy = \"write\" }",
+    ],
     &["namespace \"def*\" { policy = \"write\" }"],
-    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"write\" }", PLUGIN],
-    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"list\" }"],
+    &[
+        "namespace \"default\" { policy = \"write\" }",
+        "plugin { policy = \"write\" }",
+        PLUGIN,
+    ],
+    &[
+        "namespace \"default\" { policy = \"write\" }",
+        "plugin { policy = \"list\" }",
+    ],
     &["namespace \"default\" { policy = \"read\" }", PLUGIN],
-    &["namespace \"*\" { policy = \"write\" }", "namespace \"default\" { policy = \"read\" }", PLUGIN],
-    &["namespace \"default\" { capabilities = [\"csi-write-volume\"] }", PLUGIN],
-    &["namespace \"default\" { capabilities = [\"csi-mount-volume\"] }", PLUGIN],
+    &[
+        "namespace \"*\" { policy = \"write\" }",
+        "namespace \"default\" { policy = \"read\" }",
+        PLUGIN,
+    ],
+    &[
+        "namespace \"default\" { capabilities = [\"csi-write-volume\"] }",
+        PLUGIN,
+    ],
+    &[
+        "namespace \"default\" { capabilities = [\"csi-mount-volume\"] }",
+        PLUGIN,
+    ],
     &["namespace \"default\" { capabilities = [\"csi-list-volume\"] }"],
     &["namespace \"default\" { capabilities = [\"list-jobs\"] }"],
     &["namespace \"default\" { capabilities = [\"read-job\"] }"],
     &["namespace \"default\" { policy = \"scale\" }", PLUGIN],
-    &["namespace \"default\" { policy = \"write\" capabilities = [\"deny\"] }", PLUGIN],
-    &["{\"namespace\": {\"default\": {\"policy\": \"read\", \"capabilities\": [\"csi-write-volume\"]}}, \"plugin\": {\"policy\": \"read\"}}"],
+    &[
+        "namespace \"default\" { policy = \"write\" capabilities = [\"deny\"] }",
+        PLUGIN,
+    ],
+    &[
+        "{\"namespace\": {\"default\": {\"policy\": \"read\", \"capabilities\": [\"csi-write-volume\"]}}, \"plugin\": {\"policy\": \"read\"}}",
+    ],
     &["namespace \"default\" { variables { path \"nomad-csi/*\" { capabilities = [\"read\"] } } }"],
-    &["namespace \"default\" { variables { path \"nomad-csi/sets/*\" { capabilities = [\"write\"] } } }"],
+    &[
+        "namespace \"default\" { variables { path \"nomad-csi/sets/*\" { capabilities = [\"write\"] } } }",
+    ],
     &[
         "namespace \"default\" { variables { path \"nomad-csi/*\" { capabilities = [\"read\", \"write\"] } path \"nomad-csi/sets/acl/*\" { capabilities = [\"list\"] } } }",
     ],
-    &["namespace \"other\" { policy = \"write\" }", "agent { policy = \"deny\" }"],
+    &[
+        "namespace \"other\" { policy = \"write\" }",
+        "agent { policy = \"deny\" }",
+    ],
     &["node { policy = \"read\" }"],
 ];
 
@@ -61,8 +92,12 @@ impl Server {
             self.host,
             body.len()
         );
-        stream.write_all(head.as_bytes()).expect("it takes requests");
-        stream.write_all(body.as_bytes()).expect("it takes requests");
+        stream
+            .write_all(head.as_bytes())
+            .expect("it takes requests");
+        stream
+            .write_all(body.as_bytes())
+            .expect("it takes requests");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
         let status = answer.get(9..12).and_then(|status| status.parse().ok());
@@ -85,7 +120,11 @@ fn of(step: Step) -> Vec<Permission> {
 
 fn variable(capability: &'static str) -> Vec<Permission> {
     let path = "nomad-csi/sets/acl/*".to_owned();
-    vec![Permission::Variables(Namespace::default(), path, capability)]
+    vec![Permission::Variables(
+        Namespace::default(),
+        path,
+        capability,
+    )]
 }
 
 fn calls() -> Vec<Call> {
@@ -116,17 +155,71 @@ fn calls() -> Vec<Call> {
         call("list", of(Step::List), "GET", "/v1/volumes?type=csi", None),
         call("read", read, "GET", id, None),
         call("register", of(Step::Write), "PUT", id, Some(volume())),
-        call("create", of(Step::Write), "PUT", "/v1/volume/csi/nomad-csi-acl/create", Some(volume())),
+        call(
+            "create",
+            of(Step::Write),
+            "PUT",
+            "/v1/volume/csi/nomad-csi-acl/create",
+            Some(volume()),
+        ),
         call("deregister", of(Step::Deregister), "DELETE", id, None),
-        call("delete", of(Step::Delete), "DELETE", "/v1/volume/csi/nomad-csi-acl/delete", None),
+        call(
+            "delete",
+            of(Step::Delete),
+            "DELETE",
+            "/v1/volume/csi/nomad-csi-acl/delete",
+            None,
+        ),
         call("detach", of(Step::Detach), "DELETE", node, None),
-        call("snapshot", of(Step::Snapshot), "PUT", "/v1/volumes/snapshot", Some(snapshot)),
-        call("list plugins", vec![Permission::ListPlugins], "GET", "/v1/plugins?type=csi", None),
-        call("read plugin", vec![Permission::ReadPlugins], "GET", "/v1/plugin/csi/nomad-csi-acl-none", None),
-        call("agent", vec![Permission::ReadAgent], "GET", "/v1/agent/self", None),
-        call("read variable", variable("read"), "GET", "/v1/var/nomad-csi/sets/acl/head", None),
-        call("write variable", variable("write"), "PUT", "/v1/var/nomad-csi/sets/acl/head", Some(stored)),
-        call("delete variable", variable("destroy"), "DELETE", "/v1/var/nomad-csi/sets/acl/gone", None),
+        call(
+            "snapshot",
+            of(Step::Snapshot),
+            "PUT",
+            "/v1/volumes/snapshot",
+            Some(snapshot),
+        ),
+        call(
+            "list plugins",
+            vec![Permission::ListPlugins],
+            "GET",
+            "/v1/plugins?type=csi",
+            None,
+        ),
+        call(
+            "read plugin",
+            vec![Permission::ReadPlugins],
+            "GET",
+            "/v1/plugin/csi/nomad-csi-acl-none",
+            None,
+        ),
+        call(
+            "agent",
+            vec![Permission::ReadAgent],
+            "GET",
+            "/v1/agent/self",
+            None,
+        ),
+        call(
+            "read variable",
+            variable("read"),
+            "GET",
+            "/v1/var/nomad-csi/sets/acl/head",
+            None,
+        ),
+        call(
+            "write variable",
+            variable("write"),
+            "PUT",
+            "/v1/var/nomad-csi/sets/acl/head",
+            Some(stored),
+        ),
+        call(
+            "delete variable",
+            variable("destroy"),
+            "DELETE",
+            "/v1/var/nomad-csi/sets/acl/gone",
+            None,
+        ),
     ]
 }
 
@@ -139,11 +232,17 @@ async fn what_is_predicted_is_what_a_server_refuses() {
     let server = Server { host: host.into() };
     let client = |token: &str| {
         let token = Some(Hidden::new(token));
-        let settings = Settings { token, ..Settings::new(address.as_str()) };
+        let settings = Settings {
+            token,
+            ..Settings::new(address.as_str())
+        };
         NomadClient::new(&settings).expect("it is an address")
     };
     let all = access(&client(&management)).await.expect("it is a token");
-    assert!(matches!(all.owner, TokenOwner::Management { .. }), "{all:?}");
+    assert!(
+        matches!(all.owner, TokenOwner::Management { .. }),
+        "{all:?}"
+    );
 
     let mut wrong = vec![];
     let mut refused = 0;
@@ -161,16 +260,36 @@ async fn what_is_predicted_is_what_a_server_refuses() {
         }
         // Of a list, what may not be seen is left out.
         let path = "/v1/vars?prefix=nomad-csi/sets/acl/";
-        server.ask(&management, "PUT", "/v1/var/nomad-csi/sets/acl/head", calls()[12].body.as_ref());
+        server.ask(
+            &management,
+            "PUT",
+            "/v1/var/nomad-csi/sets/acl/head",
+            calls()[12].body.as_ref(),
+        );
         let (_, listed) = server.ask(&made.secret, "GET", path, None);
-        let list = Call { name: "list variables", needs: self::variable("list"), method: "", path, body: None };
+        let list = Call {
+            name: "list variables",
+            needs: self::variable("list"),
+            method: "",
+            path,
+            body: None,
+        };
         if listed.contains("sets/acl/head") != predicted(&found, &list) {
             wrong.push(format!("{rules:?}: the list of variables was {listed}"));
         }
         made.remove(&server, &management);
     }
-    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl/head", None);
-    println!("{} tokens, {} calls each, {refused} refused", TOKENS.len(), calls().len() + 1);
+    server.ask(
+        &management,
+        "DELETE",
+        "/v1/var/nomad-csi/sets/acl/head",
+        None,
+    );
+    println!(
+        "{} tokens, {} calls each, {refused} refused",
+        TOKENS.len(),
+        calls().len() + 1
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -191,7 +310,10 @@ async fn the_policy_to_paste_is_enough() {
     });
     let made = made(&server, &management, 99, &[&needs.policy()]);
     let token = Some(Hidden::new(made.secret.as_str()));
-    let settings = Settings { token, ..Settings::new(address.as_str()) };
+    let settings = Settings {
+        token,
+        ..Settings::new(address.as_str())
+    };
     let client = NomadClient::new(&settings).expect("it is an address");
     let found = access(&client).await.expect("it is a token");
     assert!(needs.missing(&found.grants).is_empty(), "{found:?}");
@@ -201,7 +323,12 @@ async fn the_policy_to_paste_is_enough() {
         assert_eq!(status != 403, wanted, "{}: {status} {text}", call.name);
     }
     made.remove(&server, &management);
-    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl/head", None);
+    server.ask(
+        &management,
+        "DELETE",
+        "/v1/var/nomad-csi/sets/acl/head",
+        None,
+    );
 }
 
 /// Whether the server should let that pass.
@@ -222,7 +349,12 @@ impl Made {
         let token = format!("/v1/acl/token/{}", self.accessor);
         server.ask(management, "DELETE", &token, None);
         for policy in &self.policies {
-            server.ask(management, "DELETE", &format!("/v1/acl/policy/{policy}"), None);
+            server.ask(
+                management,
+                "DELETE",
+                &format!("/v1/acl/policy/{policy}"),
+                None,
+            );
         }
     }
 }

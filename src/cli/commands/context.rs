@@ -11,6 +11,7 @@ use crate::cli::ui::{key_values, table};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::ClusterContext;
 use crate::model::SecretRef;
+use crate::ports::Document;
 
 /// Shows and chooses contexts. No server is asked, and no token is looked up.
 ///
@@ -36,7 +37,8 @@ fn list(
     let documents = contexts
         .iter()
         .map(|(name, cluster)| document(name, cluster, is_chosen(name)));
-    if let Some(text) = arguments.output.machine(&Value::Array(documents.collect())) {
+    let documents: Vec<_> = documents.collect();
+    if let Some(text) = arguments.output.list(&documents) {
         context.printer.data(&text);
         return Ok(Exit::Done);
     }
@@ -91,7 +93,7 @@ fn show(context: &Context, home: &ConfigHome, arguments: &ContextShow) -> Result
     let text = arguments
         .output
         .output
-        .machine(&document(&name, &cluster, is_chosen))
+        .one(&document(&name, &cluster, is_chosen))
         .unwrap_or_else(|| detail(&name, &cluster, is_chosen));
     context.printer.data(&text);
     Ok(Exit::Done)
@@ -129,7 +131,7 @@ fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
     ])
 }
 
-fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Value {
+fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Document {
     let token = cluster
         .token
         .as_ref()
@@ -138,8 +140,8 @@ fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Value {
             SecretRef::File(path) => json!({ "file": path }),
             SecretRef::Literal(_) => Value::Null,
         });
-    json!({
-        "name": name,
+    Document::of(&json!({
+        "ID": name,
         "chosen": is_chosen,
         "address": cluster.address,
         "region": cluster.region,
@@ -151,5 +153,5 @@ fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Value {
         "client_key": cluster.client_key,
         "tls_server_name": cluster.tls_server_name,
         "tls_skip_verify": cluster.tls_skip_verify,
-    })
+    }))
 }

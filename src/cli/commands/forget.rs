@@ -8,9 +8,8 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{lock_set, open_set, some_ledger};
-use crate::cli::settings::namespace;
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, SetName, VolumeId};
 use crate::nomad::NomadClient;
 use crate::plan::LedgerSet;
@@ -34,7 +33,7 @@ async fn forget(
 ) -> Result<Exit, CliError> {
     let name = &arguments.set;
     let ledger = some_ledger(context, &arguments.place, client)?;
-    let scope = namespace(&context.global, &context.environment)?.unwrap_or_default();
+    let scope = context.namespace()?.unwrap_or_default();
     let keys: Vec<NamespacedId> = arguments
         .ids
         .iter()
@@ -86,10 +85,7 @@ fn check(set: &LedgerSet, keys: &[NamespacedId]) -> Result<(), CliError> {
     if strangers.is_empty() {
         return Ok(());
     }
-    Err(CliError {
-        exit: Exit::Error,
-        diagnostics: strangers.into_iter().collect(),
-    })
+    Err(strangers.into_iter().collect::<Diagnostics>().into())
 }
 
 fn tell(context: &Context, set: &SetName, keys: &[NamespacedId]) {

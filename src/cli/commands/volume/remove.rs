@@ -141,11 +141,7 @@ async fn find_all(
     if problems.is_empty() {
         return Ok(volumes);
     }
-    Err(CliError {
-        exit: Exit::Error,
-        diagnostics: problems.into_iter().collect(),
-        sources: std::sync::Arc::default(),
-    })
+    Err(problems.into_iter().collect::<Diagnostics>().into())
 }
 
 enum Found {
