@@ -176,13 +176,13 @@ codes! {
 
     // --- secret: values that a specification only refers to
     SecretUnset = "secret/unset": "A secret refers to an environment variable that is not set.",
-        "Set the variable, or correct its name in the specification.";
+        "Set the variable, or correct its name where it is referred to.";
     SecretEmpty = "secret/empty": "A secret refers to a variable or a file that holds nothing: often a pipeline whose own secret is missing.",
         "Give it a value; if an empty secret is meant, write `\"\"` in the specification.";
     SecretNotText = "secret/not-text": "A secret refers to a variable or a file that is not text in UTF-8, and no other value can be sent.",
         "Encode the value as the provider documents it, often as base64.";
     SecretFile = "secret/file": "A secret refers to a file that cannot be read.",
-        "Correct the path, which starts from the directory of the specification, or see to its permissions.";
+        "Correct the path, which starts from the directory of the file that refers to it, or see to its permissions.";
     SecretTooLarge = "secret/too-large": "A secret refers to a file larger than 64 KiB, which no provider takes.",
         "Check that it is the right file.";
     SecretExposed = "secret/exposed": "A secret refers to a file that other users of this machine can read, or even write to.",

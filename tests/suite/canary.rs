@@ -22,6 +22,7 @@ fn answer(seen: &Seen) -> Answer {
         ("GET", "/v1/acl/token/self") => json(&format!(
             "{{\"AccessorID\":\"a\",\"SecretID\":\"{token}\",\"Name\":\"n\",\"Type\":\"management\"}}"
         )),
+        ("GET", path) if path.starts_with("/v1/volume/csi/") => text(404, "volume not found"),
         ("GET", _) => text(404, "not found"),
         _ => text(
             500,
