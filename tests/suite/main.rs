@@ -32,9 +32,9 @@ mod hostpath_node;
 mod hostpath_serve;
 mod ledger;
 mod ledger_real;
+mod nomad_acl;
 #[cfg(feature = "agent")]
 mod plugin_check;
-mod nomad_acl;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;

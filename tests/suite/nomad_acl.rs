@@ -202,13 +202,7 @@ fn calls(set: &str) -> Vec<Call> {
             "/v1/agent/self",
             None,
         ),
-        call(
-            "read variable",
-            variable(set, "read"),
-            "GET",
-            head,
-            None,
-        ),
+        call("read variable", variable(set, "read"), "GET", head, None),
         call(
             "write variable",
             variable(set, "write"),

@@ -11,7 +11,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, nearest};
 use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeId, VolumeSummary};
 use crate::plan::{Pin, Removal, removal_problems};
 use crate::ports::{ApiError, VolumeApi, VolumeQuery};
