@@ -5,7 +5,7 @@
 //! lines are hidden by the source map before anything is drawn.
 
 use annotate_snippets::{
-    AnnotationKind, Element, Group, Level, Patch, Renderer, Snippet, renderer::DecorStyle,
+    AnnotationKind, Element, Group, Level, Origin, Patch, Renderer, Snippet, renderer::DecorStyle,
 };
 use serde_json::{Value, json};
 
@@ -41,12 +41,15 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Eleme
     }
     let fault = diagnostic.labels.first().map(|label| label.span);
     seen.into_iter()
-        .filter_map(|source| {
+        .flat_map(|source| {
             let labels = diagnostic
                 .labels
                 .iter()
                 .filter(|label| label.span.source == source);
-            let all = labels.clone().map(|label| label.span).reduce(Span::to)?;
+            let Some(all) = labels.clone().map(|label| label.span).reduce(Span::to) else {
+                return vec![];
+            };
+            let first = labels.clone().next().map_or(all, |label| label.span);
             let window = Window::around(all, sources);
             let annotations = labels.map(|label| {
                 let kind = if Some(label.span) == fault {
@@ -62,10 +65,17 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Eleme
                 }
             });
             let snippet = Snippet::source(window.text.clone())
-                .path(harmless(sources.name(source)))
                 .line_start(window.first_line)
                 .annotations(annotations.collect::<Vec<_>>());
-            Some(snippet.into())
+            let name = harmless(sources.name(source));
+            if !window.starts_within_line {
+                return vec![snippet.path(name).into()];
+            }
+            let place = sources.location(first);
+            let origin = Origin::path(name)
+                .line(place.line)
+                .char_column(place.column);
+            vec![origin.into(), snippet.into()]
         })
         .collect()
 }
@@ -85,6 +95,14 @@ fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
 fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option<Group<'a>> {
     let replacement = diagnostic.replacement.as_ref()?;
     let window = Window::around(replacement.span, sources);
+    if window.text.lines().any(|line| line.len() > REACH) {
+        let message = format!("{}: `{}`", replacement.title, replacement.text);
+        return Some(
+            Level::HELP
+                .secondary_title(harmless(&message))
+                .elements(Vec::<Element<'_>>::new()),
+        );
+    }
     let patch = Patch::new(window.inside(replacement.span), replacement.text.clone());
     let snippet = Snippet::source(window.text.clone())
         .line_start(window.first_line)
@@ -96,12 +114,17 @@ fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option
     )
 }
 
-/// The whole lines that hold a span, and where they start.
+/// The lines that hold a span, and where they start; of long ones, what is near the span.
 struct Window {
     text: String,
     start: usize,
     first_line: usize,
+    starts_within_line: bool,
 }
+
+/// How many bytes of a line are shown beside a span: more than a terminal is wide, and little enough
+/// that a file of one line can hold many mistakes.
+const REACH: usize = 1000;
 
 impl Window {
     fn around(span: Span, sources: &SourceMap) -> Self {
@@ -115,11 +138,15 @@ impl Window {
             .get(range.end..)
             .and_then(|after| after.find('\n'))
             .map_or(text.len(), |at| range.end + at);
-        let last = end.max(start);
+        let near = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at));
+        let nearest = near(range.start.saturating_sub(REACH)).unwrap_or_default();
+        let farthest = near(text.len().min(range.end.saturating_add(REACH))).unwrap_or_default();
+        let (first, last) = (start.max(nearest), end.min(farthest).max(start));
         Self {
-            text: sources.shown_snippet(SourceMap::span(span.source, start..last)),
-            start,
+            text: sources.shown_snippet(SourceMap::span(span.source, first..last.max(first))),
+            start: first,
             first_line: sources.location(span).line,
+            starts_within_line: first > start,
         }
     }
 
@@ -232,6 +259,27 @@ help: a similar one exists
             ),
             (&json!("spec/wrong-type"), &json!(3), &json!(38)),
         );
+    }
+
+    /// A file may be one line, as programs write JSON, and hold many mistakes.
+    #[test]
+    fn of_a_long_line_only_what_is_near_is_drawn() {
+        let mut sources = SourceMap::default();
+        let far = "日x".repeat(100_000);
+        let text = format!("{far}\"nane\"{far}");
+        let id = sources.add("x.json", text.as_str());
+        let span = SourceMap::span(id, far.len()..far.len() + 6);
+        let diagnostic = Diagnostic::error(Code::SpecUnknownField, "`nane` is not a key")
+            .label(span, "did you mean `name`?")
+            .replace(span, "\"name\"", "a similar one exists");
+        let shown = plain(&diagnostic, &sources);
+        assert!(shown.contains(" --> x.json:1:200001\n"), "{shown}");
+        assert!(shown.contains("^^^^^^ did you mean `name`?"), "{shown}");
+        assert!(
+            shown.ends_with("help: a similar one exists: `\"name\"`"),
+            "{shown}"
+        );
+        assert!(shown.len() < 1000, "{shown}");
     }
 
     #[test]
