@@ -32,6 +32,7 @@ mod hostpath_node;
 mod hostpath_serve;
 mod ledger;
 mod ledger_real;
+mod neighbours_real;
 mod nomad_acl;
 #[cfg(feature = "agent")]
 mod plugin_check;
