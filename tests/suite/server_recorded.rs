@@ -275,7 +275,7 @@ fn shape(value: &Value) -> Value {
         Value::Object(map) => {
             let sorted: BTreeMap<_, _> = map.iter().collect();
             let shapes = sorted.into_iter().map(|(key, value)| {
-                let opaque = key == "VolumeContext";
+                let opaque = matches!(key.as_str(), "VolumeContext" | "PublishedExternalNodeIDs");
                 (key.clone(), if opaque { Value::Null } else { shape(value) })
             });
             Value::Object(shapes.collect())
