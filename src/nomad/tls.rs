@@ -53,13 +53,13 @@ pub(super) fn secure(
     let builder = if settings.skip_verify {
         builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+            .with_custom_certificate_verifier(Arc::new(Verifier::of_anyone(provider)))
     } else {
         let roots = Arc::new(roots(settings)?);
         match name {
             NameCheck::Host => builder.with_root_certificates(roots),
             NameCheck::Other(name) => {
-                let verifier = NamedCertificate::new(name, roots, provider)?;
+                let verifier = Verifier::of_name(name, roots, provider)?;
                 builder
                     .dangerous()
                     .with_custom_certificate_verifier(Arc::new(verifier))
@@ -203,29 +203,49 @@ fn unusable(what: &str, why: &str) -> ApiError {
     }
 }
 
-/// Checks the certificate against a name of its own.
+/// Checks certificates in another way than rustls does by itself. That the other side holds the
+/// certificate's key is checked in any case.
 #[derive(Debug)]
-struct NamedCertificate {
-    inner: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
+struct Verifier {
+    belief: Belief,
+    provider: Arc<CryptoProvider>,
 }
 
-impl NamedCertificate {
-    fn new(
+/// Which certificates are believed.
+#[derive(Debug)]
+enum Belief {
+    /// Those of the authorities for this name, whatever the URL says.
+    Name(ServerName<'static>, Arc<WebPkiServerVerifier>),
+    /// Any.
+    Anyone,
+}
+
+impl Verifier {
+    fn of_name(
         name: &str,
         roots: Arc<RootCertStore>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, ApiError> {
-        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
+        let authorities = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .map_err(|error| unusable("the certificate authorities", &error.to_string()))?;
         let name = ServerName::try_from(name.to_owned())
             .map_err(|error| unusable_name(name, &error.to_string()))?;
-        Ok(Self { inner, name })
+        Ok(Self {
+            belief: Belief::Name(name, authorities),
+            provider,
+        })
+    }
+
+    fn of_anyone(provider: Arc<CryptoProvider>) -> Self {
+        Self {
+            belief: Belief::Anyone,
+            provider,
+        }
     }
 }
 
-impl ServerCertVerifier for NamedCertificate {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -234,55 +254,12 @@ impl ServerCertVerifier for NamedCertificate {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.inner
-            .verify_server_cert(end_entity, intermediates, &self.name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-
-    fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
-        self.inner.root_hint_subjects()
-    }
-}
-
-/// Believes any certificate of which the other side holds the key.
-#[derive(Debug)]
-struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _host: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        match &self.belief {
+            Belief::Name(name, authorities) => {
+                authorities.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
+            }
+            Belief::Anyone => Ok(ServerCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -309,6 +286,13 @@ impl ServerCertVerifier for AnyCertificate {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+
+    fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
+        match &self.belief {
+            Belief::Name(_, authorities) => authorities.root_hint_subjects(),
+            Belief::Anyone => None,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod reference;
 pub(crate) mod set;
+mod status;
 pub(crate) mod submit;
 pub(crate) mod validate;
 pub(crate) mod volume;
