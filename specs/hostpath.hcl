@@ -1,4 +1,4 @@
-# A volume of the embedded plugin: a directory on this machine.
+# A volume of the embedded plugin, on this machine (docs/plugin.md).
 #
 #   nomad-csi volume create --embedded -f specs/hostpath.hcl
 
@@ -33,7 +33,8 @@ capability {
   attachment_mode = "file-system"
 }
 
-# How it is mounted. The embedded plugin binds a directory, which has no file system of its own.
+# How it is mounted. Run as root, the embedded plugin gives a volume with a size a file system of
+# its own: ext4, or xfs or btrfs where they are installed.
 # mount_options {
 #   fs_type     = "ext4"
 #   mount_flags = ["noatime"]
@@ -50,13 +51,13 @@ capability {
 #   }
 # }
 
-# What the provider wants to see, and its own settings for a new volume. The embedded plugin has
-# neither.
+# What the provider wants to see, and its own settings for a new volume. The embedded plugin has no
+# secrets; it knows backing (image or directory), direct_io and read_ahead_kib.
 # secrets {
 #   token = "placeholder"
 # }
 # parameters {
-#   pool = "fast"
+#   backing = "directory"
 # }
 
 # To register a volume that the provider has already, say the provider's ID of it:

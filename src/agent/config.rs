@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::serve_plugin::{PlayOptions, parse_play};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// What the command line and the environment say of an agent, word for word.
@@ -21,6 +22,8 @@ pub struct AgentOptions {
     pub http: Option<String>,
     /// `--allow-unauthenticated`.
     pub allow_unauthenticated: bool,
+    /// `--plugin-…`: which plugin the embedded one plays.
+    pub plugin: PlayOptions,
     /// XDG_RUNTIME_DIR.
     pub runtime_dir: Option<PathBuf>,
 }
@@ -45,6 +48,8 @@ pub struct AgentConfig {
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
     pub plugin_program: PathBuf,
+    /// What that program is told of the plugin it plays; checked.
+    pub plugin_play: PlayOptions,
     /// How long the start waits for the plugin before the first request is answered.
     pub plugin_patience: Duration,
     /// What to do when another agent has the directory.
@@ -89,6 +94,9 @@ impl AgentConfig {
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
+        if let Err(problem) = parse_play(&options.plugin, "plugin-") {
+            problems.extend(problem);
+        }
         let (Ok(http), Ok(plugin_program), false) = (http, program, problems.has_errors()) else {
             return Err(problems);
         };
@@ -100,6 +108,7 @@ impl AgentConfig {
             http: Some(http),
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
+            plugin_play: options.plugin.clone(),
             plugin_patience: Self::SERVE_PATIENCE,
             on_held: OnHeld::Refuse,
         })
@@ -115,6 +124,7 @@ impl AgentConfig {
             http: None,
             runtime_dir,
             plugin_program: own_program()?,
+            plugin_play: PlayOptions::default(),
             plugin_patience: Self::COMMAND_PATIENCE,
             on_held: OnHeld::Share {
                 patience: Self::COMMAND_PATIENCE,

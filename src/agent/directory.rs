@@ -27,7 +27,8 @@ use sha2::{Digest as _, Sha256};
 use super::config::DataDirectory;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::first_use;
-use crate::ports::MountEntry;
+use crate::mounts::LinuxBlockStorage;
+use crate::ports::{BlockStorage as _, MountEntry};
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -142,6 +143,15 @@ impl Workplace {
                 data = %self.data.display(),
                 mount = %mount.target.display(),
                 "the temporary directory stays: a volume in it is still mounted"
+            );
+            return;
+        }
+        let devices = LinuxBlockStorage::default().attached(&self.data);
+        if let Some(device) = devices.unwrap_or_default().first() {
+            tracing::warn!(
+                data = %self.data.display(),
+                device = %device.path.display(),
+                "the temporary directory stays: a volume in it is still in use"
             );
             return;
         }
@@ -360,6 +370,7 @@ mod tests {
             target,
             root,
             device: "8:1".to_owned(),
+            source: "/dev/sda1".to_owned(),
             flags: MountFlags::default(),
         };
         let root = mount("/".into(), "/".into());

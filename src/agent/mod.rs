@@ -17,4 +17,4 @@ mod serve_plugin;
 pub use config::{AgentConfig, AgentOptions, DataDirectory, OnHeld, embedded_directory};
 pub use embedded::Embedded;
 pub use run::run;
-pub use serve_plugin::{PluginOptions, serve_plugin};
+pub use serve_plugin::{PlayOptions, PluginOptions, serve_plugin};

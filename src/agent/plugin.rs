@@ -40,18 +40,20 @@ pub(super) fn hostpath_task(
 fn command(config: &AgentConfig, place: &Workplace) -> TaskCommand {
     let mut endpoint = OsString::from("unix://");
     endpoint.push(place.plugin_socket());
+    let mut arguments = vec![
+        "plugin".into(),
+        "serve".into(),
+        "--endpoint".into(),
+        endpoint,
+        "--state-dir".into(),
+        place.plugin_state().into(),
+        "--exit-on-stdin-eof".into(),
+    ];
+    arguments.extend(config.plugin_play.arguments().into_iter().map(Into::into));
     TaskCommand {
         name: HOSTPATH.to_owned(),
         program: config.plugin_program.clone(),
-        arguments: vec![
-            "plugin".into(),
-            "serve".into(),
-            "--endpoint".into(),
-            endpoint,
-            "--state-dir".into(),
-            place.plugin_state().into(),
-            "--exit-on-stdin-eof".into(),
-        ],
+        arguments,
         environment: vec![],
     }
 }

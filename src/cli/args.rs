@@ -561,9 +561,10 @@ pub(super) enum PluginCommand {
     Status(PluginStatus),
     /// Serve the embedded plugin on a socket, as a process of its own
     ///
-    /// Volumes are directories of this machine. Making them needs no privileges; mounting them
-    /// needs CAP_SYS_ADMIN. Ends in order at Ctrl-C or SIGTERM; mounts stay. The agent starts it by
-    /// itself; any other orchestrator may use it too.
+    /// Volumes are images with a file system of their own, block devices, or directories of this
+    /// machine. Making directories needs no privileges; everything else, and mounting, needs
+    /// CAP_SYS_ADMIN. Ends in order at Ctrl-C or SIGTERM; mounts stay. The agent starts it by itself;
+    /// any other orchestrator may use it too.
     #[cfg(feature = "agent")]
     Serve(Serve),
     /// Print everything that a plugin says about itself
@@ -680,7 +681,79 @@ pub(super) struct Serve {
     /// End when standard input does, so that it does not outlive who started it
     #[arg(long)]
     pub exit_on_stdin_eof: bool,
+    /// Which plugin it plays.
+    #[command(flatten)]
+    pub play: PlayArguments,
 }
+
+/// Writes the flags that say which plugin the embedded one plays: once for itself, and once with a
+/// prefix for the agent that starts it.
+#[cfg(feature = "agent")]
+macro_rules! play_arguments {
+    ($name:ident, $prefix:literal, $heading:literal) => {
+        /// Which plugin the embedded one plays.
+        #[derive(Args, Clone, Debug, Default)]
+        #[command(next_help_heading = $heading)]
+        pub(super) struct $name {
+            /// What volumes with a file system are: auto, image or directory [default: auto]
+            ///
+            /// An image has a file system of its own and the size that was asked for; it needs loop
+            /// devices (root). A directory promises no size. auto is an image where that can be had and
+            /// a size or a file system is asked for.
+            #[arg(long = concat!($prefix, "backing"), value_name = "KIND")]
+            pub backing: Option<String>,
+            /// Promise more bytes than the file system has
+            #[arg(long = concat!($prefix, "overcommit"))]
+            pub overcommit: bool,
+            /// Take a capability away, such as LIST_VOLUMES; repeatable
+            ///
+            /// A plugin without CONTROLLER_SERVICE is one for nodes only, one without NODE_SERVICE a
+            /// controller; without STAGE_UNSTAGE_VOLUME it publishes at once; without CONFIRMED it
+            /// validates and never confirms. A wrong name is answered with all names.
+            #[arg(long = concat!($prefix, "without"), value_name = "CAPABILITY")]
+            pub without: Vec<String>,
+            /// Have volumes attached (ControllerPublishVolume) before they are used
+            #[arg(long = concat!($prefix, "attach"))]
+            pub attach: bool,
+            /// The same, and at most so many at once
+            #[arg(long = concat!($prefix, "attach-limit"), value_name = "NUMBER")]
+            pub attach_limit: Option<u32>,
+            /// Where its volumes are, such as topology.example/zone=a; repeatable
+            #[arg(long = concat!($prefix, "topology"), value_name = "KEY=VALUE")]
+            pub topology: Vec<String>,
+            /// Let an RPC go wrong, such as NodeStageVolume:UNAVAILABLE:2; repeatable
+            ///
+            /// RPC (or *), what happens, and how often (else always). What happens: a gRPC code;
+            /// delay=200ms; lose-reply (all is done, the answer is UNAVAILABLE); hang; crash, and
+            /// crash-after (all is done first), which are counted over all starts.
+            #[arg(long = concat!($prefix, "fault"), value_name = "RPC:FAULT[:TIMES]")]
+            pub fault: Vec<String>,
+        }
+
+        impl From<&$name> for crate::agent::PlayOptions {
+            fn from(arguments: &$name) -> Self {
+                Self {
+                    backing: arguments.backing.clone(),
+                    overcommit: arguments.overcommit,
+                    without: arguments.without.clone(),
+                    attach: arguments.attach,
+                    attach_limit: arguments.attach_limit,
+                    topology: arguments.topology.clone(),
+                    fault: arguments.fault.clone(),
+                }
+            }
+        }
+    };
+}
+
+#[cfg(feature = "agent")]
+play_arguments!(PlayArguments, "", "Which plugin it plays");
+#[cfg(feature = "agent")]
+play_arguments!(
+    PluginPlayArguments,
+    "plugin-",
+    "Which plugin the embedded one plays"
+);
 
 /// `agent`.
 #[cfg(feature = "agent")]
@@ -698,6 +771,9 @@ pub(super) struct Agent {
     /// Listen where other machines reach it, although it does not ask who they are
     #[arg(long)]
     pub allow_unauthenticated: bool,
+    /// Which plugin the embedded one plays.
+    #[command(flatten)]
+    pub plugin: PluginPlayArguments,
 }
 
 /// `plugin status`.

@@ -1,4 +1,4 @@
-//! What the plugin remembers: its volumes, and where each is staged and published.
+//! What the plugin remembers: its volumes, where each is staged and published, and its snapshots.
 //!
 //! One file of an embedded database; every change is one transaction that is on disk when the call
 //! returns (two-phase commit and quick repair, so that a `kill -9` or a power cut at any moment
@@ -6,23 +6,30 @@
 //! volumes. Blocking: to be called on blocking threads.
 //!
 //! A volume's life is `Creating` → `Ready` → `Deleting` → gone. The record is there before its
-//! directory and after it, so a crash between any two steps leaves a record to finish or undo from:
+//! data and after it, so a crash between any two steps leaves a record to finish or undo from:
 //! [`Catalog::unfinished`]. Only `Ready` volumes exist for callers; a name belongs to a volume until
 //! its deletion begins.
 //!
 //! Of stagings and targets it remembers what for; whether they are there is the mount table's to
 //! say (after a reboot the records are there and the mounts are not).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use redb::{
-    Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+    WriteTransaction,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::usage::Usage;
+mod records;
+mod snapshots;
+
+pub(super) use records::{
+    Attachment, Backing, Content, GroupRecord, PlaceRecord, SnapshotRecord, Source, Stage,
+    VolumeRecord, Wanted,
+};
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const VOLUMES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("volumes");
@@ -30,73 +37,15 @@ const NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("names");
 const UNFINISHED: TableDefinition<'_, &str, ()> = TableDefinition::new("unfinished");
 const PLACES: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("places");
 
-/// The version of the records. A catalogue of a later version is not opened.
-const FORMAT: u64 = 1;
+/// The version of the records. A catalogue of an earlier version is rewritten when it is opened; one
+/// of a later version is not opened.
+const FORMAT: u64 = 2;
+/// What all volumes together were promised, in bytes.
+const PROMISED: &str = "promised";
+/// How many volumes are attached.
+const ATTACHED: &str = "attached";
 /// The database keeps at most that much of its file in memory.
 const CACHE_BYTES: usize = 16 << 20;
-
-/// How far a volume is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Stage {
-    /// Its directory may not be there yet; nobody has been told of it.
-    Creating,
-    /// It exists.
-    Ready,
-    /// Its data is being removed; for callers it is gone.
-    Deleting,
-}
-
-/// What a CreateVolume asked for. Asking for something else under the same name is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wanted {
-    pub(super) required_bytes: u64,
-    pub(super) limit_bytes: u64,
-    pub(super) usages: BTreeSet<Usage>,
-}
-
-/// A volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct VolumeRecord {
-    /// Ours, and a safe name for a directory.
-    pub(super) id: String,
-    /// The orchestrator's.
-    pub(super) name: String,
-    pub(super) stage: Stage,
-    pub(super) wanted: Wanted,
-}
-
-/// What a path was made for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum PlaceRecord {
-    /// A staging path.
-    Staging {
-        /// What for.
-        usage: Usage,
-    },
-    /// A target path.
-    Target {
-        /// What for.
-        usage: Usage,
-        /// What the caller asked for beyond that.
-        read_only: bool,
-        /// Where it was bound from.
-        staging_path: String,
-        /// Whether the directory is ours to remove.
-        made_directory: bool,
-    },
-}
-
-impl PlaceRecord {
-    /// Whether the directory at the path is the plugin's to remove.
-    pub(super) fn made_directory(&self) -> bool {
-        match self {
-            Self::Staging { .. } => false,
-            Self::Target { made_directory, .. } => *made_directory,
-        }
-    }
-}
 
 /// The catalogue cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -151,8 +100,17 @@ impl Catalog {
         {
             let mut meta = transaction.open_table(META)?;
             let format = meta.get("format")?.map(|format| format.value());
+            transaction.open_table(VOLUMES)?;
+            transaction.open_table(NAMES)?;
+            transaction.open_table(UNFINISHED)?;
+            transaction.open_table(PLACES)?;
+            snapshots::make_tables(&transaction)?;
             match format {
                 None => drop(meta.insert("format", FORMAT)?),
+                Some(1) => {
+                    rewrite_volumes(&transaction)?;
+                    meta.insert("format", FORMAT)?;
+                }
                 Some(FORMAT) => {}
                 Some(other) => {
                     return Err(damaged(format_args!(
@@ -160,10 +118,6 @@ impl Catalog {
                     )));
                 }
             }
-            transaction.open_table(VOLUMES)?;
-            transaction.open_table(NAMES)?;
-            transaction.open_table(UNFINISHED)?;
-            transaction.open_table(PLACES)?;
         }
         transaction.commit()?;
         Ok(Self {
@@ -174,20 +128,68 @@ impl Catalog {
 
     /// The volume of that ID, whatever its stage.
     pub(super) fn volume(&self, id: &str) -> Result<Option<VolumeRecord>, CatalogError> {
-        self.read(|database| {
-            let volumes = database.begin_read()?.open_table(VOLUMES)?;
-            let record = volumes.get(id)?;
-            record.map(|bytes| decode(bytes.value())).transpose()
-        })
+        self.record(VOLUMES, id)
     }
 
     /// The volume that holds that name.
     pub(super) fn named(&self, name: &str) -> Result<Option<VolumeRecord>, CatalogError> {
-        let id = self.read(|database| {
-            let names = database.begin_read()?.open_table(NAMES)?;
-            Ok(names.get(name)?.map(|id| id.value().to_owned()))
+        match self.text(NAMES, name)? {
+            Some(id) => self.volume(&id),
+            None => Ok(None),
+        }
+    }
+
+    /// What all volumes together were promised, in bytes.
+    pub(super) fn promised_bytes(&self) -> Result<u64, CatalogError> {
+        self.number(PROMISED)
+    }
+
+    /// How many volumes are attached.
+    #[cfg(test)]
+    pub(super) fn attached(&self) -> Result<u64, CatalogError> {
+        self.number(ATTACHED)
+    }
+
+    /// Counts one more use of a fault that is to happen a number of times over all runs.
+    pub(super) fn count_fault(&self, fault: &str) -> Result<u64, CatalogError> {
+        let key = format!("fault:{fault}");
+        let count = self.number(&key)? + 1;
+        self.write(|transaction| {
+            transaction.open_table(META)?.insert(key.as_str(), count)?;
+            Ok(())
         })?;
-        id.map_or(Ok(None), |id| self.volume(&id))
+        Ok(count)
+    }
+
+    fn number(&self, key: &str) -> Result<u64, CatalogError> {
+        self.read(|transaction| {
+            let meta = transaction.open_table(META)?;
+            Ok(meta.get(key)?.map_or(0, |number| number.value()))
+        })
+    }
+
+    /// The record of that ID in a table.
+    fn record<T: serde::de::DeserializeOwned>(
+        &self,
+        table: TableDefinition<'_, &'static str, &'static [u8]>,
+        id: &str,
+    ) -> Result<Option<T>, CatalogError> {
+        self.read(|transaction| {
+            let record = transaction.open_table(table)?.get(id)?;
+            record.map(|bytes| decode(bytes.value())).transpose()
+        })
+    }
+
+    /// The text under that key in a table.
+    fn text(
+        &self,
+        table: TableDefinition<'_, &'static str, &'static str>,
+        key: &str,
+    ) -> Result<Option<String>, CatalogError> {
+        self.read(|transaction| {
+            let text = transaction.open_table(table)?.get(key)?;
+            Ok(text.map(|text| text.value().to_owned()))
+        })
     }
 
     /// Up to `limit` ready volumes with IDs after `after`, in order, and whether there are more.
@@ -197,8 +199,8 @@ impl Catalog {
         limit: usize,
     ) -> Result<(Vec<VolumeRecord>, bool), CatalogError> {
         use std::ops::Bound::{Excluded, Unbounded};
-        self.read(|database| {
-            let volumes = database.begin_read()?.open_table(VOLUMES)?;
+        self.read(|transaction| {
+            let volumes = transaction.open_table(VOLUMES)?;
             let start = after.map_or(Unbounded, Excluded);
             let mut page = vec![];
             for entry in volumes.range::<&str>((start, Unbounded))? {
@@ -217,8 +219,7 @@ impl Catalog {
 
     /// Volumes whose making or removing was begun and not finished.
     pub(super) fn unfinished(&self) -> Result<Vec<VolumeRecord>, CatalogError> {
-        self.read(|database| {
-            let transaction = database.begin_read()?;
+        self.read(|transaction| {
             let unfinished = transaction.open_table(UNFINISHED)?;
             let volumes = transaction.open_table(VOLUMES)?;
             let mut records = vec![];
@@ -252,10 +253,34 @@ impl Catalog {
                     unfinished.insert(id, ())?;
                 }
             }
-            transaction
-                .open_table(VOLUMES)?
-                .insert(id, bytes.as_slice())?;
-            Ok(())
+            let mut volumes = transaction.open_table(VOLUMES)?;
+            let before = volumes.insert(id, bytes.as_slice())?;
+            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
+            weigh(transaction, before.as_ref(), Some(record))
+        })
+    }
+
+    /// Puts down a volume that is attached now, unless `limit` others are already: then nothing is
+    /// changed, and the answer is `false`.
+    pub(super) fn put_attached(
+        &self,
+        record: &VolumeRecord,
+        limit: u64,
+    ) -> Result<bool, CatalogError> {
+        let bytes = encode(record)?;
+        self.write(|transaction| {
+            let attached = {
+                let meta = transaction.open_table(META)?;
+                meta.get(ATTACHED)?.map_or(0, |number| number.value())
+            };
+            if attached >= limit {
+                return Ok(false);
+            }
+            let mut volumes = transaction.open_table(VOLUMES)?;
+            let before = volumes.insert(record.id.as_str(), bytes.as_slice())?;
+            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
+            weigh(transaction, before.as_ref(), Some(record))?;
+            Ok(true)
         })
     }
 
@@ -270,7 +295,10 @@ impl Catalog {
                 names.remove(record.name.as_str())?;
             }
             transaction.open_table(UNFINISHED)?.remove(id)?;
-            transaction.open_table(VOLUMES)?.remove(id)?;
+            let mut volumes = transaction.open_table(VOLUMES)?;
+            let before = volumes.remove(id)?;
+            let before = before.map(|bytes| decode(bytes.value())).transpose()?;
+            weigh(transaction, before.as_ref(), None)?;
             transaction
                 .open_table(PLACES)?
                 .retain_in((id, "")..(after(id).as_str(), ""), |_, _| false)?;
@@ -280,14 +308,30 @@ impl Catalog {
 
     /// What a volume is remembered to be staged and published for, by path.
     pub(super) fn places(&self, id: &str) -> Result<BTreeMap<String, PlaceRecord>, CatalogError> {
-        self.read(|database| {
-            let places = database.begin_read()?.open_table(PLACES)?;
+        self.read(|transaction| {
+            let places = transaction.open_table(PLACES)?;
             let mut found = BTreeMap::new();
             for entry in places.range((id, "")..(after(id).as_str(), ""))? {
                 let (key, value) = entry?;
                 found.insert(key.value().1.to_owned(), decode(value.value())?);
             }
             Ok(found)
+        })
+    }
+
+    /// The volumes that have a path on record.
+    pub(super) fn staged_volumes(&self) -> Result<Vec<String>, CatalogError> {
+        self.read(|transaction| {
+            let places = transaction.open_table(PLACES)?;
+            let mut ids: Vec<String> = vec![];
+            for entry in places.iter()? {
+                let key = entry?.0;
+                let id = key.value().0;
+                if ids.last().is_none_or(|last| last != id) {
+                    ids.push(id.to_owned());
+                }
+            }
+            Ok(ids)
         })
     }
 
@@ -316,20 +360,21 @@ impl Catalog {
 
     fn read<T>(
         &self,
-        look: impl Fn(&Database) -> Result<T, CatalogError>,
+        look: impl Fn(&ReadTransaction) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        self.with_database(look)
+        self.with_database(|database| look(&database.begin_read()?))
     }
 
     /// One durable transaction.
-    fn write(
+    fn write<T>(
         &self,
-        change: impl Fn(&WriteTransaction) -> Result<(), CatalogError>,
-    ) -> Result<(), CatalogError> {
+        change: impl Fn(&WriteTransaction) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
         self.with_database(|database| {
             let transaction = begin(database)?;
-            change(&transaction)?;
-            Ok(transaction.commit()?)
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
         })
     }
 
@@ -384,6 +429,39 @@ fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {
     transaction.set_two_phase_commit(true);
     transaction.set_quick_repair(true);
     Ok(transaction)
+}
+
+/// Keeps the sums in step with a record that changes.
+fn weigh(
+    transaction: &WriteTransaction,
+    before: Option<&VolumeRecord>,
+    now: Option<&VolumeRecord>,
+) -> Result<(), CatalogError> {
+    let weight =
+        |record: Option<&VolumeRecord>| record.map(VolumeRecord::weight).unwrap_or_default();
+    let (before, now) = (weight(before), weight(now));
+    if before == now {
+        return Ok(());
+    }
+    let mut meta = transaction.open_table(META)?;
+    for (key, minus, plus) in [(PROMISED, before.0, now.0), (ATTACHED, before.1, now.1)] {
+        let sum = meta.get(key)?.map_or(0, |number| number.value());
+        meta.insert(key, sum.saturating_sub(minus).saturating_add(plus))?;
+    }
+    Ok(())
+}
+
+/// Spells every volume as the present format has it.
+fn rewrite_volumes(transaction: &WriteTransaction) -> Result<(), CatalogError> {
+    let mut volumes = transaction.open_table(VOLUMES)?;
+    let mut records: Vec<VolumeRecord> = vec![];
+    for entry in volumes.iter()? {
+        records.push(decode(entry?.1.value())?);
+    }
+    for record in records {
+        volumes.insert(record.id.as_str(), encode(&record)?.as_slice())?;
+    }
+    Ok(())
 }
 
 /// The least string that is greater than `id`: ends the range of keys that start with `id`.

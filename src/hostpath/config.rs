@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::play::Play;
+
 /// The kernel's limit for a Unix socket's path, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
 /// CSI's limit for a node ID (`csi-spec` 3.3).
@@ -14,6 +16,7 @@ pub struct Config {
     pub(super) state_dir: PathBuf,
     pub(super) node_id: String,
     pub(super) exit_on_stdin_eof: bool,
+    pub(super) play: Play,
 }
 
 /// Why the plugin cannot run so.
@@ -66,7 +69,14 @@ impl Config {
             state_dir: state_dir.into(),
             node_id,
             exit_on_stdin_eof,
+            play: Play::default(),
         })
+    }
+
+    /// The same, playing that plugin.
+    #[must_use]
+    pub fn playing(self, play: Play) -> Self {
+        Self { play, ..self }
     }
 
     /// Where the plugin listens.

@@ -1,8 +1,9 @@
-//! The directories that are the volumes: made, found, measured, removed.
+//! The directories and files that are the volumes and snapshots: made, found, measured, removed.
 //!
-//! All lie directly below one directory that only the plugin can enter (mode 0700); each is open to
-//! every user (0777), because whoever it is mounted for decides who writes. A directory's name is an
-//! ID that this plugin made (never a text from a request), so no path is ever composed of input.
+//! All lie directly below one directory that only the plugin can enter (mode 0700). A volume's
+//! directory is open to every user (0777), because whoever it is mounted for decides who writes; a
+//! volume's file is the plugin's alone (0600). A name is an ID that this plugin made (never a text
+//! from a request), so no path is ever composed of input.
 //!
 //! **This is the one place in the program that deletes recursively.** It begins only after its
 //! caller has found nothing mounted at, below or of the directory. It works on open directories, not
@@ -29,6 +30,13 @@ pub(super) struct Data {
     path: PathBuf,
     directory: OwnedFd,
     stopping: AtomicBool,
+}
+
+/// How large a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileSize {
+    pub(super) bytes: u64,
+    pub(super) allocated_bytes: u64,
 }
 
 /// How much room the file system below a path has.
@@ -80,9 +88,57 @@ impl Data {
     pub(super) fn exists(&self, id: &str) -> io::Result<bool> {
         match self.open_volume(id) {
             Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a file of that length, all of it a hole; durable when it returns. One that is there
+    /// already is made anew.
+    pub(super) fn create_file(&self, id: &str, bytes: u64) -> io::Result<()> {
+        self.remove(id)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.directory, id, flags, mode)?;
+        rustix::fs::ftruncate(&file, bytes)?;
+        rustix::fs::fsync(&file)?;
+        Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    /// Makes a file longer; durable when it returns. One that is that long already stays as it is.
+    pub(super) fn grow_file(&self, id: &str, bytes: u64) -> io::Result<()> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, id, flags, Mode::empty())?;
+        if u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or_default() < bytes {
+            rustix::fs::ftruncate(&file, bytes)?;
+            rustix::fs::fsync(&file)?;
+        }
+        Ok(())
+    }
+
+    /// How long a file is, and how much of it is no hole; `None` if there is none.
+    pub(super) fn file(&self, id: &str) -> io::Result<Option<FileSize>> {
+        match rustix::fs::statat(&self.directory, id, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(FileSize {
+                bytes: u64::try_from(found.st_size).unwrap_or_default(),
+                allocated_bytes: u64::try_from(found.st_blocks).unwrap_or_default() * 512,
+            })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How much of all files is no hole. Looks at each.
+    pub(super) fn allocated_bytes(&self) -> io::Result<u64> {
+        let mut sum = 0;
+        for entry in Dir::read_from(&self.directory)? {
+            let entry = entry?;
+            if !is_self_or_parent(entry.file_name()) {
+                let name = entry.file_name().to_string_lossy();
+                sum += self.file(&name)?.map_or(0, |file| file.allocated_bytes);
+            }
+        }
+        Ok(sum)
     }
 
     /// Undoes [`Data::create`]: removes the directory if it is empty. None there is success.
@@ -93,11 +149,15 @@ impl Data {
         }
     }
 
-    /// Removes a volume's directory with everything in it; durable when it returns. None there is
+    /// Removes a file, or a directory with everything in it; durable when it returns. None there is
     /// success. The caller has made sure that nothing is mounted there.
     pub(super) fn remove(&self, id: &str) -> io::Result<()> {
         let volume = match self.open_volume(id) {
             Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTDIR) => {
+                rustix::fs::unlinkat(&self.directory, id, AtFlags::empty())?;
+                return Ok(rustix::fs::fsync(&self.directory)?);
+            }
             opened => opened?,
         };
         make_accessible(&volume);
@@ -128,6 +188,38 @@ impl Data {
         )
     }
 }
+
+/// Lets every user make files in a directory.
+pub(super) fn open_to_all(path: &Path) -> io::Result<()> {
+    let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+    rustix::fs::fchmod(&directory, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+    Ok(rustix::fs::fsync(&directory)?)
+}
+
+/// Gives a directory to a group: new entries are the group's (set-group-ID), and the group may read
+/// and write them whatever the umask (a default access list, where the file system has them).
+pub(super) fn open_to_group(path: &Path, group: u32) -> io::Result<()> {
+    let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
+    let group = rustix::fs::Gid::from_raw(group);
+    rustix::fs::fchown(&directory, None, Some(group))?;
+    let mode = rustix::fs::fstat(&directory)?.st_mode;
+    let mode = Mode::from_raw_mode(mode) | Mode::RWXG | Mode::SGID;
+    rustix::fs::fchmod(&directory, mode)?;
+    let flags = rustix::fs::XattrFlags::empty();
+    match rustix::fs::fsetxattr(&directory, "system.posix_acl_default", &DEFAULT_LIST, flags) {
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `user::rwx`, `group::rwx`, `other::r-x`, as the kernel reads it: version 2, then tag, permission
+/// and an unused ID for each.
+const DEFAULT_LIST: [u8; 28] = [
+    2, 0, 0, 0, //
+    1, 0, 7, 0, 255, 255, 255, 255, //
+    4, 0, 7, 0, 255, 255, 255, 255, //
+    32, 0, 5, 0, 255, 255, 255, 255,
+];
 
 /// How much room the file system at `path` has.
 pub(super) fn room_at(path: &Path) -> io::Result<Room> {

@@ -7,6 +7,7 @@
 use tonic::{Code, Status};
 
 use super::catalog::CatalogError;
+use super::size::OutOfRange;
 use crate::ports::MountError;
 
 /// The request itself is wrong: INVALID_ARGUMENT, and the caller has to change it.
@@ -46,15 +47,25 @@ impl Machine {
         move |source| Self::Files { action, source }
     }
 
+    /// Whether the kernel refused it to this process.
+    pub(super) fn is_permission_denied(&self) -> bool {
+        let kind = std::io::ErrorKind::PermissionDenied;
+        matches!(self, Self::Files { source, .. } if source.kind() == kind)
+    }
+
     /// A full disk is for somebody to free (RESOURCE_EXHAUSTED); what a stop of the plugin ended is
     /// to be repeated (UNAVAILABLE); mounting without the privilege and
     /// unmounting what is in use need somebody to act first (FAILED_PRECONDITION); the rest is ours
     /// (INTERNAL).
     fn code(&self) -> Code {
-        use std::io::ErrorKind::{Interrupted, QuotaExceeded, StorageFull};
+        use std::io::ErrorKind::{
+            FileTooLarge, Interrupted, QuotaExceeded, ResourceBusy, StorageFull,
+        };
         match self {
             Self::Files { source, .. } if source.kind() == Interrupted => Code::Unavailable,
             Self::Catalog(error) if error.is_full => Code::ResourceExhausted,
+            Self::Files { source, .. } if source.kind() == FileTooLarge => Code::OutOfRange,
+            Self::Files { source, .. } if source.kind() == ResourceBusy => Code::FailedPrecondition,
             Self::Files { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
                 Code::ResourceExhausted
             }
@@ -81,6 +92,29 @@ impl Machine {
         }
     }
 }
+
+/// No snapshot has that ID: NOT_FOUND, and the caller checks what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no snapshot {0:?}")]
+pub(super) struct NoSnapshot(pub(super) String);
+
+/// No group of snapshots has that ID: NOT_FOUND, and the caller checks what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no group of snapshots {0:?}")]
+pub(super) struct NoGroup(pub(super) String);
+
+/// This plugin serves one node, and it is another: NOT_FOUND.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no node {asked:?}; this plugin serves the node {own:?}")]
+pub(super) struct NoNode {
+    pub(super) asked: String,
+    pub(super) own: String,
+}
+
+/// There is not enough of something now: RESOURCE_EXHAUSTED, and somebody has to free some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Exhausted(pub(super) String);
 
 /// No volume has that ID: NOT_FOUND, and the caller checks what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +171,16 @@ errors! {
         NameTaken(NameTaken) => Code::AlreadyExists,
         /// The caller asks for less.
         TooLarge(TooLarge) => Code::OutOfRange,
+        /// The caller asks for another size.
+        OutOfRange(OutOfRange) => Code::OutOfRange,
+        /// Somebody makes room, or the caller asks elsewhere.
+        Exhausted(Exhausted) => Code::ResourceExhausted,
+        /// The caller checks what it copies.
+        NoSnapshot(NoSnapshot) => Code::NotFound,
+        /// The caller checks what it copies.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// What is copied has to come to rest first.
+        Unfit(Unfit) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
         Pending(Pending) => Code::Aborted,
     }
@@ -148,6 +192,103 @@ errors! {
         InUse(InUse) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
         Pending(Pending) => Code::Aborted,
+    }
+    /// ControllerPublishVolume (5.4).
+    AttachVolumeError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// The caller checks the node.
+        NoNode(NoNode) => Code::NotFound,
+        /// The caller detaches first, or asks for what is there.
+        OtherUse(OtherUse) => Code::AlreadyExists,
+        /// The caller detaches another volume.
+        Exhausted(Exhausted) => Code::ResourceExhausted,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// ControllerUnpublishVolume (5.5).
+    DetachVolumeError {
+        /// Never told: what is not there is detached.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// The caller unpublishes and unstages first.
+        InUse(InUse) => Code::FailedPrecondition,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// ControllerExpandVolume (5.15) and NodeExpandVolume (5.22).
+    ExpandVolumeError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// The caller checks the path.
+        NotThere(NotThere) => Code::NotFound,
+        /// The caller asks for another size.
+        OutOfRange(OutOfRange) => Code::OutOfRange,
+        /// Somebody makes room.
+        Exhausted(Exhausted) => Code::ResourceExhausted,
+        /// The caller unpublishes first.
+        Unfit(Unfit) => Code::FailedPrecondition,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// ControllerModifyVolume (5.9).
+    ModifyVolumeError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// CreateSnapshot (5.11) and CreateVolumeGroupSnapshot (5.23).
+    CutSnapshotError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoVolume(NoVolume) => Code::NotFound,
+        /// The caller takes another name, or the same arguments.
+        SnapshotNameTaken(SnapshotNameTaken) => Code::AlreadyExists,
+        /// What is cut has to come to rest first.
+        Unfit(Unfit) => Code::FailedPrecondition,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// DeleteSnapshot (5.12) and DeleteVolumeGroupSnapshot (5.23).
+    DeleteSnapshotError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller repeats after a pause.
+        Pending(Pending) => Code::Aborted,
+    }
+    /// ListSnapshots (5.13).
+    ListSnapshotsError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller begins again without a token.
+        BadToken(BadToken) => Code::Aborted,
+    }
+    /// GetSnapshot (5.14) and GetVolumeGroupSnapshot (5.23).
+    GetSnapshotError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoSnapshot(NoSnapshot) => Code::NotFound,
+        /// The caller checks the ID.
+        NoGroup(NoGroup) => Code::NotFound,
+    }
+    /// GetMetadataAllocated and GetMetadataDelta (5.24).
+    MetadataError {
+        /// The caller changes the request.
+        Invalid(Invalid) => Code::InvalidArgument,
+        /// The caller checks the ID.
+        NoSnapshot(NoSnapshot) => Code::NotFound,
+        /// The caller makes a full copy.
+        Unfit(Unfit) => Code::FailedPrecondition,
+        /// The caller takes another offset.
+        OutOfRange(OutOfRange) => Code::OutOfRange,
     }
     /// ValidateVolumeCapabilities (5.6); what is not supported is an answer and no error.
     ValidateVolumeError {
@@ -183,6 +324,8 @@ errors! {
         NoVolume(NoVolume) => Code::NotFound,
         /// The caller unstages first, or asks for what is there.
         OtherUse(OtherUse) => Code::AlreadyExists,
+        /// The caller asks for what the volume can be.
+        Misfit(Misfit) => Code::FailedPrecondition,
         /// Somebody looks at the path.
         Unfit(Unfit) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
@@ -209,6 +352,8 @@ errors! {
         OtherUse(OtherUse) => Code::AlreadyExists,
         /// The caller stages first.
         NotStaged(NotStaged) => Code::FailedPrecondition,
+        /// The caller asks for what the volume can be.
+        Misfit(Misfit) => Code::FailedPrecondition,
         /// The caller unpublishes the other path first.
         SecondTarget(SecondTarget) => Code::FailedPrecondition,
         /// Somebody looks at the path.
@@ -254,6 +399,25 @@ pub(super) struct NameTaken {
     pub(super) what: &'static str,
 }
 
+/// The name belongs to a snapshot, or a group of them, of something else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} named {name:?} exists with another source; choose another name, or ask for the same"
+)]
+pub(super) struct SnapshotNameTaken {
+    pub(super) name: String,
+    /// `a snapshot`, `a group of snapshots`.
+    pub(super) what: &'static str,
+}
+
+/// The capability is more than the volume is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("volume {id} cannot be used so: {why}")]
+pub(super) struct Misfit {
+    pub(super) id: String,
+    pub(super) why: String,
+}
+
 /// The size can never be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -264,10 +428,10 @@ pub(super) struct TooLarge {
     pub(super) total: u64,
 }
 
-/// The volume is mounted.
+/// The volume is mounted, or a process has it open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "volume {id} is in use: it is mounted at {}; unpublish and unstage it first", path.display()
+    "volume {id} is in use at {}; unpublish, unstage and detach it first", path.display()
 )]
 pub(super) struct InUse {
     pub(super) id: String,

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
+use super::abilities::Ability;
 use super::error::{ProbeError, Unwell};
 use super::plugin::Plugin;
 use crate::csi::proto;
 use crate::csi::proto::identity_server::Identity;
-use crate::csi::proto::plugin_capability::{Service, Type, service};
+use crate::csi::proto::plugin_capability::{
+    Service, Type, VolumeExpansion, service, volume_expansion,
+};
 
 /// The provider's name, under the top-level domain that is reserved for private use, so that it is
 /// nobody else's; letters at both ends, as csi-sanity wants it (`csi-spec` 5.1).
@@ -34,13 +37,35 @@ impl Identity for IdentityService {
         &self,
         _: Request<proto::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
-        let controller = proto::PluginCapability {
+        let service = |kind: service::Type| proto::PluginCapability {
             r#type: Some(Type::Service(Service {
-                r#type: service::Type::ControllerService.into(),
+                r#type: kind.into(),
             })),
         };
+        let has = |ability| self.0.has(ability);
+        let places = self.0.play.abilities.has_topology;
+        let services = [
+            (has(Ability::Controller), service::Type::ControllerService),
+            (places, service::Type::VolumeAccessibilityConstraints),
+            (has(Ability::Groups), service::Type::GroupControllerService),
+            (
+                has(Ability::Metadata),
+                service::Type::SnapshotMetadataService,
+            ),
+        ];
+        let services = services
+            .into_iter()
+            .filter(|(has, _)| *has)
+            .map(|(_, kind)| service(kind));
+        let expands = has(Ability::Controller) && has(Ability::Expand)
+            || has(Ability::Node) && has(Ability::NodeExpand);
+        let online = expands.then(|| proto::PluginCapability {
+            r#type: Some(Type::VolumeExpansion(VolumeExpansion {
+                r#type: volume_expansion::Type::Online.into(),
+            })),
+        });
         Ok(Response::new(proto::GetPluginCapabilitiesResponse {
-            capabilities: vec![controller],
+            capabilities: services.chain(online).collect(),
         }))
     }
 
@@ -53,7 +78,7 @@ impl Identity for IdentityService {
         let check = self.0.blocking(|plugin| {
             let catalog = plugin.catalog.volume("").map(drop);
             catalog.map_err(|error| Unwell(error.to_string()))?;
-            let room = plugin.data.room().map(drop);
+            let room = plugin.directories.room().map(drop);
             Ok::<_, ProbeError>(room.map_err(|error| Unwell(error.to_string()))?)
         });
         check.await?;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 
-use super::controller::{invalid, lacks};
+use super::abilities::Ability;
+use super::controller::invalid;
 use super::error::Invalid;
+use super::expansion;
 use super::plugin::Plugin;
 use super::publishing;
 use super::request::{self, PublishRequest, StageRequest};
 use super::staging;
+use super::topology;
 use crate::csi::proto;
 use crate::csi::proto::node_server::Node;
 use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
@@ -80,15 +83,17 @@ impl Node for NodeService {
         let path = request::absolute("volume_path", &request.volume_path)
             .unwrap_or_else(|_| request.volume_path.clone());
         let work = staging::stats(self.0.clone(), id, path);
-        let room = self.0.run(work).await?;
+        let stats = self.0.run(work).await?;
         let usage = |unit: Unit, total, available, used| proto::VolumeUsage {
             unit: unit.into(),
             total: wire(total),
             available: wire(available),
             used: wire(used),
         };
-        Ok(Response::new(proto::NodeGetVolumeStatsResponse {
-            usage: vec![
+        let usage = match stats.room {
+            // Of a block device nobody knows what is used.
+            None => vec![usage(Unit::Bytes, stats.bytes, 0, 0)],
+            Some(room) => vec![
                 usage(
                     Unit::Bytes,
                     room.total_bytes,
@@ -102,15 +107,35 @@ impl Node for NodeService {
                     room.used_inodes,
                 ),
             ],
-            volume_condition: None,
+        };
+        Ok(Response::new(proto::NodeGetVolumeStatsResponse {
+            usage,
+            volume_condition: stats.condition,
         }))
     }
 
+    /// Existence comes before the form of the path here too (`csi-sanity` 5.5).
     async fn node_expand_volume(
         &self,
-        _: Request<proto::NodeExpandVolumeRequest>,
+        request: Request<proto::NodeExpandVolumeRequest>,
     ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
-        lacks("NodeExpandVolume")
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id).map_err(invalid)?;
+        if request.volume_path.is_empty() {
+            return Err(invalid(Invalid("volume_path is missing".to_owned())));
+        }
+        let path = request::absolute("volume_path", &request.volume_path)
+            .unwrap_or_else(|_| request.volume_path.clone());
+        let range = request::capacity(request.capacity_range.as_ref()).map_err(invalid)?;
+        request::small_map("secrets", &request.secrets).map_err(invalid)?;
+        let usage = request.volume_capability.as_ref();
+        let usage = usage.map(|usage| request::usage(Some(usage))).transpose();
+        let usage = usage.map_err(invalid)?;
+        let work = expansion::follow(self.0.clone(), id, path, range, usage);
+        let bytes = self.0.run(work).await?;
+        Ok(Response::new(proto::NodeExpandVolumeResponse {
+            capacity_bytes: wire(bytes),
+        }))
     }
 
     async fn node_get_capabilities(
@@ -123,12 +148,19 @@ impl Node for NodeService {
             })),
         };
         let capabilities = [
-            rpc::Type::StageUnstageVolume,
-            rpc::Type::GetVolumeStats,
-            rpc::Type::SingleNodeMultiWriter,
+            (Ability::Stage, rpc::Type::StageUnstageVolume),
+            (Ability::Stats, rpc::Type::GetVolumeStats),
+            (Ability::NodeExpand, rpc::Type::ExpandVolume),
+            (Ability::Condition, rpc::Type::VolumeCondition),
+            (Ability::MultiWriter, rpc::Type::SingleNodeMultiWriter),
+            (Ability::MountGroup, rpc::Type::VolumeMountGroup),
         ];
+        let has = capabilities
+            .into_iter()
+            .filter(|(ability, _)| self.0.has(*ability))
+            .map(|(_, kind)| capability(kind));
         Ok(Response::new(proto::NodeGetCapabilitiesResponse {
-            capabilities: capabilities.map(capability).into(),
+            capabilities: has.collect(),
         }))
     }
 
@@ -138,8 +170,8 @@ impl Node for NodeService {
     ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
         Ok(Response::new(proto::NodeGetInfoResponse {
             node_id: self.0.node_id.clone(),
-            max_volumes_per_node: 0,
-            accessible_topology: None,
+            max_volumes_per_node: self.0.play.attach_limit.map_or(0, i64::from),
+            accessible_topology: topology::message(&self.0.play.topology),
         }))
     }
 }

@@ -61,6 +61,7 @@ mod tests {
             target: target.into(),
             root: root.into(),
             device: device.to_owned(),
+            source: "x".to_owned(),
             flags: MountFlags::default(),
         }
     }

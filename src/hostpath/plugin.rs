@@ -7,24 +7,45 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use super::catalog::{Catalog, Stage, VolumeRecord};
+use super::abilities::Ability;
+use super::catalog::{Backing, Catalog, Stage, VolumeRecord};
 use super::data::Data;
 use super::error::{Machine, Pending};
-use crate::ports::{IdSource, Mounter};
+use super::play::Play;
+use crate::ports::{BlockStorage, Clock, IdSource, Mounter};
+
+/// What the plugin needs of the machine.
+#[derive(Clone)]
+pub struct Host {
+    /// Mounts.
+    pub mounter: Arc<dyn Mounter>,
+    /// Devices, file systems, copies.
+    pub storage: Arc<dyn BlockStorage>,
+    /// When snapshots are cut.
+    pub clock: Arc<dyn Clock>,
+    /// IDs of volumes and snapshots.
+    pub ids: Arc<dyn IdSource>,
+}
 
 /// The plugin: its records, its data, and what it needs of the machine.
 pub(super) struct Plugin {
     pub(super) catalog: Catalog,
-    pub(super) data: Data,
-    pub(super) mounter: Arc<dyn Mounter>,
-    pub(super) ids: Arc<dyn IdSource>,
+    /// Volumes that are directories.
+    pub(super) directories: Data,
+    /// Volumes that are files.
+    pub(super) images: Data,
+    /// Snapshots of both.
+    pub(super) snapshots: Data,
+    pub(super) state_dir: PathBuf,
+    pub(super) host: Host,
     pub(super) node_id: String,
+    pub(super) play: Play,
     pending: Arc<Mutex<BTreeSet<Subject>>>,
     work: TaskTracker,
 }
@@ -36,55 +57,69 @@ pub(super) enum Subject {
     Name(String),
     /// A volume.
     Volume(String),
+    /// A snapshot, or a group of them, that is being cut.
+    SnapshotName(String),
+    /// A snapshot, or a group of them.
+    Snapshot(String),
 }
 
 impl Plugin {
-    /// The plugin of a state directory that exists. Blocking: what an earlier run began to create
-    /// is undone here, since nobody was told of it.
+    /// The plugin of a state directory that exists. Blocking.
     pub(super) fn open(
         state_dir: &Path,
         node_id: String,
-        mounter: Arc<dyn Mounter>,
-        ids: Arc<dyn IdSource>,
+        play: Play,
+        host: Host,
     ) -> Result<Self, Machine> {
         // The mount table knows no symbolic links.
         let state_dir = state_dir
             .canonicalize()
             .map_err(Machine::files("find the state directory"))?;
-        let volumes = state_dir.join("volumes");
-        private_directory(&volumes)
-            .and_then(|()| std::fs::File::open(&state_dir)?.sync_all())
-            .map_err(Machine::files("make the directory of volumes"))?;
+        let below = |name: &str| {
+            let path = state_dir.join(name);
+            private_directory(&path)
+                .and_then(|()| Data::open(&path))
+                .map_err(Machine::files(format!("make the directory {name}")))
+        };
         let plugin = Self {
             catalog: Catalog::open(&state_dir.join("catalog.redb"))?,
-            data: Data::open(&volumes).map_err(Machine::files("open the directory of volumes"))?,
-            mounter,
-            ids,
+            directories: below("volumes")?,
+            images: below("images")?,
+            snapshots: below("snapshots")?,
+            host,
             node_id,
+            play,
             pending: Arc::default(),
             work: TaskTracker::new(),
+            state_dir,
         };
-        plugin.undo_creations()?;
+        std::fs::File::open(&plugin.state_dir)
+            .and_then(|directory| directory.sync_all())
+            .map_err(Machine::files("make its directories durable"))?;
         Ok(plugin)
     }
 
-    fn undo_creations(&self) -> Result<(), Machine> {
-        for record in self.catalog.unfinished()? {
-            if record.stage == Stage::Creating {
-                self.data
-                    .remove_empty(&record.id)
-                    .map_err(Machine::files("undo the creation of a volume"))?;
-                self.catalog.forget(&record)?;
-            }
+    /// Where a volume's data is.
+    pub(super) fn data_of(&self, backing: Backing) -> &Data {
+        match backing {
+            Backing::Directory => &self.directories,
+            Backing::Image | Backing::Block => &self.images,
         }
-        Ok(())
+    }
+
+    /// Whether the plugin can do that.
+    pub(super) fn has(&self, ability: Ability) -> bool {
+        self.play.abilities.has(ability)
     }
 
     /// Begins an operation; the next one about the same subject has to wait for the guard's end.
     pub(super) fn begin(&self, subject: Subject) -> Result<Operation, Pending> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if !pending.insert(subject.clone()) {
-            let (Subject::Name(text) | Subject::Volume(text)) = subject;
+            let (Subject::Name(text)
+            | Subject::Volume(text)
+            | Subject::SnapshotName(text)
+            | Subject::Snapshot(text)) = subject;
             return Err(Pending(text));
         }
         Ok(Operation {
@@ -116,7 +151,8 @@ impl Plugin {
 
     /// Lets removals end where they are; the next start takes them up.
     pub(super) fn stop_removals(&self) {
-        self.data.stop_removals();
+        self.directories.stop_removals();
+        self.snapshots.stop_removals();
     }
 
     /// Runs a blocking part of some work.
@@ -131,6 +167,17 @@ impl Plugin {
         let plugin = self.clone();
         let result = tokio::task::spawn_blocking(move || part(&plugin)).await;
         result.unwrap_or_else(|ended| Err(E::from(Machine::Ended(ended))))
+    }
+
+    /// The same, for the parts that fail as the machine does.
+    pub(super) async fn files<T: Send + 'static>(
+        self: &Arc<Self>,
+        action: impl Into<String>,
+        part: impl FnOnce(&Self) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, Machine> {
+        let action = action.into();
+        self.blocking(move |plugin| part(plugin).map_err(Machine::files(action)))
+            .await
     }
 
     /// The volume of that ID, if it exists for callers.

@@ -1,17 +1,19 @@
 //! Publishing a staged volume at target paths.
 //!
-//! A target path's parent is the orchestrator's, the directory itself the plugin's: it is made
-//! before the mount and removed after it, and only if it is empty.
+//! A target path's parent is the orchestrator's, the directory itself (or the file, for a block
+//! device) the plugin's: it is made before the mount and removed after it, and only if it is empty.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::catalog::PlaceRecord;
+use super::abilities::Ability;
+use super::catalog::{Backing, PlaceRecord};
 use super::error::{
     Machine, NotStaged, OtherUse, PublishVolumeError, SecondTarget, Unfit, UnpublishVolumeError,
 };
 use super::plugin::Plugin;
 use super::request::PublishRequest;
+use super::staging::is_usable;
 use super::volume::{At, Volume, fits, foreign};
 use crate::ports::MountFlags;
 
@@ -20,42 +22,64 @@ pub(super) async fn publish(
     plugin: Arc<Plugin>,
     request: PublishRequest,
 ) -> Result<(), PublishVolumeError> {
-    let volume = Volume::open::<PublishVolumeError>(&plugin, request.volume_id.clone()).await?;
+    let mut volume = Volume::open::<PublishVolumeError>(&plugin, request.volume_id.clone()).await?;
     let path = &request.target_path;
     volume.is_outside_of_volumes(path)?;
+    is_usable::<PublishVolumeError>(&volume, &request.usage).await?;
     is_staged(&volume, &request).await?;
-    let flags = flags(&request);
+    let flags = flags(&volume, &request);
+    let is_file = volume.backing() == Backing::Block;
     let known = volume.places.get(path);
     let mut made_directory = known.is_some_and(PlaceRecord::made_directory);
     let found = volume.at(path).await?;
     match found {
-        At::Nothing => made_directory |= is_absent_or_empty(path).await?,
+        At::Nothing => made_directory |= is_absent_or_empty(path, is_file).await?,
         At::Other => return Err(foreign(path).into()),
         At::Volume(_) if !known.is_some_and(|known| is_same(known, &request)) => {
             return Err(OtherUse {
-                id: volume.id,
+                id: volume.record.id,
                 path: path.clone(),
             }
             .into());
         }
-        At::Volume(found) if fits(found, flags) => return Ok(()),
+        // Nothing on a block device's mount says that it cannot be written: its device does.
+        At::Volume(found) if is_file || fits(found, flags) => return Ok(()),
         At::Volume(_) => {}
     }
     may_have_another_target(&volume, &request).await?;
     let record = PlaceRecord::Target {
-        usage: request.usage,
+        usage: request.usage.clone(),
         read_only: request.read_only,
         staging_path: request.staging_path.clone(),
         made_directory,
     };
     // The record stands before the directory, so that a crash leaves no directory without one.
     volume.remember(path, record).await?;
-    make_target(path).await?;
-    let source = Path::new(&request.staging_path);
-    volume.mount(source, path, flags, found).await?;
-    tracing::info!(volume.external_id = %volume.id, target_path = %path,
+    make_target(path, is_file).await?;
+    mount(&mut volume, &request, flags, found).await?;
+    tracing::info!(volume.external_id = %volume.id(), target_path = %path,
         read_only = flags.read_only, "published a volume");
     Ok(())
+}
+
+/// Makes the volume visible at the target: from its staging, or where there is none, by itself.
+async fn mount(
+    volume: &mut Volume,
+    request: &PublishRequest,
+    flags: MountFlags,
+    found: At,
+) -> Result<(), Machine> {
+    let path = &request.target_path;
+    if volume.backing() == Backing::Block {
+        let device = volume.block_device(flags.read_only).await?;
+        let flags = MountFlags::default();
+        return volume.bind(&device, path, flags, found).await;
+    }
+    if volume.plugin.has(Ability::Stage) {
+        let source = Path::new(&request.staging_path);
+        return volume.bind(source, path, flags, found).await;
+    }
+    volume.mount_whole(path, &request.usage, flags, found).await
 }
 
 /// NodeUnpublishVolume (`csi-spec` 5.19).
@@ -64,26 +88,25 @@ pub(super) async fn unpublish(
     volume_id: String,
     path: String,
 ) -> Result<(), UnpublishVolumeError> {
-    let volume = Volume::open::<UnpublishVolumeError>(&plugin, volume_id).await?;
+    let mut volume = Volume::open::<UnpublishVolumeError>(&plugin, volume_id).await?;
     let made_directory = match volume.places.get(&path) {
         Some(PlaceRecord::Target { made_directory, .. }) => *made_directory,
         Some(PlaceRecord::Staging { .. }) | None => return Ok(()),
     };
     volume.unmount::<UnpublishVolumeError>(&path).await?;
     if made_directory {
-        remove_target(&path).await?;
+        remove_target(&path, volume.backing() == Backing::Block).await?;
     }
+    volume.release_devices(&path).await?;
     volume.forget(&path).await?;
-    tracing::info!(volume.external_id = %volume.id, target_path = %path, "unpublished a volume");
+    tracing::info!(volume.external_id = %volume.id(), target_path = %path, "unpublished a volume");
     Ok(())
 }
 
-/// Read-only if it is asked for in any of the three ways there are.
-fn flags(request: &PublishRequest) -> MountFlags {
+/// Read-only if it is asked for in any of the ways there are.
+fn flags(volume: &Volume, request: &PublishRequest) -> MountFlags {
     MountFlags {
-        read_only: request.read_only
-            || request.usage.flags.read_only
-            || request.usage.access_mode.is_read_only(),
+        read_only: volume.is_read_only(&request.usage, request.read_only),
         ..request.usage.flags
     }
 }
@@ -107,14 +130,19 @@ fn is_same(known: &PlaceRecord, request: &PublishRequest) -> bool {
 
 /// A volume is published from where it is staged, for what it is staged for.
 async fn is_staged(volume: &Volume, request: &PublishRequest) -> Result<(), PublishVolumeError> {
-    let (id, path) = (&volume.id, &request.staging_path);
+    if !volume.plugin.has(Ability::Stage) {
+        return Ok(());
+    }
+    let (id, path) = (volume.id(), &request.staging_path);
     let missing = |what: String| Err(PublishVolumeError::from(NotStaged(what)));
     if path.is_empty() {
         return missing(format!(
             "the staging path is missing: stage volume {id}, then publish it with that path"
         ));
     }
-    let is_mounted = matches!(volume.at(path).await?, At::Volume(_));
+    // A block volume's staging is its device, which is set up again where it is missing.
+    let is_mounted =
+        volume.backing() == Backing::Block || matches!(volume.at(path).await?, At::Volume(_));
     match volume.places.get(path) {
         Some(PlaceRecord::Staging { usage }) if is_mounted => {
             if *usage == request.usage {
@@ -143,7 +171,7 @@ async fn may_have_another_target(
         let is_other = matches!(record, PlaceRecord::Target { .. }) && *path != request.target_path;
         if is_other && matches!(volume.at(path).await?, At::Volume(_)) {
             return Err(SecondTarget {
-                id: volume.id.clone(),
+                id: volume.record.id.clone(),
                 other: path.clone(),
             }
             .into());
@@ -152,24 +180,34 @@ async fn may_have_another_target(
     Ok(())
 }
 
-/// Makes the target directory, unless it is there. Its parent is the orchestrator's to make.
-async fn make_target(path: &str) -> Result<(), Machine> {
-    match tokio::fs::create_dir(path).await {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(Machine::files(
-            format!("make the target directory {path}"),
-        )(error)),
+/// Makes the target, unless it is there: a directory, or a file for a block device. Its parent is the
+/// orchestrator's to make.
+async fn make_target(path: &str, is_file: bool) -> Result<(), Machine> {
+    let made = if is_file {
+        let mut options = tokio::fs::OpenOptions::new();
+        let made = options.write(true).create_new(true).open(path).await;
+        made.map(drop)
+    } else {
+        tokio::fs::create_dir(path).await
+    };
+    match made {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Machine::files(format!("make the target {path}"))(error))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Whether nothing is at the target path; an empty directory will do, anything else would be hidden
-/// by the mount.
-async fn is_absent_or_empty(path: &str) -> Result<bool, Unfit> {
+/// Whether nothing is at the target path; an empty directory (or file, for a block device) will do,
+/// anything else would be hidden by the mount.
+async fn is_absent_or_empty(path: &str, is_file: bool) -> Result<bool, Unfit> {
     use std::io::ErrorKind::NotFound;
     let unfit = |why: String| Err(Unfit(format!("the target path {path} {why}")));
     match tokio::fs::symlink_metadata(path).await {
         Err(error) if error.kind() == NotFound => return Ok(true),
         Err(error) => return unfit(format!("cannot be used: {error}")),
+        Ok(found) if is_file && found.is_file() && found.len() == 0 => return Ok(false),
+        Ok(_) if is_file => return unfit("is not an empty file".to_owned()),
         Ok(found) if !found.is_dir() => return unfit("is not a directory".to_owned()),
         Ok(_) => {}
     }
@@ -184,18 +222,26 @@ async fn is_absent_or_empty(path: &str) -> Result<bool, Unfit> {
     }
 }
 
-/// Removes the directory that publishing made. Files that somebody wrote below the mount are kept.
-async fn remove_target(path: &str) -> Result<(), UnpublishVolumeError> {
+/// Removes what publishing made. Files that somebody wrote below the mount are kept.
+async fn remove_target(path: &str, is_file: bool) -> Result<(), UnpublishVolumeError> {
     use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
-    match tokio::fs::remove_dir(path).await {
+    let has_content = || {
+        Unfit(format!(
+            "{path} holds what is not in the volume (written while it was not mounted); move it away, then repeat"
+        ))
+    };
+    let removed = if is_file {
+        match tokio::fs::symlink_metadata(path).await {
+            Ok(found) if found.len() > 0 => return Err(has_content().into()),
+            _ => tokio::fs::remove_file(path).await,
+        }
+    } else {
+        tokio::fs::remove_dir(path).await
+    };
+    match removed {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == NotFound => Ok(()),
-        Err(error) if error.kind() == DirectoryNotEmpty => Err(Unfit(format!(
-            "{path} holds files that are not in the volume (written while it was not mounted); move them away, then repeat"
-        ))
-        .into()),
-        Err(error) => {
-            Err(Machine::files(format!("remove the target directory {path}"))(error).into())
-        }
+        Err(error) if error.kind() == DirectoryNotEmpty => Err(has_content().into()),
+        Err(error) => Err(Machine::files(format!("remove the target {path}"))(error).into()),
     }
 }

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::catalog::Wanted;
+use super::catalog::{Source, Wanted};
 use super::error::Invalid;
+use super::size::Range;
 use super::usage::{NotUsable, Usage};
 use crate::csi::proto;
 
@@ -21,34 +22,60 @@ const LARGEST_MAP: usize = 4096;
 const LONGEST_PATH: usize = 4095;
 
 /// A CreateVolume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Create {
     pub(super) name: String,
     pub(super) wanted: Wanted,
+    pub(super) place: Option<proto::TopologyRequirement>,
 }
 
 impl Create {
     pub(super) fn parse(request: &proto::CreateVolumeRequest) -> Result<Self, Invalid> {
         let name = volume_name(&request.name)?;
         let usages = usages(&request.volume_capabilities)?;
-        let (required_bytes, limit_bytes) = capacity(request.capacity_range.as_ref())?;
-        no_parameters("parameters", &request.parameters)?;
-        no_parameters("mutable_parameters", &request.mutable_parameters)?;
+        let range = capacity(request.capacity_range.as_ref())?;
+        small_map("parameters", &request.parameters)?;
+        small_map("mutable_parameters", &request.mutable_parameters)?;
         small_map("secrets", &request.secrets)?;
-        if request.volume_content_source.is_some() {
-            return Invalid::because(
-                "this plugin has neither snapshots nor clones: a volume begins empty; leave out snapshot_id and clone_id",
-            );
-        }
-        no_topology(request.accessibility_requirements.as_ref())?;
         Ok(Self {
             name,
+            place: request
+                .accessibility_requirements
+                .clone()
+                .filter(|asked| !asked.requisite.is_empty() || !asked.preferred.is_empty()),
             wanted: Wanted {
-                required_bytes,
-                limit_bytes,
+                required_bytes: range.required,
+                limit_bytes: range.limit,
                 usages,
+                parameters: request.parameters.clone(),
+                mutable: request.mutable_parameters.clone(),
+                source: source(request.volume_content_source.as_ref())?,
             },
         })
+    }
+
+    /// The sizes that it allows.
+    pub(super) fn range(&self) -> Range {
+        Range {
+            required: self.wanted.required_bytes,
+            limit: self.wanted.limit_bytes,
+        }
+    }
+}
+
+/// What a new volume is to begin with.
+fn source(source: Option<&proto::VolumeContentSource>) -> Result<Option<Source>, Invalid> {
+    use proto::volume_content_source::Type;
+    let Some(source) = source else {
+        return Ok(None);
+    };
+    match &source.r#type {
+        None => Invalid::because("volume_content_source is neither a snapshot nor a volume"),
+        Some(Type::Snapshot(snapshot)) => Ok(Some(Source::Snapshot(id(
+            "snapshot",
+            &snapshot.snapshot_id,
+        )?))),
+        Some(Type::Volume(volume)) => Ok(Some(Source::Volume(volume_id(&volume.volume_id)?))),
     }
 }
 
@@ -111,39 +138,48 @@ impl PublishRequest {
 /// A volume's ID: any text that could be one. Whether there is such a volume is the catalogue's to
 /// say, and no path is made of it.
 pub(super) fn volume_id(text: &str) -> Result<String, Invalid> {
+    id("volume", text)
+}
+
+/// The ID of a `what`: any text that could be one.
+pub(super) fn id(what: &str, text: &str) -> Result<String, Invalid> {
     if text.is_empty() {
-        return Invalid::because("the volume ID is missing");
+        return Invalid::because(format!("the {what} ID is missing"));
     }
     if text.len() > LONGEST_TEXT {
         return Invalid::because(format!(
-            "the volume ID has {} bytes, and CSI allows {LONGEST_TEXT}",
+            "the {what} ID has {} bytes, and CSI allows {LONGEST_TEXT}",
             text.len()
         ));
     }
     Ok(text.to_owned())
 }
 
-/// A volume's name: at most 128 bytes, any Unicode without control characters but tab, LF and CR.
 fn volume_name(text: &str) -> Result<String, Invalid> {
+    name("volume", text)
+}
+
+/// The name of a `what`: at most 128 bytes, any Unicode without control characters but tab, LF, CR.
+pub(super) fn name(what: &str, text: &str) -> Result<String, Invalid> {
     let is_forbidden = |c: &char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     if text.is_empty() {
-        return Invalid::because("the volume's name is missing");
+        return Invalid::because(format!("the {what}'s name is missing"));
     }
     if text.len() > LONGEST_TEXT {
         return Invalid::because(format!(
-            "the volume's name has {} bytes, and CSI allows {LONGEST_TEXT}",
+            "the {what}'s name has {} bytes, and CSI allows {LONGEST_TEXT}",
             text.len()
         ));
     }
     if let Some(found) = text.chars().find(is_forbidden) {
         return Invalid::because(format!(
-            "the volume's name has the control character {found:?}"
+            "the {what}'s name has the control character {found:?}"
         ));
     }
     Ok(text.to_owned())
 }
 
-/// The capabilities of a volume: at least one, each of which a directory can have.
+/// The capabilities of a volume: at least one.
 pub(super) fn usages(capabilities: &[proto::VolumeCapability]) -> Result<BTreeSet<Usage>, Invalid> {
     if capabilities.is_empty() {
         return Invalid::because("the volume's capabilities are missing");
@@ -153,7 +189,7 @@ pub(super) fn usages(capabilities: &[proto::VolumeCapability]) -> Result<BTreeSe
     usages.map_err(|reason| Invalid(reason.into_message()))
 }
 
-fn usage(capability: Option<&proto::VolumeCapability>) -> Result<Usage, Invalid> {
+pub(super) fn usage(capability: Option<&proto::VolumeCapability>) -> Result<Usage, Invalid> {
     let Some(capability) = capability else {
         return Invalid::because("the volume's capability is missing");
     };
@@ -162,9 +198,9 @@ fn usage(capability: Option<&proto::VolumeCapability>) -> Result<Usage, Invalid>
 
 /// Required and limit bytes. A range without either says nothing, as older orchestrators send it
 /// (GH-11238).
-fn capacity(range: Option<&proto::CapacityRange>) -> Result<(u64, u64), Invalid> {
+pub(super) fn capacity(range: Option<&proto::CapacityRange>) -> Result<Range, Invalid> {
     let Some(range) = range else {
-        return Ok((0, 0));
+        return Ok(Range::default());
     };
     let bytes = |name: &str, value: i64| {
         u64::try_from(value).map_err(|_| Invalid(format!("{name} is negative: {value}")))
@@ -176,10 +212,10 @@ fn capacity(range: Option<&proto::CapacityRange>) -> Result<(u64, u64), Invalid>
             "required_bytes {required} is above limit_bytes {limit}"
         ));
     }
-    Ok((required, limit))
+    Ok(Range { required, limit })
 }
 
-/// This plugin knows no parameter, and passing one over would hide a mistake.
+/// Parameters where there are none: passing one over would hide a mistake.
 pub(super) fn no_parameters(
     what: &str,
     parameters: &BTreeMap<String, String>,
@@ -202,20 +238,7 @@ pub(super) fn no_context(context: &BTreeMap<String, String>) -> Result<(), Inval
     ))
 }
 
-/// Older Nomad sends an empty requirement with every request (W27); it asks for nothing.
-fn no_topology(requirement: Option<&proto::TopologyRequirement>) -> Result<(), Invalid> {
-    let asks = requirement.is_some_and(|requirement| {
-        !requirement.requisite.is_empty() || !requirement.preferred.is_empty()
-    });
-    if asks {
-        return Invalid::because(
-            "volumes of this plugin have no topology, so a place cannot be asked for; remove topology_request",
-        );
-    }
-    Ok(())
-}
-
-fn small_map(what: &str, map: &BTreeMap<String, String>) -> Result<(), Invalid> {
+pub(super) fn small_map(what: &str, map: &BTreeMap<String, String>) -> Result<(), Invalid> {
     let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > LARGEST_MAP {
         return Invalid::because(format!(

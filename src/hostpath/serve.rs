@@ -23,14 +23,18 @@ use tonic::transport::Server;
 use super::config::Config;
 use super::controller::ControllerService;
 use super::error::Machine;
+use super::gate::GateLayer;
+use super::group::GroupService;
 use super::identity::IdentityService;
+use super::metadata::MetadataService;
 use super::node::NodeService;
-use super::plugin::{Plugin, private_directory};
-use super::volumes;
+use super::plugin::{Host, Plugin, private_directory};
+use super::recovery;
 use crate::csi::proto::controller_server::ControllerServer;
+use crate::csi::proto::group_controller_server::GroupControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
-use crate::ports::{IdSource, Mounter};
+use crate::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
 
 /// How many calls of one connection are worked on at once; more wait in the connection.
 const CALLS_AT_ONCE: usize = 64;
@@ -88,21 +92,25 @@ pub enum ServeError {
 /// If it cannot begin, or the server ends by itself; the message says what to do.
 pub async fn serve(
     config: Config,
-    mounter: Arc<dyn Mounter>,
-    ids: Arc<dyn IdSource>,
+    host: Host,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let plugin = Arc::new(open(&config, mounter, ids).await?);
+    let plugin = Arc::new(open(&config, host).await?);
+    let recovered = recovery::recover(&plugin).await;
+    recovered.map_err(|error| unusable(&config, &error))?;
     let socket = config.socket.clone();
     let (listener, mine) = listen(&socket).await?;
     tracing::info!(socket = %socket.display(), state = %config.state_dir.display(),
         node.id = %config.node_id, "the plugin listens");
-    plugin.spawn(volumes::finish_removals(plugin.clone()));
+    plugin.spawn(recovery::finish_removals(plugin.clone()));
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
         .concurrency_limit_per_connection(CALLS_AT_ONCE)
+        .layer(GateLayer::new(plugin.clone()))
         .add_service(IdentityServer::new(IdentityService(plugin.clone())))
         .add_service(ControllerServer::new(ControllerService(plugin.clone())))
+        .add_service(GroupControllerServer::new(GroupService(plugin.clone())))
+        .add_service(SnapshotMetadataServer::new(MetadataService(plugin.clone())))
         .add_service(NodeServer::new(NodeService(plugin.clone())))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
             // The sender says so, or is gone: both mean the end.
@@ -150,16 +158,13 @@ async fn run(
 }
 
 /// Opens the state on a blocking thread.
-async fn open(
-    config: &Config,
-    mounter: Arc<dyn Mounter>,
-    ids: Arc<dyn IdSource>,
-) -> Result<Plugin, ServeError> {
+async fn open(config: &Config, host: Host) -> Result<Plugin, ServeError> {
     let state_dir = config.state_dir.clone();
     let node_id = config.node_id.clone();
+    let play = config.play.clone();
     let opened = tokio::task::spawn_blocking(move || {
         private_directory(&state_dir).map_err(Machine::files("make it"))?;
-        Plugin::open(&state_dir, node_id, mounter, ids)
+        Plugin::open(&state_dir, node_id, play, host)
     })
     .await
     .unwrap_or_else(|ended| Err(Machine::Ended(ended)));
@@ -167,11 +172,15 @@ async fn open(
         Machine::Catalog(error) if error.is_in_use => {
             ServeError::StateInUse(config.state_dir.clone())
         }
-        other => ServeError::State {
-            path: config.state_dir.clone(),
-            reason: other.to_string(),
-        },
+        other => unusable(config, &other),
     })
+}
+
+fn unusable(config: &Config, error: &Machine) -> ServeError {
+    ServeError::State {
+        path: config.state_dir.clone(),
+        reason: error.to_string(),
+    }
 }
 
 /// The socket file, as this process made it.

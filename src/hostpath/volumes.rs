@@ -1,17 +1,38 @@
 //! Making, finding and removing volumes.
 //!
-//! Creating: the record first, then the directory, then the record says that it is ready. Removing:
-//! the record says so first, then the data goes, then the record. A crash leaves the record at the
-//! step it was at; a creation is undone at the next start (nobody was told of it) unless it is
-//! repeated before, a removal is taken up again.
+//! Creating: the record first, then the data, then the record says that it is ready. Removing: the
+//! record says so first, then the data goes, then the record. A crash leaves the record at the step
+//! it was at; a creation is undone at the next start (nobody was told of it) unless it is repeated
+//! before, a removal is taken up again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::catalog::{Stage, VolumeRecord};
-use super::error::{CreateVolumeError, DeleteVolumeError, InUse, Machine, NameTaken, TooLarge};
+use super::abilities::Ability;
+use super::catalog::{Backing, Content, Source, Stage, VolumeRecord};
+use super::cutting::Cut;
+use super::error::{
+    CreateVolumeError, DeleteVolumeError, Exhausted, InUse, Invalid, Machine, NameTaken,
+    NoSnapshot, TooLarge,
+};
+use super::parameters::{self, Said};
 use super::place;
-use super::plugin::{Plugin, Subject};
+use super::plugin::{Operation, Plugin, Subject};
 use super::request::Create;
+use super::size::{self, Range};
+use super::topology;
+use super::volume::Volume;
+use crate::ports::{Copied, FileSystem};
+
+/// How long a device may need to go after its last mount went.
+const DEVICE_GOES: Duration = Duration::from_secs(2);
+
+/// What a new volume is copied from, held still.
+enum Original {
+    Nothing,
+    Snapshot { id: String, _operation: Operation },
+    Volume(Box<Cut>),
+}
 
 /// CreateVolume (`csi-spec` 5.2): of one name there is one volume.
 pub(super) async fn create(
@@ -19,51 +40,76 @@ pub(super) async fn create(
     request: Create,
 ) -> Result<VolumeRecord, CreateVolumeError> {
     let _operation = plugin.begin(Subject::Name(request.name.clone()))?;
-    plugin
-        .blocking(move |plugin| create_now(plugin, &request))
-        .await
-}
-
-fn create_now(plugin: &Plugin, request: &Create) -> Result<VolumeRecord, CreateVolumeError> {
-    let existing = plugin.catalog.named(&request.name).map_err(Machine::from)?;
-    let id = match existing {
-        Some(record) if record.stage == Stage::Ready => return same(record, request),
-        // Begun and not finished: nobody knows of it, so it may still become what is asked for.
-        Some(record) => record.id,
-        None => plugin.ids.uuid(),
+    let (name, wanted) = (request.name.clone(), request.clone());
+    let known = plugin
+        .blocking(move |plugin| {
+            let known = plugin.catalog.named(&name).map_err(Machine::from)?;
+            match known {
+                Some(record) if record.stage == Stage::Ready => {
+                    same(plugin, record, &wanted).map(Ok)
+                }
+                // Begun and not finished: nobody knows of it, so it may still become what is asked.
+                other => Ok(Err(other.map(|record| record.id))),
+            }
+        })
+        .await?;
+    let id = match known {
+        Ok(existing) => return Ok(existing),
+        Err(id) => id.unwrap_or_else(|| plugin.host.ids.uuid()),
     };
-    fits(plugin, request.wanted.required_bytes)?;
-    let record = |stage| VolumeRecord {
-        id: id.clone(),
-        name: request.name.clone(),
-        stage,
-        wanted: request.wanted.clone(),
+    is_reachable(&plugin, &request)?;
+    let (original, source) = original(&plugin, request.wanted.source.as_ref()).await?;
+    let content = content(&plugin, &request, source).await?;
+    let record = VolumeRecord {
+        id,
+        name: request.name,
+        stage: Stage::Creating,
+        mutable: parameters::merged(&request.wanted.parameters, &request.wanted.mutable),
+        wanted: request.wanted,
+        content,
+        attachment: None,
     };
-    let catalog = &plugin.catalog;
-    catalog
-        .put(&record(Stage::Creating))
-        .map_err(Machine::from)?;
-    plugin
-        .data
-        .create(&id)
-        .map_err(Machine::files("make the volume's directory"))?;
-    let ready = record(Stage::Ready);
-    catalog.put(&ready).map_err(Machine::from)?;
-    tracing::info!(volume.external_id = %id, volume.name = %ready.name, "created a volume");
+    put(&plugin, record.clone()).await?;
+    fill(&plugin, &record, original).await?;
+    let ready = VolumeRecord {
+        stage: Stage::Ready,
+        ..record
+    };
+    put(&plugin, ready.clone()).await?;
+    tracing::info!(volume.external_id = %ready.id, volume.name = %ready.name,
+        bytes = ready.content.bytes, "created a volume");
     Ok(ready)
 }
 
+async fn put(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), Machine> {
+    plugin
+        .blocking(move |plugin| Ok(plugin.catalog.put(&record)?))
+        .await
+}
+
 /// An existing volume is the answer if it was asked for in the same words.
-fn same(record: VolumeRecord, request: &Create) -> Result<VolumeRecord, CreateVolumeError> {
+fn same(
+    plugin: &Plugin,
+    record: VolumeRecord,
+    request: &Create,
+) -> Result<VolumeRecord, CreateVolumeError> {
     let (had, wanted) = (&record.wanted, &request.wanted);
-    let what =
-        if (had.required_bytes, had.limit_bytes) != (wanted.required_bytes, wanted.limit_bytes) {
-            "capacity"
-        } else if had.usages != wanted.usages {
-            "capabilities"
-        } else {
-            return Ok(record);
-        };
+    let capacity = |wanted: &super::catalog::Wanted| (wanted.required_bytes, wanted.limit_bytes);
+    let place = request.place.as_ref();
+    let is_elsewhere = place.is_some_and(|place| !topology::meets(place, &plugin.play.topology));
+    let what = if capacity(had) != capacity(wanted) {
+        "capacity"
+    } else if had.usages != wanted.usages {
+        "capabilities"
+    } else if (&had.parameters, &had.mutable) != (&wanted.parameters, &wanted.mutable) {
+        "parameters"
+    } else if had.source != wanted.source {
+        "source"
+    } else if is_elsewhere {
+        "topology"
+    } else {
+        return Ok(record);
+    };
     Err(NameTaken {
         name: record.name,
         what,
@@ -71,34 +117,242 @@ fn same(record: VolumeRecord, request: &Create) -> Result<VolumeRecord, CreateVo
     .into())
 }
 
-/// A directory has no size of its own, but it cannot be larger than the whole file system.
-fn fits(plugin: &Plugin, required: u64) -> Result<(), CreateVolumeError> {
-    let room = plugin.data.room();
-    let total = room
+/// A volume is where the plugin is.
+fn is_reachable(plugin: &Plugin, request: &Create) -> Result<(), CreateVolumeError> {
+    let Some(place) = &request.place else {
+        return Ok(());
+    };
+    if !plugin.play.abilities.has_topology {
+        return Err(Invalid(
+            "volumes of this plugin have no topology, so a place cannot be asked for; remove topology_request"
+                .to_owned(),
+        )
+        .into());
+    }
+    if topology::meets(place, &plugin.play.topology) {
+        return Ok(());
+    }
+    let own = plugin.play.topology.iter();
+    let own: Vec<_> = own.map(|(key, value)| format!("{key}={value}")).collect();
+    Err(Exhausted(format!(
+        "none of the required places is where this plugin is ({})",
+        own.join(", ")
+    ))
+    .into())
+}
+
+/// What is to be copied, held still, and what it is.
+async fn original(
+    plugin: &Arc<Plugin>,
+    source: Option<&Source>,
+) -> Result<(Original, Option<Content>), CreateVolumeError> {
+    match source {
+        None => Ok((Original::Nothing, None)),
+        Some(Source::Snapshot(id)) => {
+            if !plugin.has(Ability::CreateSnapshot) {
+                return Err(Invalid("this plugin has no snapshots".to_owned()).into());
+            }
+            let operation = plugin.begin(Subject::Snapshot(id.clone()))?;
+            let id = id.clone();
+            let record = plugin
+                .blocking(move |plugin| {
+                    let found = plugin.catalog.snapshot(&id).map_err(Machine::from)?;
+                    let ready = found.filter(|found| found.stage == Stage::Ready);
+                    Ok::<_, CreateVolumeError>(ready.ok_or(NoSnapshot(id))?)
+                })
+                .await?;
+            let original = Original::Snapshot {
+                id: record.id,
+                _operation: operation,
+            };
+            Ok((original, Some(record.content)))
+        }
+        Some(Source::Volume(id)) => {
+            if !plugin.has(Ability::Clone) {
+                return Err(Invalid("this plugin does not clone volumes".to_owned()).into());
+            }
+            let volume = Volume::open::<CreateVolumeError>(plugin, id.clone()).await?;
+            let cut = Cut::look(volume).await?;
+            cut.is_possible(1)?;
+            let content = cut.content();
+            Ok((Original::Volume(Box::new(cut)), Some(content)))
+        }
+    }
+}
+
+/// What its data is to be, and how large.
+async fn content(
+    plugin: &Arc<Plugin>,
+    request: &Create,
+    source: Option<Content>,
+) -> Result<Content, CreateVolumeError> {
+    let request = request.clone();
+    plugin
+        .blocking(move |plugin| {
+            let usages: Vec<_> = request.wanted.usages.iter().cloned().collect();
+            let said = Said {
+                usages: &usages,
+                parameters: &request.wanted.parameters,
+                has_size: request.range() != Range::default(),
+                source,
+            };
+            let offers = plugin.host.storage.offers();
+            let mut content = parameters::choose(&said, plugin.play.backing, &offers)?;
+            let wanted = &request.wanted;
+            let mutable = parameters::merged(&wanted.parameters, &wanted.mutable);
+            parameters::tuning(&mutable, content.backing)?;
+            let total = plugin
+                .directories
+                .room()
+                .map_err(Machine::files("measure the file system"))?
+                .total_bytes;
+            let required = wanted.required_bytes;
+            if required > total
+                && (content.backing == Backing::Directory || !plugin.play.overcommit)
+            {
+                return Err(TooLarge { required, total }.into());
+            }
+            if content.backing == Backing::Directory {
+                return Ok(content);
+            }
+            let begins_with = source.map_or(0, |source| source.bytes);
+            let least = content.file_system.map_or(0, FileSystem::least_bytes);
+            let usual = if source.is_some() {
+                0
+            } else {
+                size::DEFAULT_BYTES
+            };
+            content.bytes = size::decide(request.range(), begins_with.max(least), usual)?;
+            if source.is_none() {
+                content.file_system_bytes = content.bytes;
+            }
+            has_room::<CreateVolumeError>(plugin, content.bytes)?;
+            Ok(content)
+        })
+        .await
+}
+
+/// So many more bytes can be promised. What is promised and not written yet counts as taken; where
+/// there is plenty of room that is not looked at file by file.
+pub(super) fn has_room<E>(plugin: &Plugin, more: u64) -> Result<(), E>
+where
+    E: From<Machine> + From<Exhausted>,
+{
+    if plugin.play.overcommit {
+        return Ok(());
+    }
+    let room = plugin.directories.room();
+    let free = room
         .map_err(Machine::files("measure the file system"))?
-        .total_bytes;
-    if required > total {
-        return Err(TooLarge { required, total }.into());
+        .available_bytes;
+    let promised = plugin.catalog.promised_bytes().map_err(Machine::from)?;
+    if free.checked_sub(promised).is_some_and(|left| left >= more) {
+        return Ok(());
+    }
+    let left = room_left(plugin)?;
+    if left >= more {
+        return Ok(());
+    }
+    Err(Exhausted(format!(
+        "there is no room for {more} more bytes: {left} are left of the plugin's file system; delete volumes or snapshots, ask for less, or let it promise more than there is (--overcommit)"
+    ))
+    .into())
+}
+
+/// What can still be promised: what the file system has free, less what is promised and not written.
+pub(super) fn room_left(plugin: &Plugin) -> Result<u64, Machine> {
+    let measure = || Ok((plugin.directories.room()?, plugin.images.allocated_bytes()?));
+    let (room, written) = measure().map_err(Machine::files("measure the file system"))?;
+    let unwritten = plugin.catalog.promised_bytes()?.saturating_sub(written);
+    Ok(if plugin.play.overcommit {
+        room.available_bytes
+    } else {
+        room.available_bytes.saturating_sub(unwritten)
+    })
+}
+
+/// Makes the data. Begun and not finished before, it is made anew.
+async fn fill(
+    plugin: &Arc<Plugin>,
+    record: &VolumeRecord,
+    original: Original,
+) -> Result<(), CreateVolumeError> {
+    match original {
+        Original::Nothing => make_empty(plugin, record).await?,
+        Original::Snapshot { id, _operation } => {
+            let from = plugin.snapshots.path_of(&id);
+            copy(plugin, record, from).await?;
+        }
+        Original::Volume(cut) => {
+            let from = cut.data();
+            let frozen = cut.freeze().await.map_err(|not_cut| not_cut.error)?;
+            let copied = copy(plugin, record, from).await;
+            frozen.thaw().await?;
+            copied?;
+        }
     }
     Ok(())
 }
 
-/// DeleteVolume (`csi-spec` 5.3): what is not there is deleted; what is mounted is not touched.
+async fn make_empty(plugin: &Arc<Plugin>, record: &VolumeRecord) -> Result<(), Machine> {
+    let (id, content) = (record.id.clone(), record.content);
+    plugin
+        .files("make the volume's data", move |plugin| {
+            if content.backing == Backing::Directory {
+                return plugin.directories.create(&id);
+            }
+            plugin.images.create_file(&id, content.bytes)?;
+            match content.file_system {
+                Some(kind) => {
+                    let file = plugin.images.path_of(&id);
+                    plugin.host.storage.make_file_system(&file, kind)
+                }
+                None => Ok(()),
+            }
+        })
+        .await
+}
+
+/// Copies a file or directory into a new volume, and makes a file as long as the volume.
+async fn copy(
+    plugin: &Arc<Plugin>,
+    record: &VolumeRecord,
+    from: std::path::PathBuf,
+) -> Result<(), Machine> {
+    let (id, content) = (record.id.clone(), record.content);
+    plugin
+        .files("copy the volume's data", move |plugin| {
+            let data = plugin.data_of(content.backing);
+            data.remove(&id)?;
+            let to = data.path_of(&id);
+            if content.backing == Backing::Directory {
+                data.create(&id)?;
+                return plugin.host.storage.copy_directory(&from, &to);
+            }
+            let copied = plugin.host.storage.copy_file(&from, &to)?;
+            tracing::debug!(
+                shared = (copied == Copied::Shared),
+                "copied a volume's data"
+            );
+            data.grow_file(&id, content.bytes)
+        })
+        .await
+}
+
+/// DeleteVolume (`csi-spec` 5.3): what is not there is deleted; what is in use is not touched.
 pub(super) async fn delete(plugin: Arc<Plugin>, id: String) -> Result<(), DeleteVolumeError> {
     let _operation = plugin.begin(Subject::Volume(id.clone()))?;
-    let wanted = id.clone();
     let record = plugin
         .blocking(move |plugin| {
-            let record = plugin.catalog.volume(&wanted).map_err(Machine::from)?;
+            let record = plugin.catalog.volume(&id).map_err(Machine::from)?;
             Ok::<_, DeleteVolumeError>(record)
         })
         .await?;
     let Some(record) = record.filter(|record| record.stage != Stage::Creating) else {
         return Ok(());
     };
-    let mounts = plugin.mounter.list().await.map_err(Machine::from)?;
-    if let Some(found) = place::first_use(&plugin.data.path_of(&id), &mounts) {
-        let path = found.target.clone();
+    if let Some(path) = first_use(&plugin, &record).await? {
+        let id = record.id;
         return Err(InUse { id, path }.into());
     }
     plugin
@@ -106,14 +360,57 @@ pub(super) async fn delete(plugin: Arc<Plugin>, id: String) -> Result<(), Delete
         .await
 }
 
+/// Where a volume is used, if it is: attached, mounted, or behind a device.
+async fn first_use(
+    plugin: &Arc<Plugin>,
+    record: &VolumeRecord,
+) -> Result<Option<std::path::PathBuf>, Machine> {
+    if record.attachment.is_some() && record.stage == Stage::Ready {
+        return Ok(Some(plugin.node_id.clone().into()));
+    }
+    let data = plugin.data_of(record.content.backing).path_of(&record.id);
+    let mounts = plugin.host.mounter.list().await?;
+    if let Some(found) = place::first_use(&data, &mounts) {
+        return Ok(Some(found.target.clone()));
+    }
+    if record.content.backing == Backing::Directory {
+        return Ok(None);
+    }
+    let deadline = tokio::time::Instant::now() + DEVICE_GOES;
+    loop {
+        let data = data.clone();
+        let devices = plugin
+            .files("list loop devices", move |plugin| {
+                plugin.host.storage.attached(&data)
+            })
+            .await?;
+        let Some(device) = devices.into_iter().next() else {
+            return Ok(None);
+        };
+        let mounts = plugin.host.mounter.list().await?;
+        let shown = mounts
+            .iter()
+            .find(|mount| std::path::Path::new(&mount.source) == device.path);
+        if let Some(mount) = shown {
+            return Ok(Some(mount.target.clone()));
+        }
+        // A device goes a moment after its mount. One that stays is somebody's.
+        if record.content.backing == Backing::Block || tokio::time::Instant::now() > deadline {
+            return Ok(Some(device.path));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 fn delete_now(plugin: &Plugin, record: VolumeRecord) -> Result<(), DeleteVolumeError> {
     let record = VolumeRecord {
         stage: Stage::Deleting,
+        attachment: None,
         ..record
     };
     plugin.catalog.put(&record).map_err(Machine::from)?;
     plugin
-        .data
+        .data_of(record.content.backing)
         .remove(&record.id)
         .map_err(Machine::files(format!(
             "remove the data of volume {}",
@@ -122,25 +419,6 @@ fn delete_now(plugin: &Plugin, record: VolumeRecord) -> Result<(), DeleteVolumeE
     plugin.catalog.forget(&record).map_err(Machine::from)?;
     tracing::info!(volume.external_id = %record.id, volume.name = %record.name, "deleted a volume");
     Ok(())
-}
-
-/// Takes up the removals that an earlier run began.
-pub(super) async fn finish_removals(plugin: Arc<Plugin>) {
-    let unfinished = plugin.blocking(|plugin| Ok::<_, Machine>(plugin.catalog.unfinished()?));
-    let records = unfinished.await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "cannot look for removals to finish");
-        vec![]
-    });
-    for record in records {
-        if record.stage != Stage::Deleting {
-            continue;
-        }
-        let id = record.id.clone();
-        if let Err(error) = delete(plugin.clone(), record.id).await {
-            tracing::warn!(volume.external_id = %id, %error,
-                "could not finish the removal of a volume; it is tried again at the next start");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! binding; so flags are set by a second call, which repeats the ones that are there (dropping
 //! `nosuid` of the host would be a hole, and is refused inside a user namespace).
 
+use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, UnmountFlags};
 
 use super::mountinfo;
-use crate::ports::{MountEntry, MountError, MountFlags, Mounter};
+use crate::ports::{FileSystem, MountEntry, MountError, MountFlags, Mounter};
 
 /// Mounts in the namespace of this process. Making and removing needs `CAP_SYS_ADMIN`; reading
 /// does not.
@@ -29,17 +30,26 @@ impl Mounter for LinuxMounter {
         let source = source.to_owned();
         blocking("bind-mount onto", target, move |target| {
             rustix::mount::mount_bind(&source, target)?;
-            if flags == MountFlags::default() {
-                return Ok(());
-            }
-            let inherited = find(target)?.map(|entry| entry.flags).unwrap_or_default();
-            let flags = Flags::BIND | to_kernel(inherited.and(flags));
-            if let Err(error) = rustix::mount::mount_remount(target, flags, c"") {
-                // A mount without its flags must not stay.
-                rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?;
-                return Err(error.into());
-            }
-            Ok(())
+            add_flags(target, flags)
+        })
+        .await
+    }
+
+    async fn mount_device(
+        &self,
+        device: &Path,
+        target: &Path,
+        file_system: FileSystem,
+        options: &[String],
+        flags: MountFlags,
+    ) -> Result<(), MountError> {
+        let device = device.to_owned();
+        let (superblock, data) = superblock_options(file_system, options);
+        blocking("mount a file system at", target, move |target| {
+            let data = CString::new(data)?;
+            let name = file_system.name();
+            rustix::mount::mount(&device, target, name, superblock, data.as_c_str())?;
+            add_flags(target, flags)
         })
         .await
     }
@@ -76,6 +86,40 @@ async fn blocking<T: Send + 'static>(
             path: name,
             source,
         })
+}
+
+/// Adds flags to the mount at `target`; one that cannot have them does not stay.
+fn add_flags(target: &Path, flags: MountFlags) -> io::Result<()> {
+    if flags == MountFlags::default() {
+        return Ok(());
+    }
+    let inherited = find(target)?.map(|entry| entry.flags).unwrap_or_default();
+    let flags = Flags::BIND | to_kernel(inherited.and(flags));
+    if let Err(error) = rustix::mount::mount_remount(target, flags, c"") {
+        rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Options as mount(2) takes them: some are bits, the others text. A copy of an XFS has the same
+/// identity as its original, and may be mounted beside it.
+fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, String) {
+    let mut flags = Flags::empty();
+    let mut text: Vec<&str> = vec![];
+    for option in options {
+        match option.as_str() {
+            "sync" => flags |= Flags::SYNCHRONOUS,
+            "dirsync" => flags |= Flags::DIRSYNC,
+            "lazytime" => flags |= Flags::LAZYTIME,
+            "strictatime" => flags |= Flags::STRICTATIME,
+            other => text.push(other),
+        }
+    }
+    if file_system == FileSystem::Xfs {
+        text.push("nouuid");
+    }
+    (flags, text.join(","))
 }
 
 fn table() -> io::Result<Vec<MountEntry>> {

@@ -22,10 +22,13 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let root = path(fields.next()?);
     let target = path(fields.next()?);
     let flags = flags(fields.next()?);
+    // After optional fields and a dash: the type, and what was mounted.
+    let source = fields.skip_while(|field| *field != b"-").nth(2)?;
     Some(MountEntry {
         target,
         root,
         device,
+        source: path(source).to_string_lossy().into_owned(),
         flags,
     })
 }
@@ -92,6 +95,7 @@ mod tests {
         assert_eq!(entry.target, PathBuf::from("/mnt2"));
         assert_eq!(entry.root, PathBuf::from("/mnt1"));
         assert_eq!(entry.device, "98:0");
+        assert_eq!(entry.source, "/dev/root");
         let all = MountFlags {
             read_only: true,
             no_exec: true,

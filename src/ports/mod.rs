@@ -5,6 +5,7 @@
 //! real thing, so that a test finds what production would.
 
 mod access;
+mod block_storage;
 mod clock;
 mod connector;
 mod document;
@@ -27,6 +28,9 @@ mod volume_api;
 mod volume_watch;
 
 pub use access::{AccessReader, Policy, TokenOwner};
+pub use block_storage::{
+    Attach, AttachedDevice, BlockStorage, Copied, FileSystem, LoopDevice, Offers, Tuning,
+};
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PluginConnection};
 pub use document::Document;

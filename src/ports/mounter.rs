@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::block_storage::FileSystem;
+
 /// A mount call failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct MountError {
-    /// What was tried: `bind-mount onto`, `unmount`, `list the mounts at`.
+    /// What was tried: `bind-mount onto`, `mount a file system at`, `unmount`, `list the mounts at`.
     pub operation: &'static str,
     /// Where.
     pub path: PathBuf,
@@ -75,6 +77,8 @@ pub struct MountEntry {
     pub root: PathBuf,
     /// `major:minor` of its device.
     pub device: String,
+    /// What was mounted, as the file system says: a device's path for one on a device.
+    pub source: String,
     /// What this mount forbids; its file system may forbid more.
     pub flags: MountFlags,
 }
@@ -82,12 +86,22 @@ pub struct MountEntry {
 /// Makes and removes mounts. Nothing here deletes a directory, and nothing follows below a mount.
 #[async_trait]
 pub trait Mounter: Send + Sync {
-    /// Makes `source` visible at `target`, both existing directories, with these flags on top of
+    /// Makes `source` visible at `target`, both existing directories or both files, with these flags on top of
     /// those of the mount that `source` lies on. If a mount is there already, this adds another on
     /// top: ask [`Mounter::entry`] first. Ended in the middle, it may leave the mount without its
     /// flags: compare before relying on one.
     async fn bind(&self, source: &Path, target: &Path, flags: MountFlags)
     -> Result<(), MountError>;
+    /// Mounts the file system on `device` at `target`, an existing directory, with the file
+    /// system's own `options` (as mount(8) spells them), and these flags for this mount alone.
+    async fn mount_device(
+        &self,
+        device: &Path,
+        target: &Path,
+        file_system: FileSystem,
+        options: &[String],
+        flags: MountFlags,
+    ) -> Result<(), MountError>;
     /// Removes the topmost mount at `target`. No mount there is an error.
     async fn unmount(&self, target: &Path) -> Result<(), MountError>;
     /// The topmost mount exactly at `target`, if there is one.

@@ -1,4 +1,5 @@
-//! The embedded plugin as a process of its own, with real mounts, killed at every point.
+//! The embedded plugin as a process of its own, with directories and real mounts, killed at every
+//! point.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -56,6 +57,7 @@ impl World {
             .arg(format!("unix://{}", self.path("s/csi.sock").display()))
             .arg("--state-dir")
             .arg(self.path("state"))
+            .args(["--backing", "directory"])
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
         command

@@ -15,6 +15,7 @@ mod agent_process;
 mod agent_stop;
 mod embedded;
 mod hostpath;
+mod hostpath_images;
 #[path = "../support/http.rs"]
 mod http;
 #[path = "../support/namespace.rs"]

@@ -43,7 +43,14 @@ async fn it_says_who_it_is_and_advertises_what_it_has() {
         Controller::CreateDeleteVolume,
         Controller::ListVolumes,
         Controller::GetCapacity,
+        Controller::CreateDeleteSnapshot,
+        Controller::ListSnapshots,
+        Controller::GetSnapshot,
+        Controller::CloneVolume,
+        Controller::ExpandVolume,
         Controller::GetVolume,
+        Controller::ModifyVolume,
+        Controller::VolumeCondition,
         Controller::SingleNodeMultiWriter,
     ];
     assert_eq!(controller, expected);
@@ -64,7 +71,10 @@ async fn it_says_who_it_is_and_advertises_what_it_has() {
     let expected = [
         Node::StageUnstageVolume,
         Node::GetVolumeStats,
+        Node::ExpandVolume,
+        Node::VolumeCondition,
         Node::SingleNodeMultiWriter,
+        Node::VolumeMountGroup,
     ];
     assert_eq!(node, expected);
     let info = client
@@ -73,10 +83,11 @@ async fn it_says_who_it_is_and_advertises_what_it_has() {
         .await
         .unwrap();
     assert_eq!(info.into_inner().node_id, "node-1");
-    let snapshot = client
+    // Attaching has to be asked for.
+    let attached = client
         .controller
-        .create_snapshot(proto::CreateSnapshotRequest::default());
-    assert_eq!(code(snapshot.await), Code::Unimplemented);
+        .controller_publish_volume(proto::ControllerPublishVolumeRequest::default());
+    assert_eq!(code(attached.await), Code::Unimplemented);
 }
 
 /// `csi-spec` 5.2 and 5.3.
@@ -179,25 +190,30 @@ fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
     let mut with_secrets = named("a");
     with_secrets.secrets = one(&"k".repeat(4096));
     let mut with_flag = named("a");
-    with_flag.volume_capabilities = vec![mount(Mode::SingleNodeWriter, &["discard"])];
+    with_flag.volume_capabilities = vec![mount(Mode::SingleNodeWriter, &["password=x"])];
+    let mut with_option = named("a");
+    with_option.volume_capabilities = vec![mount(Mode::SingleNodeWriter, &["discard"])];
     vec![
         (named(""), "name is missing"),
         (named(&"n".repeat(129)), "129 bytes"),
         (named("a\u{7}b"), "control character"),
         (named("a\u{85}b"), "control character"),
         (incapable, "capabilities are missing"),
-        (capable(AccessType::Block(BlockVolume {})), "file-system"),
+        (
+            capable(AccessType::Block(BlockVolume {})),
+            "this machine has none",
+        ),
         (
             capable(AccessType::Mount(formatted("ext4"))),
             "leave fs_type out",
         ),
         (with_flag, "mount_flags"),
+        (with_option, "no file system that"),
         (sized(-1, 0), "negative"),
         (sized(2, 1), "above limit_bytes"),
         (placed(vec![proto::Topology::default()]), "no topology"),
         (with_parameter, "\"skuname\""),
         (with_mutable, "\"iops\""),
-        (cloned("x"), "neither snapshots nor clones"),
         (with_secrets, "4097 bytes"),
     ]
 }
@@ -218,6 +234,8 @@ async fn wrong_requests_are_refused_before_anything_is_made() {
     }
     let too_large = world.client.try_create(sized(i64::MAX, 0)).await;
     assert_eq!(code(too_large), Code::OutOfRange);
+    let no_source = world.client.try_create(cloned("x")).await;
+    assert_eq!(code(no_source), Code::NotFound);
     assert_eq!(
         world.client.list(0, "").await.unwrap().0,
         Vec::<String>::new()
@@ -259,7 +277,7 @@ async fn capabilities_are_confirmed_or_the_reason_is_said() {
     let confirmed = answer.unwrap().into_inner().confirmed.unwrap();
     assert_eq!(confirmed.volume_capabilities, good.volume_capabilities);
     for (request, said) in [
-        (request(block), "block devices"),
+        (request(block), "no block device"),
         (with_parameters, "\"p\""),
     ] {
         let answer = controller.validate_volume_capabilities(request).await;

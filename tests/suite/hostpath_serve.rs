@@ -2,14 +2,12 @@
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::hostpath::{ServeError, serve};
-use nomad_csi::ports::RandomIds;
 use nomad_csi::ports::fake::FakeMounter;
 
-use crate::support::hostpath::{Running, World, config};
+use crate::support::hostpath::{Machine, Running, World, config};
 
 fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path)
@@ -33,8 +31,8 @@ async fn the_socket_and_the_state_are_private_and_the_socket_goes_with_the_plugi
 
 /// Why a plugin does not start there. One that started would not be told to stop.
 async fn refusal(directory: &Path) -> ServeError {
-    let (config, mounter) = (config(directory), Arc::new(FakeMounter::new()));
-    let running = serve(config, mounter, Arc::new(RandomIds), std::future::pending());
+    let host = Machine::plain(FakeMounter::new()).host();
+    let running = serve(config(directory), host, std::future::pending());
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
     ended.expect("it does not start").unwrap_err()
 }

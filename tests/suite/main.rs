@@ -27,6 +27,8 @@ mod generated;
 #[cfg(feature = "agent")]
 mod hostpath_controller;
 #[cfg(feature = "agent")]
+mod hostpath_devices;
+#[cfg(feature = "agent")]
 mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;

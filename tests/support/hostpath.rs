@@ -6,19 +6,63 @@ use std::sync::Arc;
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::identity_client::IdentityClient;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::{Config, ServeError, serve};
+use nomad_csi::hostpath::{Config, Host, Play, PlayOptions, ServeError, serve};
 use nomad_csi::ports::RandomIds;
-use nomad_csi::ports::fake::FakeMounter;
+use nomad_csi::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
 use super::plugin_client::{Client, channel, mount};
 
+/// A machine in memory: it outlives a restart of the plugin.
+#[derive(Clone)]
+pub(crate) struct Machine {
+    pub(crate) mounter: FakeMounter,
+    pub(crate) storage: FakeBlockStorage,
+    pub(crate) clock: FakeClock,
+}
+
+impl Machine {
+    /// One without loop devices: volumes are directories.
+    pub(crate) fn plain(mounter: FakeMounter) -> Self {
+        Self {
+            storage: FakeBlockStorage::without_loop_devices(mounter.clone()),
+            mounter,
+            clock: FakeClock::default(),
+        }
+    }
+
+    /// One with loop devices and ext4.
+    pub(crate) fn with_devices() -> Self {
+        let mounter = FakeMounter::new();
+        Self {
+            storage: FakeBlockStorage::new(mounter.clone()),
+            ..Self::plain(mounter)
+        }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host {
+            mounter: Arc::new(self.mounter.clone()),
+            storage: Arc::new(self.storage.clone()),
+            clock: Arc::new(self.clock.clone()),
+            ids: Arc::new(RandomIds),
+        }
+    }
+}
+
+/// A plugin on that machine, from the words of its command line.
+pub(crate) fn play(options: &PlayOptions) -> Play {
+    Play::parse(options).expect("the options are good")
+}
+
 /// A running plugin.
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) mounter: FakeMounter,
+    pub(crate) machine: Machine,
+    options: PlayOptions,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), ServeError>>,
 }
@@ -26,12 +70,16 @@ pub(crate) struct Running {
 impl Running {
     /// The plugin below `directory`.
     pub(crate) async fn start(directory: &Path, mounter: FakeMounter) -> Self {
-        let config = config(directory);
+        Self::start_on(directory, Machine::plain(mounter), PlayOptions::default()).await
+    }
+
+    /// The plugin below `directory`, on that machine, playing that.
+    pub(crate) async fn start_on(directory: &Path, machine: Machine, options: PlayOptions) -> Self {
+        let config = config(directory).playing(play(&options));
         let socket = config.socket().to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        let ids = Arc::new(RandomIds);
-        let task = tokio::spawn(serve(config, Arc::new(mounter.clone()), ids, stopped));
+        let task = tokio::spawn(serve(config, machine.host(), stopped));
         let mut identity = IdentityClient::new(channel(&socket));
         while identity.probe(proto::ProbeRequest {}).await.is_err() {
             assert!(!task.is_finished(), "the plugin ended: {:?}", task.await);
@@ -39,7 +87,9 @@ impl Running {
         }
         Self {
             socket,
-            mounter,
+            mounter: machine.mounter.clone(),
+            machine,
+            options,
             stop,
             task,
         }
@@ -76,8 +126,17 @@ impl World {
     }
 
     pub(crate) async fn over(mounter: FakeMounter) -> Self {
+        Self::on(Machine::plain(mounter), PlayOptions::default()).await
+    }
+
+    /// One with loop devices and ext4.
+    pub(crate) async fn with_devices() -> Self {
+        Self::on(Machine::with_devices(), PlayOptions::default()).await
+    }
+
+    pub(crate) async fn on(machine: Machine, options: PlayOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let running = Running::start(directory.path(), mounter).await;
+        let running = Running::start_on(directory.path(), machine, options).await;
         let client = running.client();
         Self {
             directory,
@@ -88,10 +147,16 @@ impl World {
 
     /// Stops the plugin and starts it again on the same state.
     pub(crate) async fn restart(self) -> Self {
-        let mounter = self.running.mounter.clone();
+        let options = self.running.options.clone();
+        self.restart_as(options).await
+    }
+
+    /// Stops the plugin and starts it again on the same state, playing that.
+    pub(crate) async fn restart_as(self, options: PlayOptions) -> Self {
+        let machine = self.running.machine.clone();
         drop(self.client);
         self.running.stop().await;
-        let running = Running::start(self.directory.path(), mounter).await;
+        let running = Running::start_on(self.directory.path(), machine, options).await;
         let client = running.client();
         Self {
             directory: self.directory,

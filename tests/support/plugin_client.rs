@@ -4,10 +4,12 @@ use std::path::Path;
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::controller_client::ControllerClient;
+use nomad_csi::csi::proto::group_controller_client::GroupControllerClient;
 use nomad_csi::csi::proto::identity_client::IdentityClient;
 use nomad_csi::csi::proto::node_client::NodeClient;
+use nomad_csi::csi::proto::snapshot_metadata_client::SnapshotMetadataClient;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::csi::proto::volume_capability::{AccessMode, AccessType, MountVolume};
+use nomad_csi::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -31,6 +33,8 @@ pub(crate) struct Client {
     pub(crate) identity: IdentityClient<Channel>,
     pub(crate) controller: ControllerClient<Channel>,
     pub(crate) node: NodeClient<Channel>,
+    pub(crate) group: GroupControllerClient<Channel>,
+    pub(crate) metadata: SnapshotMetadataClient<Channel>,
 }
 
 impl Client {
@@ -38,7 +42,9 @@ impl Client {
         Self {
             identity: IdentityClient::new(channel.clone()),
             controller: ControllerClient::new(channel.clone()),
-            node: NodeClient::new(channel),
+            node: NodeClient::new(channel.clone()),
+            group: GroupControllerClient::new(channel.clone()),
+            metadata: SnapshotMetadataClient::new(channel),
         }
     }
 
@@ -53,6 +59,55 @@ impl Client {
     ) -> Result<String, Status> {
         let answer = self.controller.create_volume(request).await?;
         Ok(answer.into_inner().volume.expect("a volume").volume_id)
+    }
+
+    /// Cuts a snapshot and gives what is told of it.
+    pub(crate) async fn snapshot(
+        &mut self,
+        name: &str,
+        source: &str,
+    ) -> Result<proto::Snapshot, Status> {
+        let request = proto::CreateSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_id: source.to_owned(),
+            ..Default::default()
+        };
+        let answer = self.controller.create_snapshot(request).await?;
+        Ok(answer.into_inner().snapshot.expect("a snapshot"))
+    }
+
+    pub(crate) async fn delete_snapshot(&mut self, id: &str) -> Result<(), Status> {
+        let request = proto::DeleteSnapshotRequest {
+            snapshot_id: id.to_owned(),
+            ..Default::default()
+        };
+        self.controller.delete_snapshot(request).await.map(drop)
+    }
+
+    /// Makes a volume larger; its size, and whether the node has something to do.
+    pub(crate) async fn expand(
+        &mut self,
+        id: &str,
+        required_bytes: i64,
+    ) -> Result<(i64, bool), Status> {
+        let request = proto::ControllerExpandVolumeRequest {
+            volume_id: id.to_owned(),
+            capacity_range: Some(bytes(required_bytes, 0)),
+            ..Default::default()
+        };
+        let answer = self.controller.controller_expand_volume(request).await?;
+        let answer = answer.into_inner();
+        Ok((answer.capacity_bytes, answer.node_expansion_required))
+    }
+
+    pub(crate) async fn node_expand(&mut self, id: &str, path: &Path) -> Result<i64, Status> {
+        let request = proto::NodeExpandVolumeRequest {
+            volume_id: id.to_owned(),
+            volume_path: text(path),
+            ..Default::default()
+        };
+        let answer = self.node.node_expand_volume(request).await?;
+        Ok(answer.into_inner().capacity_bytes)
     }
 
     pub(crate) async fn delete(&mut self, id: &str) -> Result<(), Status> {
@@ -143,6 +198,48 @@ pub(crate) fn named(name: &str) -> proto::CreateVolumeRequest {
         volume_capabilities: vec![mount(Mode::SingleNodeWriter, &[])],
         ..Default::default()
     }
+}
+
+/// At least and at most so many bytes.
+pub(crate) fn bytes(required_bytes: i64, limit_bytes: i64) -> proto::CapacityRange {
+    proto::CapacityRange {
+        required_bytes,
+        limit_bytes,
+    }
+}
+
+/// A volume of that size.
+pub(crate) fn sized(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
+    proto::CreateVolumeRequest {
+        capacity_range: Some(bytes(required_bytes, 0)),
+        ..named(name)
+    }
+}
+
+/// A block device.
+pub(crate) fn block(mode: Mode) -> proto::VolumeCapability {
+    proto::VolumeCapability {
+        access_mode: Some(AccessMode { mode: mode.into() }),
+        access_type: Some(AccessType::Block(BlockVolume {})),
+    }
+}
+
+/// A copy of a volume.
+pub(crate) fn clone_of(volume_id: &str) -> Option<proto::VolumeContentSource> {
+    use proto::volume_content_source::{Type, VolumeSource};
+    let volume_id = volume_id.to_owned();
+    Some(proto::VolumeContentSource {
+        r#type: Some(Type::Volume(VolumeSource { volume_id })),
+    })
+}
+
+/// A copy of a snapshot.
+pub(crate) fn restore_of(snapshot_id: &str) -> Option<proto::VolumeContentSource> {
+    use proto::volume_content_source::{SnapshotSource, Type};
+    let snapshot_id = snapshot_id.to_owned();
+    Some(proto::VolumeContentSource {
+        r#type: Some(Type::Snapshot(SnapshotSource { snapshot_id })),
+    })
 }
 
 /// A file system of whatever type, with that mode and those flags.

@@ -272,6 +272,11 @@ impl Player {
         for (at, uuid) in made_up.iter().enumerate() {
             shown = shown.replace(uuid, &format!("[UUID {}]", at + 1));
         }
+        if !self.has_server {
+            // The embedded plugin's volumes have a size of their own only where it runs as root.
+            shown = shown.replace("= 1.0 GiB\n", "= unknown\n");
+            shown = shown.replace(", 1.0 GiB)", ")");
+        }
         shown
     }
 }

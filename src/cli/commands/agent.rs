@@ -1,6 +1,6 @@
 //! `agent`: runs until it is told to stop.
 
-use crate::agent::{AgentConfig, AgentOptions};
+use crate::agent::{AgentConfig, AgentOptions, PlayOptions};
 use crate::cli::args::Agent;
 use crate::cli::context::Context;
 use crate::cli::env::Variable;
@@ -18,6 +18,7 @@ pub(crate) async fn run(context: &Context, arguments: &Agent) -> Result<Exit, Cl
         data_dir: data_dir.map(|path| context.directory.join(path)),
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
+        plugin: PlayOptions::from(&arguments.plugin),
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;
     crate::agent::run(config, context.interrupts.stop().clone()).await?;

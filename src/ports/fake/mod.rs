@@ -1,6 +1,7 @@
 //! Ports over worlds in memory, for tests: as strict as the real thing, and able to fail like it.
 
 mod backend;
+mod block_storage;
 mod clock;
 mod ids;
 mod journal;
@@ -14,6 +15,7 @@ mod volume_api;
 mod world;
 
 pub use backend::{Call, CallFailed, FakeBackend, Fault};
+pub use block_storage::FakeBlockStorage;
 pub use clock::FakeClock;
 pub use ids::CountingIds;
 pub use journal::{AppendFault, MemoryJournal};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
+use crate::ports::block_storage::FileSystem;
 use crate::ports::mounter::{MountEntry, MountError, MountFlags, Mounter};
 
 /// Keeps mounts as the kernel would, on one file system that is mounted at `/`. A clone is the same
@@ -17,6 +18,8 @@ pub struct FakeMounter(Arc<Mutex<Table>>);
 struct Table {
     mounts: Vec<MountEntry>,
     unprivileged: bool,
+    /// How many calls still succeed before the process is dead.
+    steps: Option<u32>,
     busy: Vec<PathBuf>,
 }
 
@@ -33,6 +36,24 @@ impl FakeMounter {
         let mounter = Self::default();
         mounter.table().unprivileged = true;
         mounter
+    }
+
+    /// Lets so many more calls (of this and of the block storage over it) succeed and every later
+    /// one fail, as if the process had died there; `None` ends that.
+    pub fn die_after(&self, steps: Option<u32>) {
+        self.table().steps = steps;
+    }
+
+    /// One more call, if the process lives.
+    pub(super) fn step(&self) -> io::Result<()> {
+        match &mut self.table().steps {
+            None => Ok(()),
+            Some(0) => Err(io::Error::other("the process is dead")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
     }
 
     /// All mounts are gone, as after a reboot.
@@ -55,6 +76,7 @@ impl FakeMounter {
             target: target.to_owned(),
             root: "/".into(),
             device: "0:99".to_owned(),
+            source: "foreign".to_owned(),
             flags: MountFlags::default(),
         });
     }
@@ -75,6 +97,7 @@ impl Table {
             target: "/".into(),
             root: "/".into(),
             device: DEVICE.to_owned(),
+            source: "/dev/root".to_owned(),
             flags: MountFlags::default(),
         };
         std::iter::once(root).chain(self.mounts.clone()).collect()
@@ -97,6 +120,14 @@ fn fail(operation: &'static str, path: &Path, kind: io::ErrorKind) -> MountError
     }
 }
 
+fn died(operation: &'static str, path: &Path, source: io::Error) -> MountError {
+    MountError {
+        operation,
+        path: path.to_owned(),
+        source,
+    }
+}
+
 #[async_trait]
 impl Mounter for FakeMounter {
     async fn bind(
@@ -106,11 +137,14 @@ impl Mounter for FakeMounter {
         flags: MountFlags,
     ) -> Result<(), MountError> {
         let failed = |kind| fail("bind-mount onto", target, kind);
+        self.step()
+            .map_err(|error| died("bind-mount onto", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
         }
-        if !source.is_dir() || !target.is_dir() {
+        let is_device = source.starts_with("/dev") && target.is_file();
+        if !(is_device || source.is_dir() && target.is_dir()) {
             return Err(failed(io::ErrorKind::NotFound));
         }
         let over = table
@@ -122,14 +156,46 @@ impl Mounter for FakeMounter {
             target: target.to_owned(),
             root: over.root.join(rest),
             device: over.device,
+            source: over.source,
             flags: over.flags.and(flags),
         };
         table.mounts.push(entry);
         Ok(())
     }
 
+    async fn mount_device(
+        &self,
+        device: &Path,
+        target: &Path,
+        _: FileSystem,
+        _: &[String],
+        flags: MountFlags,
+    ) -> Result<(), MountError> {
+        let failed = |kind| fail("mount a file system at", target, kind);
+        self.step()
+            .map_err(|error| died("mount a file system at", target, error))?;
+        let mut table = self.table();
+        if table.unprivileged {
+            return Err(failed(io::ErrorKind::PermissionDenied));
+        }
+        if !target.is_dir() {
+            return Err(failed(io::ErrorKind::NotFound));
+        }
+        let source = device.to_string_lossy().into_owned();
+        table.mounts.push(MountEntry {
+            target: target.to_owned(),
+            root: "/".into(),
+            device: format!("7:{}", source.trim_start_matches("/dev/loop")),
+            source,
+            flags,
+        });
+        Ok(())
+    }
+
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let failed = |kind| fail("unmount", target, kind);
+        self.step()
+            .map_err(|error| died("unmount", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));

@@ -1,0 +1,746 @@
+//! The embedded plugin as a process of its own, with images, loop devices and real mounts.
+//!
+//! Needs root and loop devices; what cannot be had is skipped, loudly.
+
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nomad_csi::csi::proto;
+use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi::csi::proto::volume_capability::{AccessType, MountVolume};
+use nomad_csi::mounts::LinuxBlockStorage;
+use nomad_csi::ports::{BlockStorage as _, FileSystem};
+use tonic::{Code, Status};
+
+use crate::namespace::{has_all_users, inside};
+use crate::plugin_client::{
+    Client, Publish, block, channel, clone_of, mount, named, restore_of, sized,
+};
+use crate::wait::until_async;
+
+const MIB: i64 = 1 << 20;
+
+/// A plugin in a directory of its own; killed, and its devices taken away, when the test ends.
+struct World {
+    directory: tempfile::TempDir,
+    flags: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill();
+        let storage = LinuxBlockStorage::default();
+        for device in storage.attached(self.directory.path()).unwrap_or_default() {
+            eprintln!("a device was left over: {device:?}");
+            storage.detach(&device).ok();
+        }
+    }
+}
+
+impl World {
+    fn new(flags: &[&str]) -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            flags: flags.iter().map(ToString::to_string).collect(),
+            process: None,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn made(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    async fn start(&mut self) -> Client {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
+        command
+            .args(["plugin", "serve", "--node-id", "node-1", "--endpoint"])
+            .arg(format!("unix://{}", self.path("s/csi.sock").display()))
+            .arg("--state-dir")
+            .arg(self.path("state"))
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+        let client = Client::over(channel(&self.path("s/csi.sock")));
+        until_async("the plugin", async || {
+            let mut identity = client.identity.clone();
+            let probe = identity.probe(proto::ProbeRequest {}).await;
+            probe.map(drop).map_err(|status| status.to_string())
+        })
+        .await;
+        client
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().ok();
+            process.wait().unwrap();
+        }
+    }
+
+    async fn restart(&mut self) -> Client {
+        self.kill();
+        self.start().await
+    }
+
+    fn devices(&self) -> usize {
+        let storage = LinuxBlockStorage::default();
+        storage.attached(self.directory.path()).unwrap().len()
+    }
+
+    fn is_empty(&self, name: &str) -> bool {
+        std::fs::read_dir(self.path(name)).unwrap().next().is_none()
+    }
+
+    /// Devices go a moment after their last mount.
+    async fn no_devices(&self) {
+        until_async("devices to go", async || match self.devices() {
+            0 => Ok(()),
+            left => Err(format!("{left} are left")),
+        })
+        .await;
+    }
+}
+
+/// Runs a test's body in a namespace, if this machine has what it needs.
+fn run(test: &str, body: impl Future<Output = ()>) {
+    let offers = LinuxBlockStorage::default().offers();
+    let missing = match offers.no_loop_devices {
+        _ if !has_all_users() => Some("root".to_owned()),
+        Some(reason) => Some(reason),
+        None if !offers.file_systems.contains(&FileSystem::Ext4) => Some("mkfs.ext4".to_owned()),
+        None => None,
+    };
+    if let Some(missing) = missing {
+        eprintln!("SKIPPED {test}: it needs loop devices: {missing}");
+        return;
+    }
+    inside(test, || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(body);
+    });
+}
+
+fn writer() -> proto::VolumeCapability {
+    mount(Mode::SingleNodeMultiWriter, &[])
+}
+
+fn formatted(kind: &str, flags: &[&str], group: &str) -> proto::VolumeCapability {
+    proto::VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume {
+            fs_type: kind.to_owned(),
+            mount_flags: flags.iter().map(ToString::to_string).collect(),
+            volume_mount_group: group.to_owned(),
+        })),
+        ..writer()
+    }
+}
+
+async fn up(
+    client: &mut Client,
+    id: &str,
+    staging: &Path,
+    target: &Path,
+    capability: proto::VolumeCapability,
+    read_only: bool,
+) -> Result<(), Status> {
+    client.stage(id, staging, capability.clone()).await?;
+    let publish = Publish {
+        id,
+        staging,
+        target,
+        capability,
+        read_only,
+    };
+    client.publish(publish).await
+}
+
+async fn down(client: &mut Client, id: &str, staging: &Path, target: &Path) {
+    client.unpublish(id, target).await.unwrap();
+    client.unstage(id, staging).await.unwrap();
+}
+
+async fn total(client: &mut Client, id: &str, path: &Path) -> i64 {
+    let request = proto::NodeGetVolumeStatsRequest {
+        volume_id: id.to_owned(),
+        volume_path: path.to_str().unwrap().to_owned(),
+        staging_target_path: String::new(),
+    };
+    let answer = client.node.node_get_volume_stats(request).await;
+    let answer = answer.unwrap().into_inner();
+    assert!(!answer.volume_condition.unwrap().abnormal);
+    answer.usage[0].total
+}
+
+/// Size is enforced, options hold, and what was written is there again: for every file system that
+/// this machine has.
+#[test]
+fn a_volume_has_a_file_system_of_its_own() {
+    run(
+        "hostpath_images::a_volume_has_a_file_system_of_its_own",
+        async {
+            let mut world = World::new(&[]);
+            let mut client = world.start().await;
+            let offers = LinuxBlockStorage::default().offers();
+            for kind in FileSystem::ALL {
+                if !offers.file_systems.contains(&kind) {
+                    eprintln!("SKIPPED {}: it cannot be made or mounted here", kind.name());
+                    continue;
+                }
+                let name = kind.name();
+                let bytes = i64::try_from(kind.least_bytes()).unwrap().max(32 * MIB);
+                let capability = formatted(name, &["noatime", "nodev", "sync"], "4242");
+                let request = proto::CreateVolumeRequest {
+                    volume_capabilities: vec![capability.clone()],
+                    ..sized(name, bytes)
+                };
+                let id = client.try_create(request).await.unwrap();
+                let (staging, target) = (world.made(name), world.path(&format!("{name}-target")));
+                up(
+                    &mut client,
+                    &id,
+                    &staging,
+                    &target,
+                    capability.clone(),
+                    false,
+                )
+                .await
+                .unwrap();
+                let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+                let line = table
+                    .lines()
+                    .find(|line| line.contains(target.to_str().unwrap()));
+                let line = line.unwrap();
+                for word in [name, "noatime", "nodev", "sync"] {
+                    assert!(line.contains(word), "{line}: {word}");
+                }
+                let size = total(&mut client, &id, &target).await;
+                assert!(
+                    size <= bytes && size > bytes / 8,
+                    "{name}: {size} of {bytes}"
+                );
+                let about = target.metadata().unwrap();
+                assert_eq!(about.gid(), 4242);
+                assert_eq!(about.permissions().mode() & 0o2777, 0o2777);
+                std::fs::write(target.join("kept"), "data").unwrap();
+                assert_eq!(target.join("kept").metadata().unwrap().gid(), 4242);
+                // More than it has room for.
+                let mut file = std::fs::File::create(target.join("large")).unwrap();
+                let chunk = vec![1; 1 << 20];
+                let filled = (0..=bytes / MIB).try_for_each(|_| file.write_all(&chunk));
+                assert_eq!(
+                    filled.unwrap_err().kind(),
+                    std::io::ErrorKind::StorageFull,
+                    "{name}"
+                );
+                drop(file);
+                std::fs::remove_file(target.join("large")).unwrap();
+                down(&mut client, &id, &staging, &target).await;
+                assert!(!target.exists());
+                world.no_devices().await;
+                up(&mut client, &id, &staging, &target, capability, true)
+                    .await
+                    .unwrap();
+                assert_eq!(std::fs::read(target.join("kept")).unwrap(), b"data");
+                let refused = std::fs::write(target.join("other"), "");
+                assert_eq!(
+                    refused.unwrap_err().kind(),
+                    std::io::ErrorKind::ReadOnlyFilesystem
+                );
+                let wrong = formatted(if name == "xfs" { "ext4" } else { "xfs" }, &[], "");
+                let elsewhere = world.made("elsewhere");
+                let wrong = client.stage(&id, &elsewhere, wrong).await.unwrap_err();
+                assert_eq!(wrong.code(), Code::FailedPrecondition, "{wrong}");
+                assert_eq!(
+                    client.delete(&id).await.unwrap_err().code(),
+                    Code::FailedPrecondition
+                );
+                down(&mut client, &id, &staging, &target).await;
+                client.delete(&id).await.unwrap();
+            }
+            assert!(world.is_empty("state/images"));
+        },
+    );
+}
+
+/// Snapshots and clones have the data, grow to the size asked for, and the source goes on.
+#[test]
+fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
+    run(
+        "hostpath_images::a_copy_has_the_data_and_the_size_that_was_asked_for",
+        async {
+            let mut world = World::new(&[]);
+            let mut client = world.start().await;
+            let id = client.try_create(sized("a", 32 * MIB)).await.unwrap();
+            let (staging, target) = (world.made("staging"), world.path("target"));
+            up(&mut client, &id, &staging, &target, writer(), false)
+                .await
+                .unwrap();
+            std::fs::write(target.join("file"), "before").unwrap();
+            // Cut while it is used.
+            let snapshot = client.snapshot("s", &id).await.unwrap();
+            std::fs::write(target.join("file"), "after").unwrap();
+            for (name, source, expected) in [
+                ("restored", restore_of(&snapshot.snapshot_id), "before"),
+                ("cloned", clone_of(&id), "after"),
+            ] {
+                let request = proto::CreateVolumeRequest {
+                    volume_content_source: source,
+                    ..sized(name, 64 * MIB)
+                };
+                let copy = client.try_create(request).await.unwrap();
+                let (copy_staging, copy_target) = (world.made(name), world.path("copy"));
+                up(
+                    &mut client,
+                    &copy,
+                    &copy_staging,
+                    &copy_target,
+                    writer(),
+                    false,
+                )
+                .await
+                .unwrap();
+                assert_eq!(
+                    std::fs::read_to_string(copy_target.join("file")).unwrap(),
+                    expected
+                );
+                let size = total(&mut client, &copy, &copy_target).await;
+                assert!(size > 40 * MIB, "it grew: {size}");
+                down(&mut client, &copy, &copy_staging, &copy_target).await;
+                client.delete(&copy).await.unwrap();
+            }
+            // Larger while it is not used, and the file system follows at the next staging.
+            down(&mut client, &id, &staging, &target).await;
+            world.no_devices().await;
+            assert_eq!(
+                client.expand(&id, 96 * MIB).await.unwrap(),
+                (96 * MIB, false)
+            );
+            up(&mut client, &id, &staging, &target, writer(), false)
+                .await
+                .unwrap();
+            assert!(total(&mut client, &id, &target).await > 64 * MIB);
+            assert_eq!(std::fs::read(target.join("file")).unwrap(), b"after");
+            // Larger while it is used: where the kernel lets this process, and said in words otherwise.
+            assert_eq!(
+                client.expand(&id, 128 * MIB).await.unwrap(),
+                (128 * MIB, true)
+            );
+            match client.node_expand(&id, &target).await {
+                Ok(size) => {
+                    assert_eq!(size, 128 * MIB);
+                    assert!(total(&mut client, &id, &target).await > 100 * MIB);
+                }
+                Err(refused) => {
+                    assert_eq!(refused.code(), Code::FailedPrecondition);
+                    assert!(refused.message().contains("CAP_SYS_RESOURCE"), "{refused}");
+                    eprintln!("SKIPPED growing an ext4 while it is mounted: no CAP_SYS_RESOURCE");
+                }
+            }
+            down(&mut client, &id, &staging, &target).await;
+            client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+            client.delete(&id).await.unwrap();
+            world.no_devices().await;
+            assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+        },
+    );
+}
+
+#[test]
+fn a_block_device_is_exact_and_read_only_is_read_only() {
+    run(
+        "hostpath_images::a_block_device_is_exact_and_read_only_is_read_only",
+        async {
+            let mut world = World::new(&[]);
+            let mut client = world.start().await;
+            let capability = block(Mode::SingleNodeMultiWriter);
+            let request = proto::CreateVolumeRequest {
+                volume_capabilities: vec![capability.clone()],
+                ..sized("a", MIB + 1)
+            };
+            let id = client.try_create(request).await.unwrap();
+            let (staging, target, reading) = (
+                world.made("staging"),
+                world.path("target"),
+                world.path("reading"),
+            );
+            up(
+                &mut client,
+                &id,
+                &staging,
+                &target,
+                capability.clone(),
+                false,
+            )
+            .await
+            .unwrap();
+            up(
+                &mut client,
+                &id,
+                &staging,
+                &reading,
+                capability.clone(),
+                true,
+            )
+            .await
+            .unwrap();
+            assert!(target.metadata().unwrap().file_type().is_block_device());
+            let mut device = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&target)
+                .unwrap();
+            assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), (1 << 20) + 512);
+            device.rewind().unwrap();
+            device.write_all(b"data").unwrap();
+            device.sync_all().unwrap();
+            let refused = std::fs::File::options().write(true).open(&reading);
+            assert!(refused.is_err() || refused.unwrap().write_all(b"x").is_err());
+            let mut read = [0; 4];
+            std::fs::File::open(&reading)
+                .unwrap()
+                .read_exact(&mut read)
+                .unwrap();
+            assert_eq!(&read, b"data");
+            assert_eq!(world.devices(), 2);
+            // Killed, and everything goes on.
+            client = world.restart().await;
+            assert_eq!(client.expand(&id, 2 * MIB).await.unwrap(), (2 * MIB, true));
+            client.node_expand(&id, &target).await.unwrap();
+            assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 2 << 20);
+            client.unpublish(&id, &reading).await.unwrap();
+            assert_eq!(
+                world.devices(),
+                1,
+                "nobody needs the one that cannot be written to"
+            );
+            // A process has it open: it stays until that is over.
+            let busy = client.unpublish(&id, &target).await.unwrap_err();
+            assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
+            drop(device);
+            client.unpublish(&id, &target).await.unwrap();
+            client.unstage(&id, &staging).await.unwrap();
+            assert_eq!(world.devices(), 0);
+            assert!(!target.exists() && !reading.exists());
+            let image = world.path("state/images").join(&id);
+            assert_eq!(&std::fs::read(image).unwrap()[..4], b"data");
+            client.delete(&id).await.unwrap();
+        },
+    );
+}
+
+/// `kill -9` before and after every call of an image's and a block device's life; every call is then
+/// sent again. Nothing is lost, nothing is there twice, nothing is left over.
+#[test]
+fn a_kill_between_any_two_calls_changes_nothing() {
+    run(
+        "hostpath_images::a_kill_between_any_two_calls_changes_nothing",
+        async {
+            for capability in [writer(), block(Mode::SingleNodeMultiWriter)] {
+                let mut world = World::new(&["--attach"]);
+                let mut client = world.start().await;
+                let (staging, target) = (world.made("staging"), world.path("target"));
+                let request = proto::CreateVolumeRequest {
+                    volume_capabilities: vec![capability.clone()],
+                    ..sized("a", 16 * MIB)
+                };
+                let id = client.try_create(request.clone()).await.unwrap();
+                let attach = proto::ControllerPublishVolumeRequest {
+                    volume_id: id.clone(),
+                    node_id: "node-1".to_owned(),
+                    volume_capability: Some(capability.clone()),
+                    ..Default::default()
+                };
+                let publish = Publish {
+                    id: &id,
+                    staging: &staging,
+                    target: &target,
+                    capability: capability.clone(),
+                    read_only: false,
+                };
+                let mut snapshot = String::new();
+                for step in 0..2 * 5 {
+                    client = world.restart().await;
+                    match step / 2 {
+                        0 => assert_eq!(client.try_create(request.clone()).await.unwrap(), id),
+                        1 => drop(
+                            client
+                                .controller
+                                .controller_publish_volume(attach.clone())
+                                .await
+                                .unwrap(),
+                        ),
+                        2 => snapshot = client.snapshot("s", &id).await.unwrap().snapshot_id,
+                        3 => client
+                            .stage(&id, &staging, capability.clone())
+                            .await
+                            .unwrap(),
+                        _ => client.publish(publish.clone()).await.unwrap(),
+                    }
+                }
+                assert_eq!(world.devices(), 1);
+                client = world.restart().await;
+                assert_eq!(
+                    client.delete(&id).await.unwrap_err().code(),
+                    Code::FailedPrecondition
+                );
+                for step in 0..2 * 5 {
+                    client = world.restart().await;
+                    match step / 2 {
+                        0 => client.unpublish(&id, &target).await.unwrap(),
+                        1 => client.unstage(&id, &staging).await.unwrap(),
+                        2 => {
+                            let request = proto::ControllerUnpublishVolumeRequest {
+                                volume_id: id.clone(),
+                                ..Default::default()
+                            };
+                            client
+                                .controller
+                                .controller_unpublish_volume(request)
+                                .await
+                                .unwrap();
+                        }
+                        3 => client.delete_snapshot(&snapshot).await.unwrap(),
+                        _ => client.delete(&id).await.unwrap(),
+                    }
+                }
+                world.no_devices().await;
+                assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+            }
+        },
+    );
+}
+
+/// One life of a volume, with a snapshot while it is used and a clone.
+async fn live(
+    client: &mut Client,
+    name: &str,
+    staging: &Path,
+    target: &Path,
+) -> Result<(), Status> {
+    let id = client.try_create(sized(name, 8 * MIB)).await?;
+    up(client, &id, staging, target, writer(), false).await?;
+    std::fs::write(target.join("file"), "data")
+        .map_err(|error| Status::unknown(error.to_string()))?;
+    let snapshot = client.snapshot(name, &id).await?;
+    let copy = proto::CreateVolumeRequest {
+        volume_content_source: clone_of(&id),
+        ..sized(&format!("{name}-copy"), 8 * MIB)
+    };
+    let copy = client.try_create(copy).await?;
+    client.unpublish(&id, target).await?;
+    client.unstage(&id, staging).await?;
+    client.delete_snapshot(&snapshot.snapshot_id).await?;
+    client.delete(&copy).await?;
+    client.delete(&id).await
+}
+
+/// `kill -9` in the middle of calls, at many moments; what was begun is then lived to its end.
+#[test]
+fn a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish() {
+    run(
+        "hostpath_images::a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish",
+        async {
+            let mut world = World::new(&[]);
+            for round in 0..30_u64 {
+                let name = format!("volume-{round}");
+                let (staging, target) = (world.made(&name), world.path(&format!("target-{round}")));
+                let mut client = world.start().await;
+                let task = {
+                    let (name, staging, target) = (name.clone(), staging.clone(), target.clone());
+                    tokio::spawn(async move { live(&mut client, &name, &staging, &target).await })
+                };
+                let after = Duration::from_millis(10 * round);
+                let lived = tokio::time::timeout(after, task).await.is_ok();
+                let mut client = world.restart().await;
+                if !lived {
+                    until_async("the life to be lived", async || {
+                        let lived = live(&mut client.clone(), &name, &staging, &target).await;
+                        lived.map_err(|status| format!("round {round}: {status}"))
+                    })
+                    .await;
+                }
+                client = world.restart().await;
+                let (listed, _) = client.list(0, "").await.unwrap();
+                assert_eq!(listed, Vec::<String>::new(), "round {round}");
+                until_async("removals to end", async || {
+                    let is_done =
+                        world.is_empty("state/images") && world.is_empty("state/snapshots");
+                    is_done
+                        .then_some(())
+                        .ok_or_else(|| "something is left".to_owned())
+                })
+                .await;
+                world.no_devices().await;
+                world.kill();
+            }
+        },
+    );
+}
+
+/// Two volumes are written in turn, one number ahead of the other; a group is cut meanwhile. Whatever
+/// moment it was, the copies are of one moment: the first is as far as the second, or one ahead.
+#[test]
+fn a_group_is_of_one_moment() {
+    run("hostpath_images::a_group_is_of_one_moment", async {
+        let mut world = World::new(&[]);
+        let mut client = world.start().await;
+        let mut targets = vec![];
+        let mut ids = vec![];
+        for name in ["a", "b"] {
+            let id = client.try_create(sized(name, 16 * MIB)).await.unwrap();
+            let (staging, target) = (world.made(name), world.path(&format!("{name}-target")));
+            up(&mut client, &id, &staging, &target, writer(), false)
+                .await
+                .unwrap();
+            ids.push(id);
+            targets.push((staging, target));
+        }
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let writing = {
+            let (stop, targets) = (stop.clone(), targets.clone());
+            std::thread::spawn(move || {
+                let mut number = 0_u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    number += 1;
+                    for (_, target) in &targets {
+                        std::fs::write(target.join("new"), number.to_string()).unwrap();
+                        std::fs::rename(target.join("new"), target.join("number")).unwrap();
+                    }
+                }
+                number
+            })
+        };
+        until_async("the first numbers", async || {
+            let is_there = targets
+                .iter()
+                .all(|(_, target)| target.join("number").exists());
+            is_there.then_some(()).ok_or_else(|| "none".to_owned())
+        })
+        .await;
+        for round in 0..5 {
+            let request = proto::CreateVolumeGroupSnapshotRequest {
+                name: format!("group {round}"),
+                source_volume_ids: ids.clone(),
+                ..Default::default()
+            };
+            let answer = client.group.create_volume_group_snapshot(request).await;
+            let group = answer.unwrap().into_inner().group_snapshot.unwrap();
+            let mut numbers = [0_u64; 2];
+            for member in &group.snapshots {
+                let request = proto::CreateVolumeRequest {
+                    volume_content_source: restore_of(&member.snapshot_id),
+                    ..named(&format!("{round} of {}", member.source_volume_id))
+                };
+                let id = client.try_create(request).await.unwrap();
+                let (staging, target) = (world.made("restored"), world.path("restored-target"));
+                up(&mut client, &id, &staging, &target, writer(), false)
+                    .await
+                    .unwrap();
+                let at = usize::from(member.source_volume_id == ids[1]);
+                let text = std::fs::read_to_string(target.join("number")).unwrap();
+                numbers[at] = text.parse().unwrap();
+                down(&mut client, &id, &staging, &target).await;
+                client.delete(&id).await.unwrap();
+            }
+            let ahead = numbers[0] - numbers[1];
+            assert!(ahead <= 1, "round {round}: {numbers:?}");
+            let request = proto::GetMetadataAllocatedRequest {
+                snapshot_id: group.snapshots[0].snapshot_id.clone(),
+                ..Default::default()
+            };
+            let stream = client.metadata.get_metadata_allocated(request).await;
+            let first = stream
+                .unwrap()
+                .into_inner()
+                .message()
+                .await
+                .unwrap()
+                .unwrap();
+            assert!(!first.block_metadata.is_empty());
+            let request = proto::DeleteVolumeGroupSnapshotRequest {
+                group_snapshot_id: group.group_snapshot_id,
+                ..Default::default()
+            };
+            client
+                .group
+                .delete_volume_group_snapshot(request)
+                .await
+                .unwrap();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(writing.join().unwrap() > 1, "writers went on");
+        for (id, (staging, target)) in ids.iter().zip(&targets) {
+            down(&mut client, id, staging, target).await;
+            client.delete(id).await.unwrap();
+        }
+        world.no_devices().await;
+    });
+}
+
+/// A plugin without staging mounts at the target.
+#[test]
+fn without_staging_a_volume_is_mounted_at_its_target() {
+    run(
+        "hostpath_images::without_staging_a_volume_is_mounted_at_its_target",
+        async {
+            let mut world = World::new(&["--without", "STAGE_UNSTAGE_VOLUME"]);
+            let mut client = world.start().await;
+            let id = client.try_create(sized("a", 16 * MIB)).await.unwrap();
+            let (one, other) = (world.path("one"), world.path("other"));
+            for target in [&one, &other] {
+                let publish = Publish {
+                    id: &id,
+                    staging: Path::new(""),
+                    target,
+                    capability: writer(),
+                    read_only: target == &other,
+                };
+                client.publish(publish).await.unwrap();
+            }
+            std::fs::write(one.join("file"), "data").unwrap();
+            assert_eq!(std::fs::read(other.join("file")).unwrap(), b"data");
+            assert!(std::fs::write(other.join("x"), "").is_err());
+            assert_eq!(world.devices(), 1, "one file system, one device");
+            for target in [&one, &other] {
+                client.unpublish(&id, target).await.unwrap();
+            }
+            world.no_devices().await;
+            client.delete(&id).await.unwrap();
+        },
+    );
+}
+
+/// Every moment at which a call of this plugin can be cut off: it crashes by its own fault switch.
+#[test]
+fn a_crash_on_purpose_happens_as_often_as_it_was_asked_for() {
+    run(
+        "hostpath_images::a_crash_on_purpose_happens_as_often_as_it_was_asked_for",
+        async {
+            let mut world = World::new(&["--fault", "CreateVolume:crash-after:2"]);
+            let mut client = world.start().await;
+            for _ in 0..2 {
+                assert!(client.try_create(named("a")).await.is_err());
+                client = world.restart().await;
+            }
+            let id = client.try_create(named("a")).await.unwrap();
+            let (listed, _) = client.list(0, "").await.unwrap();
+            assert_eq!(listed, std::slice::from_ref(&id));
+            client.delete(&id).await.unwrap();
+        },
+    );
+}

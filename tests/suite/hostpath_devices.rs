@@ -1,0 +1,1028 @@
+//! The embedded plugin's images, block devices, snapshots and kinds over its socket, without
+//! privileges.
+//!
+//! Loop devices and mounts are tables in memory here, files and copies are real;
+//! `tests/e2e/hostpath_images.rs` uses real ones.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use nomad_csi::csi::proto;
+use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi::hostpath::PlayOptions;
+use tonic::{Code, Status};
+
+use crate::support::hostpath::{Machine, World, code, writer};
+use crate::support::plugin_client::{
+    Client, Publish, block, bytes, clone_of, mount, named, restore_of, sized,
+};
+
+const MIB: i64 = 1 << 20;
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    pairs.iter().map(pair).collect()
+}
+
+fn options(change: impl FnOnce(&mut PlayOptions)) -> PlayOptions {
+    let mut options = PlayOptions::default();
+    change(&mut options);
+    options
+}
+
+fn image(world: &World, id: &str) -> PathBuf {
+    world.path("state/images").join(id)
+}
+
+fn device(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
+    proto::CreateVolumeRequest {
+        volume_capabilities: vec![block(Mode::SingleNodeWriter)],
+        ..sized(name, required_bytes)
+    }
+}
+
+async fn get(client: &mut Client, id: &str) -> proto::ControllerGetVolumeResponse {
+    let request = proto::ControllerGetVolumeRequest {
+        volume_id: id.to_owned(),
+    };
+    let answer = client.controller.controller_get_volume(request).await;
+    answer.unwrap().into_inner()
+}
+
+async fn capacity_of(client: &mut Client, id: &str) -> i64 {
+    get(client, id).await.volume.unwrap().capacity_bytes
+}
+
+/// `csi-spec` 5.2: a size is honoured exactly or OUT_OF_RANGE.
+#[tokio::test]
+async fn a_size_is_exact_to_the_sector() {
+    let mut world = World::with_devices().await;
+    let client = &mut world.client;
+    for (range, expected) in [
+        (bytes(1, 0), Ok(512)),
+        (bytes(512 * 7, 512 * 7), Ok(512 * 7)),
+        (bytes(513, 1023), Err(Code::OutOfRange)),
+        (bytes(513, 1024), Ok(1024)),
+        (bytes(0, 5000), Ok(4608)),
+        (bytes(i64::MAX, 0), Err(Code::OutOfRange)),
+    ] {
+        let request = proto::CreateVolumeRequest {
+            capacity_range: Some(range),
+            ..device(&format!("{range:?}"), 0)
+        };
+        let created = client.try_create(request).await;
+        let found = match created {
+            Ok(id) => Ok(capacity_of(client, &id).await),
+            Err(status) => Err(status.code()),
+        };
+        assert_eq!(found, expected, "{range:?}");
+    }
+    // A file system has a least size of its own.
+    let id = client.try_create(sized("small", 1)).await.unwrap();
+    assert_eq!(capacity_of(client, &id).await, MIB);
+    let too_small = proto::CreateVolumeRequest {
+        capacity_range: Some(bytes(1, 4096)),
+        ..named("too small")
+    };
+    assert_eq!(code(client.try_create(too_small).await), Code::OutOfRange);
+    // Without a size, the plugin's.
+    let any = proto::CreateVolumeRequest {
+        parameters: map(&[("backing", "image")]),
+        ..named("any")
+    };
+    let id = client.try_create(any).await.unwrap();
+    assert_eq!(capacity_of(client, &id).await, 1 << 30);
+    let length = std::fs::metadata(image(&world, &id)).unwrap().len();
+    assert_eq!(length, 1 << 30);
+}
+
+#[tokio::test]
+async fn what_was_promised_is_not_promised_twice() {
+    let mut world = World::with_devices().await;
+    let client = &mut world.client;
+    let left = async |client: &mut Client, parameters: &[(&str, &str)]| {
+        let request = proto::GetCapacityRequest {
+            parameters: map(parameters),
+            ..Default::default()
+        };
+        let answer = client.controller.get_capacity(request).await?;
+        Ok::<_, Status>(answer.into_inner().available_capacity)
+    };
+    let before = left(client, &[]).await.unwrap();
+    // The file system is others' too, so a half is safely above what is left then.
+    let id = client.try_create(sized("half", before / 2)).await.unwrap();
+    let after = left(client, &[("backing", "image")]).await.unwrap();
+    assert!(after < before - before / 4, "{after} of {before}");
+    let refused = client.try_create(sized("more", before / 4 * 3)).await;
+    assert_eq!(code(refused), Code::ResourceExhausted);
+    assert_eq!(
+        code(client.expand(&id, before / 4 * 5).await),
+        Code::ResourceExhausted
+    );
+    let unknown = left(client, &[("colour", "red")]).await;
+    assert_eq!(code(unknown), Code::InvalidArgument);
+    client.delete(&id).await.unwrap();
+    assert!(left(client, &[]).await.unwrap() > after);
+    let mut world = world.restart_as(options(|o| o.overcommit = true)).await;
+    world
+        .client
+        .try_create(sized("too much", before * 2))
+        .await
+        .unwrap();
+}
+
+/// `csi-spec` 5.2: one name is one volume, and only if asked for in the same words.
+#[tokio::test]
+async fn a_name_is_taken_by_what_was_asked_for() {
+    let mut world = World::with_devices().await;
+    let client = &mut world.client;
+    let source = client.try_create(sized("source", MIB)).await.unwrap();
+    let request = proto::CreateVolumeRequest {
+        parameters: map(&[("backing", "image")]),
+        mutable_parameters: map(&[("direct_io", "false")]),
+        volume_content_source: clone_of(&source),
+        ..sized("db", MIB)
+    };
+    let id = client.try_create(request.clone()).await.unwrap();
+    assert_eq!(client.try_create(request.clone()).await.unwrap(), id);
+    for (differs, other) in [
+        (
+            "capacity",
+            proto::CreateVolumeRequest {
+                capacity_range: Some(bytes(2 * MIB, 0)),
+                ..request.clone()
+            },
+        ),
+        (
+            "parameters",
+            proto::CreateVolumeRequest {
+                mutable_parameters: map(&[("direct_io", "true")]),
+                ..request.clone()
+            },
+        ),
+        (
+            "source",
+            proto::CreateVolumeRequest {
+                volume_content_source: None,
+                ..request.clone()
+            },
+        ),
+        (
+            "capabilities",
+            proto::CreateVolumeRequest {
+                volume_capabilities: vec![mount(Mode::MultiNodeMultiWriter, &[])],
+                ..request.clone()
+            },
+        ),
+    ] {
+        let refused = client.try_create(other).await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{differs}");
+        assert!(refused.message().contains(differs), "{refused}");
+    }
+    // The source may be gone; the retry is still the same volume.
+    client.delete(&source).await.unwrap();
+    assert_eq!(client.try_create(request).await.unwrap(), id);
+}
+
+async fn list(
+    client: &mut Client,
+    most: i32,
+    token: &str,
+    source: &str,
+    id: &str,
+) -> Result<(Vec<String>, String), Status> {
+    let request = proto::ListSnapshotsRequest {
+        max_entries: most,
+        starting_token: token.to_owned(),
+        source_volume_id: source.to_owned(),
+        snapshot_id: id.to_owned(),
+        ..Default::default()
+    };
+    let page = client
+        .controller
+        .list_snapshots(request)
+        .await?
+        .into_inner();
+    let id = |entry: proto::list_snapshots_response::Entry| entry.snapshot.unwrap().snapshot_id;
+    let ids: Vec<_> = page.entries.into_iter().map(id).collect();
+    Ok((ids, page.next_token))
+}
+
+/// `csi-spec` 5.11 to 5.14.
+#[tokio::test]
+async fn a_snapshot_is_cut_once_listed_and_removed() {
+    let mut world = World::with_devices().await;
+    let client = &mut world.client;
+    let a = client.try_create(sized("a", MIB)).await.unwrap();
+    let b = client.try_create(device("b", MIB)).await.unwrap();
+    let first = client.snapshot("s", &a).await.unwrap();
+    assert_eq!(client.snapshot("s", &a).await.unwrap(), first);
+    assert_eq!((first.size_bytes, first.ready_to_use), (MIB, true));
+    assert_eq!(first.creation_time.unwrap().seconds, 1_767_225_600);
+    assert_eq!(code(client.snapshot("s", &b).await), Code::AlreadyExists);
+    assert_eq!(code(client.snapshot("t", "no").await), Code::NotFound);
+    for (name, source) in [("", a.as_str()), ("s", ""), (&"n".repeat(129), &a)] {
+        assert_eq!(
+            code(client.snapshot(name, source).await),
+            Code::InvalidArgument
+        );
+    }
+    let mut of_a = vec![first.snapshot_id.clone()];
+    for name in ["s2", "s3"] {
+        of_a.push(client.snapshot(name, &a).await.unwrap().snapshot_id);
+    }
+    of_a.sort();
+    let of_b = client.snapshot("of b", &b).await.unwrap();
+    let (page, token) = list(client, 2, "", &a, "").await.unwrap();
+    assert_eq!(page, of_a[..2]);
+    client.delete_snapshot(&of_a[1]).await.unwrap();
+    let (page, token) = list(client, 2, &token, &a, "").await.unwrap();
+    assert_eq!((page.as_slice(), token.as_str()), (&of_a[2..], ""));
+    assert_eq!(list(client, 0, "", "", "").await.unwrap().0.len(), 3);
+    assert_eq!(
+        list(client, 0, "", "", &of_b.snapshot_id)
+            .await
+            .unwrap()
+            .0
+            .len(),
+        1
+    );
+    for (source, id) in [
+        ("no", ""),
+        ("", "no"),
+        (a.as_str(), of_b.snapshot_id.as_str()),
+    ] {
+        assert_eq!(
+            list(client, 0, "", source, id).await.unwrap().0,
+            Vec::<String>::new()
+        );
+    }
+    assert_eq!(
+        code(list(client, 0, "invalid-token", "", "").await),
+        Code::Aborted
+    );
+    let one = async |client: &mut Client, id: &str| {
+        let snapshot_id = id.to_owned();
+        let secrets = BTreeMap::new();
+        let request = proto::GetSnapshotRequest {
+            snapshot_id,
+            secrets,
+        };
+        client.controller.get_snapshot(request).await
+    };
+    assert_eq!(code(one(client, "").await), Code::InvalidArgument);
+    assert_eq!(code(one(client, &of_a[1]).await), Code::NotFound);
+    assert_eq!(
+        one(client, &of_a[0])
+            .await
+            .unwrap()
+            .into_inner()
+            .snapshot
+            .unwrap()
+            .source_volume_id,
+        a
+    );
+    // A volume and its snapshots end independently.
+    client.delete(&a).await.unwrap();
+    assert!(one(client, &of_a[0]).await.is_ok());
+    for id in [
+        &of_a[0],
+        &of_a[2],
+        &of_b.snapshot_id,
+        &"never-was".to_owned(),
+    ] {
+        client.delete_snapshot(id).await.unwrap();
+        client.delete_snapshot(id).await.unwrap();
+    }
+    assert_eq!(
+        std::fs::read_dir(world.path("state/snapshots"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+/// What is written after the cut is not in the snapshot; a restored volume is as it was at the cut.
+#[tokio::test]
+async fn a_copy_is_what_it_was_cut_from() {
+    let mut world = World::with_devices().await;
+    let id = world.client.try_create(device("a", 2 * MIB)).await.unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(image(&world, &id))
+        .unwrap();
+    file.write_all_at(b"before", 0).unwrap();
+    let snapshot = world.client.snapshot("s", &id).await.unwrap().snapshot_id;
+    file.write_all_at(b"after!", 0).unwrap();
+    for (name, source, expected) in [
+        ("restored", restore_of(&snapshot), b"before"),
+        ("cloned", clone_of(&id), b"after!"),
+    ] {
+        let request = proto::CreateVolumeRequest {
+            volume_content_source: source.clone(),
+            ..device(name, 3 * MIB)
+        };
+        let answer = world.client.controller.create_volume(request.clone()).await;
+        let volume = answer.unwrap().into_inner().volume.unwrap();
+        assert_eq!(volume.content_source, source);
+        assert_eq!(volume.capacity_bytes, 3 * MIB);
+        let copy = std::fs::read(image(&world, &volume.volume_id)).unwrap();
+        assert_eq!((&copy[..6], copy.len()), (expected.as_slice(), 3 << 20));
+        assert_eq!(
+            world.client.try_create(request).await.unwrap(),
+            volume.volume_id
+        );
+    }
+    let client = &mut world.client;
+    let from = |source, capability, range| proto::CreateVolumeRequest {
+        volume_content_source: source,
+        volume_capabilities: vec![capability],
+        capacity_range: Some(range),
+        ..named("wrong")
+    };
+    let device = || block(Mode::SingleNodeWriter);
+    for (request, expected) in [
+        (
+            from(restore_of("no"), device(), bytes(MIB, 0)),
+            Code::NotFound,
+        ),
+        (
+            from(clone_of("no"), device(), bytes(MIB, 0)),
+            Code::NotFound,
+        ),
+        (
+            from(restore_of(&snapshot), device(), bytes(MIB, MIB)),
+            Code::OutOfRange,
+        ),
+        (
+            from(clone_of(&id), writer(), bytes(2 * MIB, 0)),
+            Code::InvalidArgument,
+        ),
+        (
+            from(restore_of(""), device(), bytes(MIB, 0)),
+            Code::InvalidArgument,
+        ),
+    ] {
+        assert_eq!(code(client.try_create(request).await), expected);
+    }
+}
+
+/// `csi-spec` 5.15 and 5.22.
+#[tokio::test]
+async fn a_volume_grows_while_it_is_used_and_never_shrinks() {
+    let mut world = World::with_devices().await;
+    let (staging, target) = (world.made("staging"), world.path("target"));
+    let client = &mut world.client;
+    let id = client.try_create(device("a", MIB)).await.unwrap();
+    assert_eq!(client.expand(&id, 2 * MIB).await.unwrap(), (2 * MIB, false));
+    assert_eq!(client.expand(&id, MIB).await.unwrap(), (2 * MIB, false));
+    let capability = block(Mode::SingleNodeWriter);
+    client
+        .stage(&id, &staging, capability.clone())
+        .await
+        .unwrap();
+    let publish = Publish {
+        id: &id,
+        staging: &staging,
+        target: &target,
+        capability,
+        read_only: false,
+    };
+    client.publish(publish).await.unwrap();
+    let path = world.running.machine.storage.devices()[0].path.clone();
+    let now = |world: &World| world.running.machine.storage.bytes_of(&path);
+    assert_eq!(now(&world), Some(2 << 20));
+    let client = &mut world.client;
+    assert_eq!(client.expand(&id, 4 * MIB).await.unwrap(), (4 * MIB, true));
+    for path in [&staging, &target] {
+        assert_eq!(client.node_expand(&id, path).await.unwrap(), 4 * MIB);
+    }
+    assert_eq!(now(&world), Some(4 << 20));
+    let client = &mut world.client;
+    let elsewhere = client.node_expand(&id, Path::new("/elsewhere")).await;
+    assert_eq!(code(elsewhere), Code::NotFound);
+    let shrunk = proto::ControllerExpandVolumeRequest {
+        volume_id: id.clone(),
+        capacity_range: Some(bytes(0, MIB)),
+        ..Default::default()
+    };
+    let shrunk = client.controller.controller_expand_volume(shrunk).await;
+    assert_eq!(code(shrunk), Code::OutOfRange);
+    assert_eq!(code(client.expand("no", MIB).await), Code::NotFound);
+    let directory = proto::CreateVolumeRequest {
+        parameters: map(&[("backing", "directory")]),
+        ..named("directory")
+    };
+    let directory = client.try_create(directory).await.unwrap();
+    assert_eq!(code(client.expand(&directory, MIB).await), Code::OutOfRange);
+}
+
+/// `csi-spec` 5.9: all or nothing.
+#[tokio::test]
+async fn parameters_that_are_known_can_be_changed() {
+    let mut world = World::with_devices().await;
+    let client = &mut world.client;
+    let id = client.try_create(sized("a", MIB)).await.unwrap();
+    let directory = proto::CreateVolumeRequest {
+        parameters: map(&[("backing", "directory")]),
+        ..named("b")
+    };
+    let directory = client.try_create(directory).await.unwrap();
+    for (id, changes, expected) in [
+        (id.as_str(), vec![("direct_io", "false")], None),
+        (
+            &id,
+            vec![("read_ahead_kib", "64"), ("direct_io", "true")],
+            None,
+        ),
+        (&id, vec![], Some(Code::InvalidArgument)),
+        (
+            &id,
+            vec![("direct_io", "true"), ("XXX_FakeKey", "x")],
+            Some(Code::InvalidArgument),
+        ),
+        (
+            &id,
+            vec![("read_ahead_kib", "many")],
+            Some(Code::InvalidArgument),
+        ),
+        (
+            &directory,
+            vec![("direct_io", "true")],
+            Some(Code::InvalidArgument),
+        ),
+        ("no", vec![("direct_io", "true")], Some(Code::NotFound)),
+        ("", vec![("direct_io", "true")], Some(Code::InvalidArgument)),
+    ] {
+        let request = proto::ControllerModifyVolumeRequest {
+            volume_id: id.to_owned(),
+            mutable_parameters: map(&changes),
+            ..Default::default()
+        };
+        let answer = client.controller.controller_modify_volume(request).await;
+        assert_eq!(
+            answer.err().map(|status| status.code()),
+            expected,
+            "{changes:?}"
+        );
+    }
+}
+
+async fn attach(client: &mut Client, id: &str, node: &str, readonly: bool) -> Result<(), Status> {
+    let request = proto::ControllerPublishVolumeRequest {
+        volume_id: id.to_owned(),
+        node_id: node.to_owned(),
+        volume_capability: Some(writer()),
+        readonly,
+        ..Default::default()
+    };
+    let answer = client.controller.controller_publish_volume(request).await;
+    answer.map(drop)
+}
+
+async fn detach(client: &mut Client, id: &str, node: &str) -> Result<(), Status> {
+    let request = proto::ControllerUnpublishVolumeRequest {
+        volume_id: id.to_owned(),
+        node_id: node.to_owned(),
+        ..Default::default()
+    };
+    let answer = client.controller.controller_unpublish_volume(request).await;
+    answer.map(drop)
+}
+
+/// `csi-spec` 5.4 and 5.5.
+#[tokio::test]
+async fn a_volume_is_used_where_it_is_attached() {
+    let played = options(|o| o.attach_limit = Some(2));
+    let mut world = World::on(Machine::with_devices(), played).await;
+    let (staging, target) = (world.made("staging"), world.path("target"));
+    let client = &mut world.client;
+    let (a, b, c) = (
+        client.try_create(sized("a", MIB)).await.unwrap(),
+        client.try_create(sized("b", MIB)).await.unwrap(),
+        client.try_create(sized("c", MIB)).await.unwrap(),
+    );
+    assert_eq!(
+        code(client.stage(&a, &staging, writer()).await),
+        Code::FailedPrecondition
+    );
+    for (id, node, expected) in [
+        ("", "node-1", Code::InvalidArgument),
+        (a.as_str(), "", Code::InvalidArgument),
+        ("no", "node-1", Code::NotFound),
+        (&a, "node-2", Code::NotFound),
+    ] {
+        assert_eq!(code(attach(client, id, node, false).await), expected);
+    }
+    for _ in 0..2 {
+        attach(client, &a, "node-1", true).await.unwrap();
+        attach(client, &b, "node-1", false).await.unwrap();
+    }
+    assert_eq!(
+        code(attach(client, &a, "node-1", false).await),
+        Code::AlreadyExists
+    );
+    assert_eq!(
+        code(attach(client, &c, "node-1", false).await),
+        Code::ResourceExhausted
+    );
+    assert_eq!(
+        get(client, &a).await.status.unwrap().published_node_ids,
+        ["node-1"]
+    );
+    assert_eq!(code(client.delete(&a).await), Code::FailedPrecondition);
+    client.stage(&a, &staging, writer()).await.unwrap();
+    let publish = Publish {
+        id: &a,
+        staging: &staging,
+        target: &target,
+        capability: writer(),
+        read_only: false,
+    };
+    client.publish(publish).await.unwrap();
+    let mounts = world.running.mounter.mounts();
+    assert!(
+        mounts.iter().all(|mount| mount.flags.read_only),
+        "attached read-only"
+    );
+    let client = &mut world.client;
+    assert_eq!(
+        code(detach(client, &a, "node-1").await),
+        Code::FailedPrecondition
+    );
+    client.unpublish(&a, &target).await.unwrap();
+    client.unstage(&a, &staging).await.unwrap();
+    for id in [a.as_str(), "no"] {
+        detach(client, id, "").await.unwrap();
+        detach(client, id, "node-1").await.unwrap();
+        detach(client, id, "node-9").await.unwrap();
+    }
+    attach(client, &c, "node-1", false).await.unwrap();
+    client.delete(&a).await.unwrap();
+    let info = client
+        .node
+        .node_get_info(proto::NodeGetInfoRequest {})
+        .await;
+    assert_eq!(info.unwrap().into_inner().max_volumes_per_node, 2);
+}
+
+async fn group(
+    client: &mut Client,
+    name: &str,
+    ids: &[&str],
+) -> Result<proto::VolumeGroupSnapshot, Status> {
+    let request = proto::CreateVolumeGroupSnapshotRequest {
+        name: name.to_owned(),
+        source_volume_ids: ids.iter().map(ToString::to_string).collect(),
+        ..Default::default()
+    };
+    let answer = client.group.create_volume_group_snapshot(request).await?;
+    Ok(answer.into_inner().group_snapshot.unwrap())
+}
+
+/// `csi-spec` 5.23: all of them at one moment, or none.
+#[tokio::test]
+async fn a_group_is_cut_whole_or_not_at_all() {
+    let mut world = World::with_devices().await;
+    let (staging, at_device) = (world.made("staging"), world.made("device"));
+    let client = &mut world.client;
+    let a = client.try_create(sized("a", MIB)).await.unwrap();
+    let b = client.try_create(device("b", MIB)).await.unwrap();
+    client.stage(&a, &staging, writer()).await.unwrap();
+    let cut = group(client, "g", &[&a, &b]).await.unwrap();
+    assert_eq!(group(client, "g", &[&b, &a, &a]).await.unwrap(), cut);
+    assert_eq!(cut.snapshots.len(), 2);
+    let id = cut.group_snapshot_id.clone();
+    assert!(
+        cut.snapshots
+            .iter()
+            .all(|member| member.group_snapshot_id == id)
+    );
+    assert_eq!(code(group(client, "g", &[&a]).await), Code::AlreadyExists);
+    assert_eq!(code(group(client, "", &[&a]).await), Code::InvalidArgument);
+    assert_eq!(code(group(client, "h", &[]).await), Code::InvalidArgument);
+    assert_eq!(code(group(client, "h", &[&a, "no"]).await), Code::NotFound);
+    // A block device in use cannot be brought to rest.
+    client
+        .stage(&b, &at_device, block(Mode::SingleNodeWriter))
+        .await
+        .unwrap();
+    assert_eq!(
+        code(group(client, "h", &[&a, &b]).await),
+        Code::FailedPrecondition
+    );
+    assert_eq!(
+        code(client.snapshot("b", &b).await),
+        Code::FailedPrecondition
+    );
+    let snapshots = world.path("state/snapshots");
+    assert_eq!(
+        std::fs::read_dir(&snapshots).unwrap().count(),
+        2,
+        "nothing is left over"
+    );
+    assert_eq!(
+        world.running.machine.storage.frozen(),
+        Vec::<PathBuf>::new()
+    );
+    world.running.machine.storage.share_blocks();
+    let client = &mut world.client;
+    client.snapshot("b", &b).await.unwrap();
+    assert_eq!(
+        code(group(client, "h", &[&a, &b]).await),
+        Code::FailedPrecondition
+    );
+    // A member goes with its group only.
+    let member = cut.snapshots[0].snapshot_id.clone();
+    assert_eq!(
+        code(client.delete_snapshot(&member).await),
+        Code::InvalidArgument
+    );
+    let found = |members: &[&str]| proto::GetVolumeGroupSnapshotRequest {
+        group_snapshot_id: id.clone(),
+        snapshot_ids: members.iter().map(ToString::to_string).collect(),
+        ..Default::default()
+    };
+    let answer = client.group.get_volume_group_snapshot(found(&[])).await;
+    assert_eq!(answer.unwrap().into_inner().group_snapshot.unwrap(), cut);
+    let wrong = client
+        .group
+        .get_volume_group_snapshot(found(&[&member]))
+        .await;
+    assert_eq!(code(wrong), Code::InvalidArgument);
+    let restored = proto::CreateVolumeRequest {
+        volume_content_source: restore_of(&cut.snapshots[0].snapshot_id),
+        volume_capabilities: vec![if cut.snapshots[0].source_volume_id == a {
+            writer()
+        } else {
+            block(Mode::SingleNodeWriter)
+        }],
+        ..named("restored")
+    };
+    client.try_create(restored).await.unwrap();
+    let request = proto::DeleteVolumeGroupSnapshotRequest {
+        group_snapshot_id: id.clone(),
+        ..Default::default()
+    };
+    for _ in 0..2 {
+        client
+            .group
+            .delete_volume_group_snapshot(request.clone())
+            .await
+            .unwrap();
+    }
+    let gone = client.group.get_volume_group_snapshot(found(&[])).await;
+    assert_eq!(code(gone), Code::NotFound);
+    assert_eq!(std::fs::read_dir(&snapshots).unwrap().count(), 1);
+}
+
+async fn allocated(
+    client: &mut Client,
+    id: &str,
+    start: i64,
+    most: i32,
+) -> Result<Vec<Vec<(i64, i64)>>, Status> {
+    let request = proto::GetMetadataAllocatedRequest {
+        snapshot_id: id.to_owned(),
+        starting_offset: start,
+        max_results: most,
+        ..Default::default()
+    };
+    let mut stream = client
+        .metadata
+        .get_metadata_allocated(request)
+        .await?
+        .into_inner();
+    let mut messages = vec![];
+    while let Some(message) = stream.message().await? {
+        assert_eq!(message.volume_capacity_bytes, MIB);
+        messages.push(ranges(&message.block_metadata));
+    }
+    Ok(messages)
+}
+
+async fn delta(
+    client: &mut Client,
+    base: &str,
+    target: &str,
+    start: i64,
+) -> Result<Vec<(i64, i64)>, Status> {
+    let request = proto::GetMetadataDeltaRequest {
+        base_snapshot_id: base.to_owned(),
+        target_snapshot_id: target.to_owned(),
+        starting_offset: start,
+        ..Default::default()
+    };
+    let mut stream = client
+        .metadata
+        .get_metadata_delta(request)
+        .await?
+        .into_inner();
+    let mut all = vec![];
+    while let Some(message) = stream.message().await? {
+        all.extend(ranges(&message.block_metadata));
+    }
+    Ok(all)
+}
+
+/// `csi-spec` 5.24.
+#[tokio::test]
+async fn the_blocks_of_a_snapshot_are_told_in_order() {
+    let mut world = World::with_devices().await;
+    let id = world.client.try_create(device("a", MIB)).await.unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(image(&world, &id))
+        .unwrap();
+    let first = world.client.snapshot("1", &id).await.unwrap().snapshot_id;
+    for at in [0, 4096, 16384] {
+        file.write_all_at(&[7; 4096], at).unwrap();
+    }
+    let second = world.client.snapshot("2", &id).await.unwrap().snapshot_id;
+    file.write_all_at(&[8; 512], 16384).unwrap();
+    file.write_all_at(&[9; 1], 40960).unwrap();
+    let third = world.client.snapshot("3", &id).await.unwrap().snapshot_id;
+    let client = &mut world.client;
+    // Which holes a file system keeps is its own; what has data is told at least.
+    let told = allocated(client, &second, 0, 0).await.unwrap().concat();
+    for at in [0, 4096, 16384] {
+        assert!(
+            told.iter()
+                .any(|(start, size)| (*start..start + size).contains(&at)),
+            "{told:?}"
+        );
+    }
+    assert!(
+        told.windows(2)
+            .all(|pair| pair[0].0 + pair[0].1 < pair[1].0),
+        "{told:?}"
+    );
+    let messages = allocated(client, &second, 0, 1).await.unwrap();
+    assert!(messages.iter().all(|message| message.len() <= 1));
+    assert_eq!(allocated(client, &second, MIB, 0).await.unwrap(), [[]]);
+    assert_eq!(
+        delta(client, &first, &second, 0).await.unwrap(),
+        [(0, 8192), (16384, 4096)]
+    );
+    assert_eq!(
+        delta(client, &second, &third, 0).await.unwrap(),
+        [(16384, 4096), (40960, 4096)]
+    );
+    assert_eq!(
+        delta(client, &second, &third, 20480).await.unwrap(),
+        [(40960, 4096)]
+    );
+    assert_eq!(delta(client, &third, &third, 0).await.unwrap(), []);
+    let other = client.try_create(device("b", MIB)).await.unwrap();
+    let other = client.snapshot("other", &other).await.unwrap().snapshot_id;
+    assert_eq!(
+        code(delta(client, &first, &other, 0).await),
+        Code::InvalidArgument
+    );
+    assert_eq!(code(delta(client, "no", &other, 0).await), Code::NotFound);
+    assert_eq!(
+        code(allocated(client, "", 0, 0).await),
+        Code::InvalidArgument
+    );
+    assert_eq!(code(allocated(client, "no", 0, 0).await), Code::NotFound);
+    assert_eq!(
+        code(allocated(client, &first, -1, 0).await),
+        Code::OutOfRange
+    );
+    assert_eq!(
+        code(allocated(client, &first, MIB + 1, 0).await),
+        Code::OutOfRange
+    );
+    assert_eq!(
+        code(allocated(client, &first, 0, -1).await),
+        Code::InvalidArgument
+    );
+}
+
+fn ranges(metadata: &[proto::BlockMetadata]) -> Vec<(i64, i64)> {
+    let pair = |range: &proto::BlockMetadata| (range.byte_offset, range.size_bytes);
+    metadata.iter().map(pair).collect()
+}
+
+/// `csi-spec` 6: a place is kept or refused.
+#[tokio::test]
+async fn a_volume_is_where_it_is_asked_to_be_or_not_made() {
+    let played = options(|o| o.topology = vec!["t.x/zone=a".into(), "t.x/rack=r".into()]);
+    let mut world = World::on(Machine::with_devices(), played).await;
+    let client = &mut world.client;
+    let place = |pairs: &[(&str, &str)]| proto::Topology {
+        segments: map(pairs),
+    };
+    let placed = |name: &str, requisite: Vec<proto::Topology>| proto::CreateVolumeRequest {
+        accessibility_requirements: Some(proto::TopologyRequirement {
+            requisite,
+            preferred: vec![],
+        }),
+        ..sized(name, MIB)
+    };
+    let here = place(&[("t.x/zone", "a"), ("t.x/rack", "r")]);
+    let request = placed("here", vec![place(&[("t.x/zone", "b")]), here.clone()]);
+    let answer = client.controller.create_volume(request).await;
+    let volume = answer.unwrap().into_inner().volume.unwrap();
+    assert_eq!(volume.accessible_topology, std::slice::from_ref(&here));
+    let there = || vec![place(&[("t.x/zone", "a"), ("t.x/rack", "other")])];
+    let refused = client.try_create(placed("there", there())).await;
+    assert_eq!(code(refused), Code::ResourceExhausted);
+    let moved = client.try_create(placed("here", there())).await;
+    assert_eq!(code(moved), Code::AlreadyExists);
+    let info = client
+        .node
+        .node_get_info(proto::NodeGetInfoRequest {})
+        .await;
+    assert_eq!(info.unwrap().into_inner().accessible_topology, Some(here));
+    let request = proto::GetCapacityRequest {
+        accessible_topology: Some(place(&[("t.x/zone", "b")])),
+        ..Default::default()
+    };
+    let capacity = client.controller.get_capacity(request).await.unwrap();
+    assert_eq!(capacity.into_inner().available_capacity, 0);
+    let mut world = world.restart_as(PlayOptions::default()).await;
+    let refused = world.client.try_create(placed("nowhere", there())).await;
+    assert_eq!(code(refused), Code::InvalidArgument);
+}
+
+/// What is taken away is neither advertised nor answered.
+#[tokio::test]
+async fn it_can_be_every_kind_of_plugin() {
+    let without = |names: &[&str]| {
+        let names = names.iter().map(ToString::to_string).collect();
+        options(|o| o.without = names)
+    };
+    let mut world = World::on(
+        Machine::with_devices(),
+        without(&["CONTROLLER_SERVICE", "LIST_VOLUMES"]),
+    )
+    .await;
+    assert_eq!(
+        code(world.client.try_create(named("a")).await),
+        Code::Unimplemented
+    );
+    let request = proto::GetPluginCapabilitiesRequest {};
+    let answer = world.client.identity.get_plugin_capabilities(request).await;
+    let capabilities = answer.unwrap().into_inner().capabilities;
+    let is_controller = |capability: &proto::PluginCapability| {
+        use proto::plugin_capability::{Type, service};
+        matches!(&capability.r#type, Some(Type::Service(of)) if of.r#type() == service::Type::ControllerService)
+    };
+    assert!(!capabilities.iter().any(is_controller));
+    let mut world = world.restart_as(without(&["NODE_SERVICE"])).await;
+    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
+    let staging = world.made("staging");
+    assert_eq!(
+        code(world.client.stage(&id, &staging, writer()).await),
+        Code::Unimplemented
+    );
+    let mut world = world.restart_as(without(&["STAGE_UNSTAGE_VOLUME"])).await;
+    let target = world.path("target");
+    let publish = Publish {
+        id: &id,
+        staging: Path::new(""),
+        target: &target,
+        capability: writer(),
+        read_only: true,
+    };
+    for _ in 0..2 {
+        world.client.publish(publish.clone()).await.unwrap();
+    }
+    let mounts = world.running.mounter.mounts();
+    assert_eq!((mounts.len(), mounts[0].flags.read_only), (1, true));
+    world.client.unpublish(&id, &target).await.unwrap();
+    assert_eq!(
+        world.running.machine.storage.devices(),
+        [],
+        "the device goes with its mount"
+    );
+    let mut world = world
+        .restart_as(without(&["CONFIRMED", "VOLUME_CONDITION"]))
+        .await;
+    let request = proto::ValidateVolumeCapabilitiesRequest {
+        volume_id: id.clone(),
+        volume_capabilities: vec![writer()],
+        ..Default::default()
+    };
+    let answer = world
+        .client
+        .controller
+        .validate_volume_capabilities(request)
+        .await;
+    assert_eq!(answer.unwrap().into_inner().confirmed, None);
+    let status = get(&mut world.client, &id).await.status.unwrap();
+    assert_eq!(status.volume_condition, None);
+}
+
+#[tokio::test]
+async fn it_fails_as_it_is_told_to() {
+    let faults = [
+        "NodeStageVolume:UNAVAILABLE:2",
+        "CreateVolume:lose-reply:1",
+        "ListVolumes:delay=1ms",
+    ];
+    let played = options(|o| o.fault = faults.iter().map(ToString::to_string).collect());
+    let mut world = World::on(Machine::with_devices(), played).await;
+    let staging = world.made("staging");
+    let lost = world.client.try_create(sized("a", MIB)).await.unwrap_err();
+    assert_eq!(lost.code(), Code::Unavailable);
+    assert!(lost.message().contains("on purpose"), "{lost}");
+    let (listed, _) = world.client.list(0, "").await.unwrap();
+    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
+    assert_eq!(
+        listed,
+        std::slice::from_ref(&id),
+        "it was done, and the answer was lost"
+    );
+    for _ in 0..2 {
+        assert_eq!(
+            code(world.client.stage(&id, &staging, writer()).await),
+            Code::Unavailable
+        );
+        assert_eq!(world.targets(), Vec::<PathBuf>::new());
+    }
+    world.client.stage(&id, &staging, writer()).await.unwrap();
+}
+
+/// A machine that was switched off: mounts and devices are gone, records are not.
+#[tokio::test]
+async fn a_reboot_loses_nothing() {
+    let mut world = World::with_devices().await;
+    let (staging, at_device) = (world.made("staging"), world.made("device"));
+    let target = world.path("target");
+    let client = &mut world.client;
+    let image = client.try_create(sized("a", MIB)).await.unwrap();
+    let device = client.try_create(device("b", MIB)).await.unwrap();
+    let read_only = block(Mode::MultiNodeReaderOnly);
+    client.stage(&image, &staging, writer()).await.unwrap();
+    client
+        .stage(&device, &at_device, read_only.clone())
+        .await
+        .unwrap();
+    let publish = Publish {
+        id: &device,
+        staging: &at_device,
+        target: &target,
+        capability: read_only,
+        read_only: true,
+    };
+    client.publish(publish.clone()).await.unwrap();
+    world.running.machine.mounter.reboot();
+    world.running.machine.storage.reboot();
+    let mut world = world.restart().await;
+    let devices = world.running.machine.storage.devices();
+    assert_eq!(
+        devices.len(),
+        1,
+        "the block device is there again: {devices:?}"
+    );
+    assert!(devices[0].read_only);
+    world.client.publish(publish).await.unwrap();
+    world
+        .client
+        .stage(&image, &staging, writer())
+        .await
+        .unwrap();
+    assert_eq!(world.targets(), [target.clone(), staging.clone()]);
+    assert_eq!(
+        code(world.client.delete(&device).await),
+        Code::FailedPrecondition
+    );
+    world.client.unpublish(&device, &target).await.unwrap();
+    assert!(!target.exists());
+    world.client.unstage(&device, &at_device).await.unwrap();
+    world.client.unstage(&image, &staging).await.unwrap();
+    assert_eq!(world.running.machine.storage.devices(), []);
+    world.client.delete(&device).await.unwrap();
+    world.client.delete(&image).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_volume_whose_data_is_gone_is_abnormal_and_not_used() {
+    let mut world = World::with_devices().await;
+    let staging = world.made("staging");
+    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
+    let is_abnormal = async |client: &mut Client| {
+        let status = get(client, &id).await.status.unwrap();
+        status.volume_condition.unwrap().abnormal
+    };
+    assert!(!is_abnormal(&mut world.client).await);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(image(&world, &id))
+        .unwrap();
+    file.set_len(4096).unwrap();
+    assert!(is_abnormal(&mut world.client).await);
+    let refused = world
+        .client
+        .stage(&id, &staging, writer())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("cut off"), "{refused}");
+    std::fs::remove_file(image(&world, &id)).unwrap();
+    assert!(is_abnormal(&mut world.client).await);
+    world.client.delete(&id).await.unwrap();
+}
