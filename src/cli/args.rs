@@ -6,14 +6,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use super::env;
 use super::ledger::LedgerChoice;
 #[cfg(feature = "agent")]
 use super::ui::CheckReport;
-use super::ui::Output;
-use crate::model::SetName;
+use super::ui::{Output, ReportFile};
+use crate::model::{ServerVersion, SetName};
+use crate::plan::{DenyRule, Risk};
 
 /// Nomad's CSI volumes as specifications: check, plan and apply them, on a cluster or on an
 /// embedded agent with a real CSI plugin.
@@ -273,16 +275,81 @@ pub(super) struct PlanArguments {
     /// Form of the plan
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: ReportForm,
+    /// Write the plan in another form too, to a file or to standard output (`-`); may be repeated
+    ///
+    /// FORM is sarif, junit, github (annotations for its workflows) or markdown. One that goes to
+    /// standard output takes the place of `--output`.
+    #[arg(long = "format", value_name = "FORM=FILE", value_delimiter = ',')]
+    pub formats: Vec<ReportFile>,
+    /// Save the plan in this file, which must not exist, to apply just that later
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// What may be done, and for which server it is planned.
+    #[command(flatten)]
+    pub choices: Choices,
     /// How many requests at once.
     #[command(flatten)]
     pub parallelism: Parallelism,
+}
+
+/// What may be done besides, and for which server it is planned.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Choices {
+    /// Also deregister what the set owns and no file names; its data stays
+    #[arg(long, help_heading = CHOICES)]
+    pub prune: bool,
+    /// Remove this volume and make it anew; may be repeated
+    ///
+    /// A volume that the provider makes loses its data; of one that is registered by its external
+    /// ID only the registration is replaced.
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = CHOICES)]
+    pub replace: Vec<String>,
+    /// Take a snapshot of a volume before it is replaced
+    #[arg(long, requires = "replace", help_heading = CHOICES)]
+    pub snapshot_first: bool,
+    /// Delete this volume and its data; no file may name it; may be repeated
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = CHOICES)]
+    pub delete_data: Vec<String>,
+    /// Let an update erase a value that the server hides and the file does not give; may be repeated
+    ///
+    /// FIELD is secrets or mount_flags.
+    #[arg(long, value_name = "FIELD:[NAMESPACE/]ID", help_heading = CHOICES)]
+    pub accept_loss: Vec<String>,
+    /// The worst that may be done [default: reversible]
+    #[arg(long, value_name = "RISK", help_heading = CHOICES, value_parser = one_of(Risk::ALL, Risk::as_str))]
+    pub max_risk: Option<Risk>,
+    /// Allow that much for this volume; may be repeated
+    ///
+    /// RISK is needs-downtime or destroys-data.
+    #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = CHOICES)]
+    pub approve: Vec<String>,
+    /// Refuse whatever does this; may be repeated
+    #[arg(long, value_name = "RULE", value_delimiter = ',', help_heading = CHOICES, value_parser = one_of(DenyRule::ALL, DenyRule::as_str))]
+    pub deny: Vec<DenyRule>,
+    /// Version of the Nomad server, where it does not say it to the token [default: ask it]
+    #[arg(long, value_name = "VERSION", help_heading = CHOICES)]
+    pub server_version: Option<ServerVersion>,
+}
+
+const CHOICES: &str = "What may be done";
+
+/// A parser that takes one of these words.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = PossibleValuesParser::new(all.map(word));
+    words.try_map(move |text| {
+        let meant = all.into_iter().find(|one| word(*one) == text);
+        meant.ok_or("it is none of these words")
+    })
 }
 
 /// How much at once.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Parallelism {
     /// How many volumes are worked on at once
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub parallelism: u16,
 }
 
@@ -301,6 +368,9 @@ pub(super) struct Apply {
     /// Form of the volumes printed.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// What may be done, and for which server it is planned.
+    #[command(flatten)]
+    pub choices: Choices,
     /// How many changes at once.
     #[command(flatten)]
     pub parallelism: Parallelism,

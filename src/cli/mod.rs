@@ -5,6 +5,7 @@
 //! client) before a command needs it.
 
 mod args;
+mod choices;
 mod commands;
 mod context;
 mod contexts;

@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::args::{
-    AuthCommand, Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand,
+    AuthCommand, Choices, Cli, Command, Global, PluginCommand, SetArgument, Submit, VolumeCommand,
 };
 #[cfg(feature = "agent")]
 use super::commands::agent;
@@ -130,6 +130,7 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
                 verb: Verb::Apply { yes: arguments.yes },
                 output: &arguments.output.output,
                 parallelism: arguments.parallelism.parallelism,
+                choices: &arguments.choices,
             };
             wait(context, process, submit::run(context, &order))
         }
@@ -167,13 +168,13 @@ fn on_volume(
 ) -> Result<Exit, CliError> {
     match command {
         VolumeCommand::Create(arguments) => {
-            let set = SetArgument::default();
-            let order = order(arguments, &set, Verb::Create);
+            let (set, choices) = (SetArgument::default(), Choices::default());
+            let order = order(arguments, &set, &choices, Verb::Create);
             wait(context, process, submit::run(context, &order))
         }
         VolumeCommand::Register(arguments) => {
-            let set = SetArgument::default();
-            let order = order(arguments, &set, Verb::Register);
+            let (set, choices) = (SetArgument::default(), Choices::default());
+            let order = order(arguments, &set, &choices, Verb::Register);
             wait(context, process, submit::run(context, &order))
         }
         VolumeCommand::Deregister(arguments) => wait(
@@ -191,13 +192,19 @@ fn on_volume(
     }
 }
 
-fn order<'a>(arguments: &'a Submit, set: &'a SetArgument, verb: Verb) -> submit::Order<'a> {
+fn order<'a>(
+    arguments: &'a Submit,
+    set: &'a SetArgument,
+    choices: &'a Choices,
+    verb: Verb,
+) -> submit::Order<'a> {
     submit::Order {
         files: &arguments.files,
         set,
         verb,
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,
+        choices,
     }
 }
 

@@ -39,6 +39,14 @@ codes! {
         "Give the secrets in the specification; if the volume has none, write `secrets {}`.";
     PlanIgnoredField = "plan/ignored-field": "The server takes the field and does nothing with it.",
         "Remove the change, or create the volume anew.";
+    PlanDenied = "plan/denied": "A rule of the command line forbids what would be done.",
+        "Change what is wanted, or leave out the `--deny` rule.";
+    PlanHiddenValue = "plan/hidden-value": "An update would erase a value that the server has and does not show, and that the specification does not give.",
+        "Give the value in the specification, say there that it shall be empty, or accept the loss with `--accept-loss`.";
+    PlanUnknownVersion = "plan/unknown-version": "The server does not say its version to this token, and versions differ in what they refuse and lose.",
+        "Use a token that may read agents, or say `--server-version`.";
+    PlanUnseenField = "plan/unseen-field": "The server is so old that it does not show every field of a volume.",
+        "Compare these fields yourself; later versions of Nomad show them.";
     PlanProtected = "plan/protected": "The volume is protected: a run that would remove it is refused.",
         "Apply it once with `protect = false`, or give it up with `forget`; then remove it.";
     PlanStillWanted = "plan/still-wanted": "A volume is to be removed, and a file still wants it.",

@@ -5,7 +5,7 @@
 //! 1). Lists are read page by page, filtered here again because servers ignore some of what they
 //! are asked (3.1), and sorted. A secret that was sent is taken out of the words of an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,7 +22,9 @@ use crate::model::{
     Secrets, Volume, VolumeRequest, VolumeSummary,
 };
 use crate::plan::MergeRules;
-use crate::ports::{ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written};
+use crate::ports::{
+    AccessReader as _, ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
+};
 use crate::wire::{
     self, PluginDocument, PluginStub, SECRETS, VolumeDocument, VolumeStub, WriteKind, WriteRequest,
 };
@@ -94,6 +96,10 @@ impl VolumeReader for NomadClient {
         let what = "nothing could be planned";
         let headers = self.session.headers(&request, what).await?;
         Ok(Server::of(&headers).merge_rules())
+    }
+
+    async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError> {
+        self.namespaces().await
     }
 
     async fn list_volumes(

@@ -8,7 +8,6 @@ use http::{HeaderMap, Method};
 
 use super::endpoint::Request;
 use super::session::Session;
-use crate::diagnostic::Code;
 use crate::model::ServerVersion;
 use crate::plan::MergeRules;
 use crate::ports::{ApiError, ServerKind};
@@ -33,7 +32,10 @@ pub(super) async fn server(session: &Session) -> Result<ServerKind, ApiError> {
                 Err(_) => Err(session.another(what, &text)),
             }
         }
-        Err(error) if error.code == Code::ApiForbidden => Ok(ServerKind::Undisclosed),
+        // Proxies in front of a cluster often do not pass on what is the agents' own.
+        Err(error) if matches!(error.status, Some(403 | 404 | 405 | 501)) => {
+            Ok(ServerKind::Undisclosed)
+        }
         Err(error) => Err(error),
     }
 }

@@ -39,6 +39,24 @@ pub enum Action {
     Blocked(Vec<Diagnostic>),
 }
 
+impl Action {
+    /// The word for it, in documents and saved plans.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Register(_) => "register",
+            Self::Update(_) => "update",
+            Self::Expand(_) => "expand",
+            Self::Replace(_) => "replace",
+            Self::Deregister => "deregister",
+            Self::DeleteData => "delete-data",
+            Self::Waits(_) => "waits",
+            Self::Blocked(_) => "blocked",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
 /// What an update does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
@@ -51,6 +69,9 @@ pub struct Update {
     pub secrets: SecretsChange,
     /// What becomes of the size.
     pub expansion: Expansion,
+    /// Fields that the file does not give and that are sent as they are stored, because this server
+    /// would lose them otherwise.
+    pub sent_again: Vec<&'static str>,
     /// Hidden values that are lost with it, each with somebody's consent.
     pub losses: Vec<HiddenField>,
 }

@@ -12,10 +12,11 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, Plan, Planned};
+use super::deny::deny;
 use super::depend::order;
 use super::inputs::Inputs;
 use super::pin::Pin;
-use super::precondition::{Needs, plugin_problem};
+use super::precondition::{Needs, plugin_problem, unknown_namespace};
 use super::remove::{removed, replaced};
 use super::stakes::stakes;
 use super::update::update;
@@ -38,6 +39,7 @@ pub fn build(mut inputs: Inputs<'_>) -> Plan {
     volumes.extend(removed(&named, &inputs));
     for planned in &mut volumes {
         planned.stakes = stakes(planned, inputs.observed);
+        deny(planned, inputs.requests.deny.iter().copied());
     }
     order(&mut volumes, inputs.observed);
     Plan {
@@ -78,6 +80,9 @@ fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
         Needs::Registration
     };
     let request = Box::new(spec.request.clone());
+    if let Some(problem) = unknown_namespace(spec, inputs.observed) {
+        return Action::Blocked(vec![problem]);
+    }
     match plugin_problem(spec, inputs.observed, needs) {
         Some(problem) => Action::Blocked(vec![problem]),
         None if is_create => Action::Create(request),

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::deny::DenyRule;
 use super::hidden::{HiddenField, Remembered};
-use super::merge::MergeRules;
+use super::ledger::{LedgerSet, StoredValue};
 use super::risk::LastSnapshot;
-use crate::model::{Namespace, NamespacedId, Plugin, PluginId, Volume, VolumeSummary};
+use super::rules::MergeRules;
+use crate::model::{Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeSummary};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// Everything that a plan is made from.
@@ -64,6 +66,58 @@ pub struct Owned {
     pub volumes: BTreeMap<NamespacedId, OwnedVolume>,
 }
 
+impl Owned {
+    /// What a set's ledger says, held against what the files give. `secrets` are the values of a
+    /// specification's secrets, `None` if they could not be had: then nothing is known of them.
+    pub fn of(
+        set: &LedgerSet,
+        wanted: &[VolumeSpec],
+        secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
+    ) -> Self {
+        let specs: BTreeMap<_, _> = wanted.iter().map(|spec| (spec.key(), spec)).collect();
+        let volumes = set.owned().map(|(key, ownership)| {
+            let spec = specs.get(key).copied();
+            let given = spec
+                .filter(|spec| spec.request.secrets.is_some())
+                .map(&secrets);
+            let flags = spec
+                .and_then(|spec| spec.request.mount_options.as_ref())
+                .map(|options| options.mount_flags.as_slice())
+                .filter(|flags| !flags.is_empty());
+            let entry = OwnedVolume {
+                protect: ownership.protect,
+                secrets: match (set.secrets(key), given) {
+                    (_, Some(None)) => Remembered::Unknown,
+                    (stored, given) => {
+                        let given = given.flatten().filter(|given| !given.is_empty());
+                        let same = given.and_then(|given| set.same_secrets(key, &given));
+                        remembered(stored, same)
+                    }
+                },
+                mount_flags: {
+                    let same = flags.and_then(|flags| set.same_mount_flags(key, flags));
+                    remembered(set.mount_flags(key), same)
+                },
+            };
+            (key.clone(), entry)
+        });
+        Self {
+            set: set.name().to_string(),
+            volumes: volumes.collect(),
+        }
+    }
+}
+
+/// `same` says whether what the file gives is what was applied; `None` if it gives nothing.
+fn remembered(stored: StoredValue, same: Option<bool>) -> Remembered {
+    match (stored, same) {
+        (StoredValue::Unknown, _) => Remembered::Unknown,
+        (StoredValue::Empty, _) => Remembered::Absent,
+        (StoredValue::Given, Some(true)) => Remembered::AsGiven,
+        (StoredValue::Given, Some(false) | None) => Remembered::Other,
+    }
+}
+
 /// One volume of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedVolume {
@@ -88,4 +142,6 @@ pub struct Requests {
     pub delete_data: BTreeSet<NamespacedId>,
     /// Hidden values that may be lost.
     pub accept_loss: BTreeSet<(HiddenField, NamespacedId)>,
+    /// What may not be done at all.
+    pub deny: BTreeSet<DenyRule>,
 }

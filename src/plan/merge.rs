@@ -2,9 +2,8 @@
 //!
 //! A server that already has a volume of that name does not replace it; it merges
 //! (`csi-orchestration` 2.4, 2.5, 2.7; `nomad-http-api` 3.5; B01 to B09). Which fields may change is
-//! the same everywhere; how absent and equal are understood is not, and is a value:
-//! [`MergeRules::NOMAD`] says what a Nomad 2.x cluster does, so that a plan can predict it,
-//! [`MergeRules::AGENT`] what our agent does (W19, W20, W21).
+//! the same everywhere since Nomad 1.6.3; how absent and equal are understood is not, and is a value
+//! ([`MergeRules`], W19, W20, W21). Earlier servers refuse or overwrite more, and that is here too.
 //!
 //! Nothing is called here. Whether an expansion can be carried out is the caller's to find out:
 //! [`Expansion::Needed`] says that it has to be. All refusals are found at once and stand in Nomad's
@@ -13,89 +12,13 @@
 
 use std::collections::BTreeMap;
 
+use super::rules::{
+    MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, UpdateRule,
+};
 use crate::model::{
     Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, Volume,
     WantedRequest,
 };
-
-/// How a server understands what is absent or reordered. A value per server and version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MergeRules {
-    /// When two topology requests are the same, and what happens while none is in force (W21).
-    pub topologies: TopologyRule,
-    /// When two mount options are the same (W19).
-    pub mount_options: MountOptionsRule,
-    /// What happens to stored secrets if the update says nothing of them (W20). An empty map clears
-    /// them on every server.
-    pub omitted_secrets: OmittedMap,
-    /// What happens to the stored context if the update has none or an empty one (GH-24922).
-    pub omitted_context: OmittedMap,
-    /// Whether a volume whose size nobody knows is large enough for the least that is asked for.
-    pub unknown_capacity: UnknownCapacityRule,
-}
-
-/// What a map that is not in the update means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OmittedMap {
-    /// What is stored stays.
-    Keep,
-    /// What is stored is lost.
-    Wipe,
-}
-
-/// How topology requests are merged. While the volume has topologies, a different request is
-/// refused under either rule (B03).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TopologyRule {
-    /// Compared in order, absent differs from empty; ignored while the volume has no topologies.
-    ByPosition,
-    /// Compared as sets, absent is empty; stored while the volume has no topologies.
-    AsSets,
-}
-
-/// How mount options are merged. They are replaced by the update's, and an update that says nothing
-/// of them says that there are none: clients send an empty object for that. While the volume is
-/// claimed, different ones are refused under either rule: what is mounted keeps the old ones, and
-/// one volume would be mounted in two ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MountOptionsRule {
-    /// Stored as absent differs from empty (`null` from `{}`).
-    AbsentDiffers,
-    /// Stored as absent is empty.
-    AbsentIsEmpty,
-}
-
-/// How large a volume is whose provider reported no size (zero on the wire: a directory, or a volume
-/// that was only registered; `csi-orchestration` 2.7). A raised minimum asks for an expansion under
-/// either rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownCapacityRule {
-    /// It has no bytes: any minimum asks for an expansion, also the one it was made with.
-    IsZero,
-    /// It has the least that was asked for before.
-    HoldsRecordedMinimum,
-}
-
-impl MergeRules {
-    /// A Nomad server from 2.0 on.
-    pub const NOMAD: Self = Self {
-        topologies: TopologyRule::ByPosition,
-        mount_options: MountOptionsRule::AbsentDiffers,
-        omitted_secrets: OmittedMap::Wipe,
-        omitted_context: OmittedMap::Keep,
-        unknown_capacity: UnknownCapacityRule::IsZero,
-    };
-
-    /// Our agent: secrets are not lost by leaving them out, absent is empty, order does not matter where
-    /// it has no meaning, and a volume of unknown size holds what it was made for.
-    pub const AGENT: Self = Self {
-        topologies: TopologyRule::AsSets,
-        mount_options: MountOptionsRule::AbsentIsEmpty,
-        omitted_secrets: OmittedMap::Keep,
-        omitted_context: OmittedMap::Keep,
-        unknown_capacity: UnknownCapacityRule::HoldsRecordedMinimum,
-    };
-}
 
 /// One reason why an update is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,9 +80,16 @@ pub fn merge(
     update: &WantedRequest,
     rules: MergeRules,
 ) -> Result<Merged, Vec<Refusal>> {
-    let refusals = refusals(existing, update, rules);
+    let refusals = match rules.update {
+        UpdateRule::FieldByField => refusals(existing, update, rules),
+        UpdateRule::WhileUnused => refusals_while_unused(existing, update, rules),
+        UpdateRule::Overwrite => return overwritten(existing, update, rules),
+    };
     if !refusals.is_empty() {
         return Err(refusals);
+    }
+    if rules.update == UpdateRule::WhileUnused {
+        return Ok(merged_before_expansion(existing, update, rules));
     }
     let expansion = expansion(existing, update.capacity, rules.unknown_capacity)
         .map_err(|refusal| vec![refusal])?;
@@ -167,13 +97,123 @@ pub fn merge(
         Expansion::None => existing.requested_capacity,
         Expansion::Record | Expansion::Needed { .. } => update.capacity,
     };
-    let volume = Volume {
+    Ok(Merged {
+        volume: Volume {
+            requested_capacity,
+            ..merged_fields(existing, update, rules)
+        },
+        secrets: secrets_change(update, rules.omitted_secrets),
+        expansion,
+    })
+}
+
+/// Everything but the capacity.
+fn merged_fields(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Volume {
+    Volume {
         capabilities: update.capabilities.clone(),
         topology_request: merged_topology_request(existing, update, rules.topologies),
         mount_options: merged_mount_options(existing, update, rules.mount_options),
         context: merged_context(existing, update, rules.omitted_context),
-        requested_capacity,
         ..existing.clone()
+    }
+}
+
+/// Nomad 1.3 to 1.6.2 expands nothing and updates nothing that is in use (`nomad-http-api` 8.3).
+fn refusals_while_unused(
+    existing: &Volume,
+    update: &WantedRequest,
+    rules: MergeRules,
+) -> Vec<Refusal> {
+    let mut refusals = refusals(existing, update, rules);
+    let (size, wanted) = (existing.capacity, update.capacity);
+    if !size.is_zero() && (wanted.max < size || wanted.min > size) {
+        refusals.push(Refusal {
+            field: if wanted.min > size { "capacity_min" } else { "capacity_max" },
+            text: "volume requested capacity update was not compatible with existing capacity"
+                .into(),
+            reason: format!(
+                "before Nomad 1.6.3 `capacity_min` and `capacity_max` have to enclose the {} it has",
+                size.decimal()
+            ),
+        });
+    }
+    if refusals.is_empty() && existing.is_claimed() {
+        refusals.push(Refusal {
+            field: "id",
+            text: "volume cannot be updated while in use".into(),
+            reason: "before Nomad 1.6.3 nothing of a volume can change while it is in use".into(),
+        });
+    }
+    refusals
+}
+
+/// A size is recorded where one is known, and never changed.
+fn merged_before_expansion(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Merged {
+    let recorded = !existing.capacity.is_zero() && update.capacity != existing.requested_capacity;
+    let requested_capacity = if recorded {
+        update.capacity
+    } else {
+        existing.requested_capacity
+    };
+    Merged {
+        volume: Volume {
+            requested_capacity,
+            ..merged_fields(existing, update, rules)
+        },
+        secrets: secrets_change(update, rules.omitted_secrets),
+        expansion: if recorded {
+            Expansion::Record
+        } else {
+            Expansion::None
+        },
+    }
+}
+
+/// Nomad 1.1 and 1.2 put the update in the place of the volume, unless it is in use or another one
+/// (`nomad-http-api` 8.3): what the update does not say is lost.
+fn overwritten(
+    existing: &Volume,
+    update: &WantedRequest,
+    rules: MergeRules,
+) -> Result<Merged, Vec<Refusal>> {
+    let another = if update.plugin_id != existing.plugin_id {
+        Some((
+            "plugin_id",
+            "the plugin ID of an existing volume cannot change",
+        ))
+    } else if update.external_id != existing.external_id {
+        Some((
+            "external_id",
+            "the external ID of an existing volume cannot change",
+        ))
+    } else if existing.is_claimed() {
+        Some((
+            "id",
+            "before Nomad 1.3 nothing of a volume can change while it is in use",
+        ))
+    } else {
+        None
+    };
+    if let Some((field, reason)) = another {
+        return Err(vec![Refusal {
+            field,
+            text: format!("volume exists: {}", existing.id),
+            reason: reason.into(),
+        }]);
+    }
+    let expansion = if update.capacity == existing.requested_capacity {
+        Expansion::None
+    } else {
+        Expansion::Record
+    };
+    let volume = Volume {
+        name: update.name.clone().unwrap_or_default(),
+        clone_id: update.clone_id.clone(),
+        snapshot_id: update.snapshot_id.clone(),
+        parameters: update.parameters.clone().unwrap_or_default(),
+        requested_capacity: update.capacity,
+        topology_request: update.topology_request.clone(),
+        ..merged_fields(existing, update, rules)
     };
     Ok(Merged {
         volume,

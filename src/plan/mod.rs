@@ -4,7 +4,9 @@
 //! that server merges.
 
 mod action;
+mod approval;
 mod build;
+mod deny;
 mod depend;
 mod diff;
 mod hidden;
@@ -18,13 +20,17 @@ mod precondition;
 mod removal;
 mod remove;
 mod risk;
+mod rules;
 #[cfg(test)]
 mod samples;
+mod saved;
 mod stakes;
 mod update;
 
 pub use action::{Action, Counts, Plan, Planned, Replace, ReplaceSteps, Update, Wait};
+pub use approval::{Approvals, Unapproved};
 pub use build::build;
+pub use deny::DenyRule;
 pub use diff::{Change, Shown, diff};
 pub use hidden::{HiddenField, Remembered};
 pub use holder::Holder;
@@ -34,14 +40,16 @@ pub use ledger::{
     Ownership, SeenEqual, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
     StoredValue,
 };
-pub use merge::{
-    Expansion, MergeRules, Merged, MountOptionsRule, OmittedMap, Refusal, SecretsChange,
-    TopologyRule, UnknownCapacityRule, merge,
-};
+pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use permissions::{
     Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability, missing_permissions,
 };
 pub use pin::Pin;
 pub use removal::{Removal, removal_problems};
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
+pub use rules::{
+    MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, Unseen,
+    UpdateRule, rules_remark,
+};
+pub use saved::{Origin, SavedPlan, SavedPlanProblem};
 pub use update::remaining;

@@ -5,7 +5,7 @@
 
 use super::inputs::{Observed, PluginState};
 use crate::diagnostic::{Code, Diagnostic, nearest};
-use crate::model::{ControllerInfo, Plugin, PluginId};
+use crate::model::{ControllerInfo, Namespace, Plugin, PluginId};
 use crate::spec::VolumeSpec;
 
 /// What a step asks of a plugin.
@@ -17,6 +17,27 @@ pub(super) enum Needs {
     Create,
     /// EXPAND_VOLUME.
     Expansion,
+}
+
+/// Why a new volume cannot be there: a create into a namespace that does not exist leaves its data in
+/// the provider, and nothing that names it, on Nomad.
+pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &Observed) -> Option<Diagnostic> {
+    let namespaces = observed.namespaces.as_ref()?;
+    let wanted = &spec.request.namespace;
+    if namespaces.contains(wanted) {
+        return None;
+    }
+    let message = format!(
+        "volume {} wants namespace {wanted}, which the server does not have",
+        spec.request.id
+    );
+    let problem = Diagnostic::error(Code::VolumeUnknownNamespace, message)
+        .label(spec.field_span("namespace"), "");
+    let names = namespaces.iter().map(Namespace::as_str);
+    Some(match nearest(wanted.as_str(), names) {
+        Some(similar) => problem.help(format!("there is a namespace {similar}; is it meant?")),
+        None => problem.help(format!("make it first: `nomad namespace apply {wanted}`")),
+    })
 }
 
 /// Why the plugin of a specification cannot do it.

@@ -7,7 +7,7 @@ use super::action::{Action, Planned};
 use super::build::build;
 use super::diff::Change;
 use super::inputs::{Inputs, Observed, PluginState, Requests};
-use super::merge::MergeRules;
+use super::rules::MergeRules;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,

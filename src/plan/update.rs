@@ -3,15 +3,22 @@
 //! What a server would refuse is found here, before anything is sent: its rules are run by
 //! [`super::merge::merge`], the same code that our agent runs. A refusal that ends with the volume's
 //! use is no refusal but a wait, if nothing else stands against the update.
+//!
+//! First it is asked whether anything differs at all, then whether the server would take the update:
+//! servers before 1.6.3 refuse a volume in use also what it has already.
+
+use std::collections::BTreeMap;
 
 use super::action::{Action, Update, Wait};
-use super::diff::diff;
+use super::diff::{Change, diff};
+use super::hidden::{HiddenField, HiddenValues};
 use super::holder::Holder;
 use super::inputs::Inputs;
-use super::merge::{Expansion, MergeRules, Merged, Refusal, SecretsChange, TopologyRule, merge};
+use super::merge::{Expansion, Merged, Refusal, merge};
 use super::precondition::{Needs, plugin_problem};
+use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{TopologyRequest, Volume, WantedRequest};
+use crate::model::{NamespacedId, TopologyRequest, Volume, WantedRequest};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// What is to be done with a volume that exists, and what will surprise.
@@ -20,21 +27,36 @@ pub(super) fn update(
     existing: &Volume,
     inputs: &Inputs<'_>,
 ) -> (Action, Vec<Diagnostic>) {
-    let request = comparable(&spec.request, existing, inputs.rules);
-    let merged = match merge(existing, &request, inputs.rules) {
+    let rules = inputs.rules;
+    let hidden = HiddenValues::of(spec, existing, inputs.owned);
+    let existing = &hidden.marked(rules.unseen.filled_in(existing, &spec.request));
+    let request = comparable(&spec.request, existing, rules);
+    let ignored: Vec<_> = ignored_topology_request(spec, existing, rules)
+        .into_iter()
+        .chain(ignored_capacity(spec, existing, rules))
+        .collect();
+    let compared = hidden.with_unsaid(&request);
+    let is_wanted = inputs.purpose == Purpose::ByExternalId
+        && differences(existing, &compared, rules).is_ok_and(|fields| fields.is_empty())
+        && hidden.changed_secrets().is_none();
+    if is_wanted {
+        return (Action::Unchanged, ignored);
+    }
+    let losses = hidden.losses(rules.omitted_secrets);
+    let refused = unaccepted(spec, &losses, inputs);
+    if !refused.is_empty() {
+        let refusals = merge(existing, &compared, rules).err().unwrap_or_default();
+        let reasons = refusals.iter().map(|refusal| refusal_words(spec, refusal));
+        return (Action::Blocked(reasons.chain(refused).collect()), vec![]);
+    }
+    let merged = match merge(existing, &request, rules) {
         Ok(merged) => merged,
         Err(refusals) => {
-            let action = refused_or_waits(spec, existing, &request, refusals, inputs.rules);
+            let action = refused_or_waits(spec, existing, &request, refusals, rules);
             return (action, vec![]);
         }
     };
-    let changes = diff(existing, &merged.volume);
-    let needed = is_needed(merged.expansion);
-    let ignored = ignored_topology_request(spec, existing, inputs.rules);
-    if changes.is_empty() && !needed && inputs.purpose == Purpose::ByExternalId {
-        return (Action::Unchanged, ignored.into_iter().collect());
-    }
-    let needs = if needed {
+    let needs = if is_needed(merged.expansion) {
         Needs::Expansion
     } else {
         Needs::Registration
@@ -42,23 +64,129 @@ pub(super) fn update(
     if let Some(problem) = plugin_problem(spec, inputs.observed, needs) {
         return (Action::Blocked(vec![problem]), vec![]);
     }
-    let erased = erased_secrets(spec, merged.secrets);
-    let Merged {
-        secrets, expansion, ..
-    } = merged;
+    let changes = diff(existing, &merged.volume).into_iter();
+    let changes = changes.chain(hidden.changed_secrets()).collect();
+    let warned = hidden.may_lose_secrets(rules.omitted_secrets);
+    let warned = warned.then(|| erased_secrets(spec));
+    let action = planned_update(spec, existing, request, &merged, changes, losses);
+    (action, ignored.into_iter().chain(warned).collect())
+}
+
+fn planned_update(
+    spec: &VolumeSpec,
+    existing: &Volume,
+    request: WantedRequest,
+    merged: &Merged,
+    changes: Vec<Change>,
+    losses: Vec<HiddenField>,
+) -> Action {
     let update = Box::new(Update {
+        sent_again: sent_again(&spec.request, &request, existing),
         request,
         changes,
-        secrets,
-        expansion,
-        losses: vec![],
+        secrets: merged.secrets,
+        expansion: merged.expansion,
+        losses,
     });
-    let action = if needed {
+    if is_needed(merged.expansion) {
         Action::Expand(update)
     } else {
         Action::Update(update)
+    }
+}
+
+/// Fields in which a volume differs from what is wanted, whether or not the server would take that.
+fn differences(
+    existing: &Volume,
+    request: &WantedRequest,
+    rules: MergeRules,
+) -> Result<Vec<&'static str>, Vec<Refusal>> {
+    let mut request = request.clone();
+    if ignores_capacity(existing, rules) {
+        request.capacity = existing.requested_capacity;
+    }
+    let lenient = MergeRules {
+        update: UpdateRule::FieldByField,
+        mount_options: MountOptionsRule::AbsentIsEmpty,
+        ..rules
     };
-    (action, ignored.into_iter().chain(erased).collect())
+    let merged = merge(existing, &request, lenient)?;
+    let changes = diff(existing, &merged.volume);
+    let mut fields: Vec<_> = changes.iter().map(|change| change.field).collect();
+    if is_needed(merged.expansion) {
+        fields.push("capacity");
+    }
+    Ok(fields)
+}
+
+/// Before 1.6.3 a server records the size of a volume only if it knows one, and says nothing.
+fn ignores_capacity(existing: &Volume, rules: MergeRules) -> bool {
+    rules.update == UpdateRule::WhileUnused && existing.capacity.is_zero()
+}
+
+/// Fields in which a volume still differs from what was asked for; empty if it is as wanted.
+pub fn remaining(
+    request: &WantedRequest,
+    existing: &Volume,
+    rules: MergeRules,
+) -> Vec<&'static str> {
+    let existing = &rules.unseen.filled_in(existing, request);
+    match differences(existing, &comparable(request, existing, rules), rules) {
+        Ok(fields) => fields,
+        Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
+    }
+}
+
+/// Why a write is not even tried: hidden values would be lost, and nobody said that they may.
+fn unaccepted(spec: &VolumeSpec, losses: &[HiddenField], inputs: &Inputs<'_>) -> Vec<Diagnostic> {
+    let accepted = |field: HiddenField| {
+        let accepted = &inputs.requests.accept_loss;
+        accepted.contains(&(field, spec.key()))
+    };
+    let losses = losses.iter().filter(|field| !accepted(**field));
+    losses.map(|field| hidden_loss(spec, *field)).collect()
+}
+
+fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
+    let key = spec.key();
+    let (what, nothing, at) = match field {
+        HiddenField::Secrets => ("secrets", "secrets {}", "secrets"),
+        HiddenField::MountFlags => ("mount flags", "mount_options {}", "mount_options"),
+    };
+    let message = format!(
+        "volume {key} cannot be updated: its {what} would be lost, which the server hides and the file does not give"
+    );
+    Diagnostic::error(Code::PlanHiddenValue, message)
+        .label(spec.field_span(at), "")
+        .note(format!("an update replaces the stored {what} by its own, also by none"))
+        .help(format!(
+            "give the {what} in the file; if there shall be none, write `{nothing}`, or say `--accept-loss {field}:{}`",
+            selector(&key)
+        ))
+}
+
+/// As a volume is named on the command line: `db`, or `prod/db` outside of the default namespace.
+fn selector(key: &NamespacedId) -> String {
+    if key.namespace == crate::model::Namespace::default() {
+        return key.id.to_string();
+    }
+    format!("{}/{}", key.namespace, key.id)
+}
+
+/// Fields that are sent although the file does not give them, because this server would lose them.
+fn sent_again(
+    wanted: &WantedRequest,
+    request: &WantedRequest,
+    existing: &Volume,
+) -> Vec<&'static str> {
+    let mut fields = vec![];
+    if request.context != wanted.context && !existing.context.is_empty() {
+        fields.push("context");
+    }
+    if request.parameters != wanted.parameters && !existing.parameters.is_empty() {
+        fields.push("parameters");
+    }
+    fields
 }
 
 fn is_needed(expansion: Expansion) -> bool {
@@ -87,7 +215,10 @@ fn refused_or_waits(
                 .collect::<Vec<_>>(),
         );
     }
-    let reasons = all.iter().map(|refusal| refused(spec, refusal)).collect();
+    let reasons = all
+        .iter()
+        .map(|refusal| refusal_words(spec, refusal))
+        .collect();
     if waits {
         let holders = Holder::of(existing);
         return Action::Waits(Wait { reasons, holders });
@@ -110,7 +241,8 @@ fn unused(volume: &Volume) -> Volume {
 
 /// The request in the shape that a server compares without surprise: where one takes absent and
 /// empty, or another order, for a difference, what it has stored is sent back to it
-/// (`nomad-http-api` 10.1, item 7; W21).
+/// (`nomad-http-api` 10.1, item 7; W21); and what it would forget if it were not said, too (`users`
+/// 10).
 fn comparable(request: &WantedRequest, existing: &Volume, rules: MergeRules) -> WantedRequest {
     let mut request = request.clone();
     if rules.topologies == TopologyRule::ByPosition {
@@ -127,32 +259,42 @@ fn comparable(request: &WantedRequest, existing: &Volume, rules: MergeRules) -> 
                 .clone_from(&existing.topology_request);
         }
     }
+    if rules.omitted_context == OmittedMap::Wipe {
+        fill_in_map(&mut request.context, &existing.context);
+    }
+    if rules.update == UpdateRule::Overwrite {
+        fill_in_identity(&mut request, existing);
+    }
     request
 }
 
-/// Fields in which a volume still differs from what was asked for; empty if it is as wanted.
-pub fn remaining(
-    request: &WantedRequest,
-    existing: &Volume,
-    rules: MergeRules,
-) -> Vec<&'static str> {
-    match merge(existing, &comparable(request, existing, rules), rules) {
-        Ok(merged) => {
-            let mut fields: Vec<_> = diff(existing, &merged.volume)
-                .into_iter()
-                .map(|change| change.field)
-                .collect();
-            if matches!(merged.expansion, Expansion::Needed { .. }) {
-                fields.push("capacity");
-            }
-            fields
-        }
-        Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
+fn fill_in_map(wanted: &mut Option<BTreeMap<String, String>>, stored: &BTreeMap<String, String>) {
+    if wanted.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty() {
+        *wanted = Some(stored.clone());
     }
 }
 
-fn refused(spec: &VolumeSpec, refusal: &Refusal) -> Diagnostic {
+/// Where an update takes the volume's place, what it does not say is what is stored.
+fn fill_in_identity(request: &mut WantedRequest, existing: &Volume) {
+    fill_in_map(&mut request.parameters, &existing.parameters);
+    let stored = &existing.external_id;
+    request.external_id = request.external_id.take().or_else(|| stored.clone());
+    let name = (!existing.name.is_empty()).then(|| existing.name.clone());
+    request.name = request.name.take().or(name);
+    let (clone, snapshot) = (&existing.clone_id, &existing.snapshot_id);
+    request.clone_id = request.clone_id.take().or_else(|| clone.clone());
+    request.snapshot_id = request.snapshot_id.take().or_else(|| snapshot.clone());
+    if request.capacity.is_unset() {
+        request.capacity = existing.requested_capacity;
+    }
+}
+
+fn refusal_words(spec: &VolumeSpec, refusal: &Refusal) -> Diagnostic {
     let (code, help) = match refusal.field {
+        "id" => (
+            Code::VolumeInUse,
+            "stop the allocations that use the volume",
+        ),
         "capability" => (
             Code::VolumeInUse,
             "keep the capability that is in use among the others, or stop the allocations that use the volume",
@@ -212,16 +354,30 @@ fn ignored_topology_request(
     })
 }
 
+fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Option<Diagnostic> {
+    let wanted = spec.request.capacity;
+    let ignored = ignores_capacity(existing, rules)
+        && !wanted.is_unset()
+        && wanted != existing.requested_capacity;
+    ignored.then(|| {
+        let message = format!(
+            "the server will ignore the other size of volume {}",
+            spec.key()
+        );
+        Diagnostic::warning(Code::PlanIgnoredField, message)
+            .label(spec.field_span("capacity_min"), "")
+            .note("before Nomad 1.6.3 a size is recorded only where the provider reported one")
+    })
+}
+
 /// Nomad forgets the stored secrets of a volume whose update has none (W20).
-fn erased_secrets(spec: &VolumeSpec, secrets: SecretsChange) -> Option<Diagnostic> {
-    let unasked = secrets == SecretsChange::Clear && spec.request.secrets.is_none();
-    unasked.then(|| {
-        Diagnostic::warning(
-            Code::PlanErasesSecrets,
-            format!("the update of volume {} erases its secrets, if it has any", spec.key()),
-        )
+fn erased_secrets(spec: &VolumeSpec) -> Diagnostic {
+    let message = format!(
+        "the update of volume {} erases its secrets, if it has any",
+        spec.key()
+    );
+    Diagnostic::warning(Code::PlanErasesSecrets, message)
         .label(spec.span, "there is no `secrets` block here")
         .note("Nomad replaces the stored secrets by those of the update, also by none")
         .help("if the volume has secrets, add them to the specification; if it has none, `secrets {}` says so")
-    })
 }

@@ -3,6 +3,8 @@
 //! A read gives both the volume in the model's words and the server's own document, which `-o json`
 //! prints untouched. Writes are sent at most once if they may have arrived (`nomad-http-api` 10.1).
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use super::document::Document;
@@ -102,6 +104,9 @@ pub trait VolumeReader: Send + Sync {
     async fn server(&self) -> Result<ServerKind, ApiError>;
     /// How this server merges an update into a volume: discovered, never assumed.
     async fn merge_rules(&self) -> Result<MergeRules, ApiError>;
+    /// Names of all namespaces in which the token may do anything, as
+    /// [`super::access::AccessReader`] gives them.
+    async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError>;
     /// All volumes that match, through all pages, sorted by namespace and ID.
     async fn list_volumes(
         &self,

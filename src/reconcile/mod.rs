@@ -16,7 +16,7 @@ mod schedule;
 pub use execute::execute;
 pub use execution::{Execution, Watch};
 pub use ledger::{SetLedger, hold};
-pub use observe::{Observation, observe};
+pub use observe::{Looking, Observation, observe};
 pub use outcome::{Ending, Outcome};
 pub use permissions::{Access, access, preflight};
 pub use record::{Record, Recorded, Unrecorded};

@@ -11,7 +11,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId};
 use crate::plan::{Observed, PluginState};
-use crate::ports::{ApiError, Document, VolumeApi};
+use crate::ports::{ApiError, Document, VolumeApi, VolumeQuery};
 use crate::spec::VolumeSpec;
 
 /// What was read.
@@ -23,38 +23,83 @@ pub struct Observation {
     pub documents: BTreeMap<NamespacedId, Document>,
 }
 
-/// Reads the volumes that `wanted` names and their plugins, at most `parallelism` at once.
+/// What is to be read.
+#[derive(Clone, Debug, Default)]
+pub struct Looking<'a> {
+    /// Volumes that are wanted.
+    pub wanted: &'a [VolumeSpec],
+    /// Volumes that are to go, or that somebody asked about.
+    pub others: BTreeSet<NamespacedId>,
+    /// Whether all volumes that can be seen are listed, to know whose data is shared.
+    pub sharing: bool,
+    /// Whether the server's own JSON is kept.
+    pub documents: bool,
+    /// How many requests at once.
+    pub parallelism: usize,
+}
+
+/// Reads volumes and their plugins, and nothing that nobody needs to know.
 ///
 /// # Errors
 /// The first volume that could not be read.
-pub async fn observe(
-    api: &dyn VolumeApi,
-    wanted: &[VolumeSpec],
-    parallelism: usize,
-) -> Result<Observation, ApiError> {
-    let keys: BTreeSet<NamespacedId> = wanted.iter().map(VolumeSpec::key).collect();
-    let reads = keys.iter().map(|key| api.read_volume(key));
-    let found: Vec<_> = stream::iter(reads)
-        .buffered(parallelism.max(1))
-        .try_collect()
-        .await?;
+pub async fn observe(api: &dyn VolumeApi, looking: &Looking<'_>) -> Result<Observation, ApiError> {
     let mut observation = Observation::default();
-    for (key, reading) in keys.into_iter().zip(found) {
-        if let Some(reading) = reading {
+    let keys: BTreeSet<NamespacedId> = looking
+        .wanted
+        .iter()
+        .map(VolumeSpec::key)
+        .chain(looking.others.iter().cloned())
+        .collect();
+    let reads = keys
+        .iter()
+        .map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));
+    let mut reads = stream::iter(reads).buffer_unordered(looking.parallelism.max(1));
+    while let Some((key, found)) = reads.try_next().await? {
+        if let Some(reading) = found {
             observation
                 .observed
                 .volumes
                 .insert(key.clone(), reading.value);
-            observation.documents.insert(key, reading.document);
+            if looking.documents {
+                observation.documents.insert(key.clone(), reading.document);
+            }
         }
     }
-    let plugins: BTreeSet<&PluginId> = wanted.iter().map(|spec| &spec.request.plugin_id).collect();
-    for id in plugins {
-        let state = plugin(api, id).await?;
-        observation.observed.plugins.insert(id.clone(), state);
+    let observed = &mut observation.observed;
+    let stored = observed.volumes.values().map(|volume| &volume.plugin_id);
+    let wanted = looking.wanted.iter().map(|spec| &spec.request.plugin_id);
+    let ids: BTreeSet<PluginId> = stored.chain(wanted).cloned().collect();
+    let reads = ids
+        .iter()
+        .map(async |id| Ok::<_, ApiError>((id.clone(), plugin(api, id).await?)));
+    let plugins = stream::iter(reads).buffered(looking.parallelism.max(1));
+    observed.plugins = plugins.try_collect().await?;
+    observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
+    observed.namespaces = namespaces(api, looking.wanted, observed).await;
+    if looking.sharing {
+        let everywhere = VolumeQuery {
+            namespace: Namespace::new(Namespace::ALL),
+            prefix: None,
+            plugin: None,
+        };
+        let listed = api.list_volumes(&everywhere).await?;
+        observed.registered = listed.into_iter().map(|reading| reading.value).collect();
     }
-    observation.observed.plugin_ids = plugin_ids(api, &observation.observed.plugins).await;
     Ok(observation)
+}
+
+/// Asked only if a new volume wants a namespace that may not exist; `default` always does.
+async fn namespaces(
+    api: &dyn VolumeApi,
+    wanted: &[VolumeSpec],
+    observed: &Observed,
+) -> Option<BTreeSet<Namespace>> {
+    let is_new = |spec: &&VolumeSpec| !observed.volumes.contains_key(&spec.key());
+    let mut new = wanted.iter().filter(is_new);
+    if new.all(|spec| spec.request.namespace == Namespace::default()) {
+        return None;
+    }
+    api.namespace_names().await.ok()
 }
 
 async fn plugin(api: &dyn VolumeApi, id: &PluginId) -> Result<PluginState, ApiError> {

@@ -36,6 +36,8 @@ mod ledger;
 mod ledger_real;
 mod neighbours_real;
 mod nomad_acl;
+mod nomad_merge;
+mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;
 #[cfg(feature = "agent")]

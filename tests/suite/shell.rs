@@ -122,6 +122,9 @@ fn creating(may_answer: impl Fn() + Send + Sync) -> impl Fn(&Seen, usize) -> Ans
         if line.starts_with("GET /v1/regions") {
             return json(r#"["global"]"#);
         }
+        if line.starts_with("GET /v1/agent/self") {
+            return json(r#"{"config":{"Version":{"Version":"2.0.5"}}}"#);
+        }
         if line.starts_with("GET /v1/plugin/csi/ebs0") {
             return json(
                 r#"{"ID":"ebs0","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1}"#,

@@ -33,6 +33,11 @@ transcripts! {
     a_plan_says_what_would_be_refused = "plan/blocked.md";
     a_plan_says_what_would_be_created = "plan/create.md";
     a_plan_says_what_would_change = "plan/update.md";
+    a_plan_is_written_in_the_forms_of_pipelines = "plan/formats.md";
+    a_plan_knows_what_the_server_hides = "plan/hidden.md";
+    a_plan_says_what_is_at_risk = "plan/risk.md";
+    a_plan_is_saved = "plan/saved.md";
+    a_plan_knows_which_nomad_it_is_for = "plan/versions.md";
     plugins_are_shown = "plugin/status.md";
     a_socket_without_a_plugin_is_told = "plugin/socket.md";
     shells_and_the_manual_are_served = "talk/completion.md";
@@ -105,11 +110,6 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         Code::PlanProtected,
         "src/plan/remove/tests.rs",
         "what_is_protected_is_neither_pruned_nor_deleted_nor_replaced",
-    ),
-    (
-        Code::PlanStillWanted,
-        "src/plan/remove/tests.rs",
-        "data_of_a_volume_that_a_file_wants_is_not_deleted",
     ),
     (
         Code::CliOutputFailed,

@@ -2,7 +2,8 @@
 //!
 //! It is for conversations in which what matters is what is asked and what is made of the answer:
 //! servers that are old, odd, broken, or just in a certain state. Everything that it is asked is
-//! recorded. A request that nobody told it the answer of is answered 501 and recorded as unexpected.
+//! recorded. A request that nobody told it the answer of is answered 501 and recorded as unexpected. Who it is,
+//! it says unasked: a Nomad 2.0.5.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -45,6 +46,23 @@ impl CannedServer {
             .build()
             .expect("threads can be had");
         let content = Arc::<Mutex<Content>>::default();
+        let unless_told = [
+            // A Nomad of today, whose namespaces the token may not list.
+            (
+                "GET /v1/agent/self",
+                200,
+                r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
+            ),
+            ("GET /v1/namespaces", 403, "Permission denied"),
+        ];
+        for (request, status, body) in unless_told {
+            let told = Told {
+                answer: answer(status, "application/json", &[], body.as_bytes()),
+                interrupts: 0,
+            };
+            let mut content = content.lock().expect("unpoisoned");
+            content.answers.insert(request.to_owned(), [told].into());
+        }
         let (script, interrupts) = (Arc::clone(&content), interrupts.clone());
         let server = runtime.block_on(Server::start(move |seen, _| {
             let told = take_answer(&mut script.lock().expect("unpoisoned"), seen);
@@ -94,7 +112,10 @@ fn take_answer(content: &mut Content, seen: &Seen) -> Told {
     let parts = [request.as_str(), secrets, body];
     let asked: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     content.asked.push(asked.join("\n"));
-    let next = content.answers.get_mut(&request).and_then(|answers| {
+    let path = request.split('?').next().unwrap_or_default();
+    let is_told = content.answers.contains_key(&request);
+    let key = if is_told { &request } else { path };
+    let next = content.answers.get_mut(key).and_then(|answers| {
         if answers.len() > 1 {
             answers.pop_front()
         } else {

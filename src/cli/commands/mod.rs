@@ -10,6 +10,7 @@ pub(crate) mod forget;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod plugin;
+pub(crate) mod prepare;
 pub(crate) mod reference;
 pub(crate) mod set;
 mod status;

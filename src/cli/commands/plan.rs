@@ -1,20 +1,25 @@
-//! `plan`: what would be done; writes nothing.
+//! `plan`: what would be done; changes nothing on the server.
 
 use crate::cli::args::{PlanArguments, ReportForm};
-use crate::cli::commands::submit::{prepare, remarks};
+use crate::cli::choices::chosen;
+use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::specs::{Wanted, load};
-use crate::cli::ui::{json_text, plan_json, plan_text};
+use crate::cli::ui::{Reported, json_text, one_line, plan_json, plan_text, report};
+use crate::diagnostic::Diagnostic;
+use crate::files;
 use crate::model::SetName;
-use crate::ports::VolumeApi;
+use crate::plan::{Origin, SavedPlan};
+use crate::ports::{IdSource as _, RandomIds, ServerKind, VolumeApi};
 use crate::spec::Purpose;
 
 /// Prints the plan.
 ///
 /// # Errors
-/// If a specification is wrong, the server cannot be read, or somebody interrupts.
+/// If a specification is wrong, the server cannot be read, a file cannot be written, or somebody
+/// interrupts.
 pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<Exit, CliError> {
     let wanted = load(
         context,
@@ -33,24 +38,108 @@ async fn show(
     wanted: &Wanted,
     arguments: &PlanArguments,
 ) -> Result<Exit, CliError> {
-    let parallelism = arguments.parallelism.parallelism;
-    let plan = prepare(context, api, wanted, Purpose::ByExternalId, parallelism)
-        .await?
-        .plan;
-    let text = match arguments.output {
-        ReportForm::Text => plan_text(&plan, api.name()),
-        ReportForm::Json => {
-            let mut document = plan_json(&plan, api.name(), &wanted.sources);
-            document["set"] = wanted.set.as_ref().map(SetName::as_str).into();
-            json_text(&document)
-        }
+    let asked = Asked {
+        wanted,
+        purpose: Purpose::ByExternalId,
+        parallelism: arguments.parallelism.parallelism,
+        chosen: chosen(context, &arguments.choices, &wanted.volumes)?,
+        documents: false,
     };
-    context.printer.data(&text);
-    context.report(&remarks(&plan), &wanted.sources);
+    let prepared = prepare(context, api, &asked).await?;
+    let plan = &prepared.plan;
+    let remarks = remarks(plan);
+    let list: Vec<Diagnostic> = remarks.iter().cloned().collect();
+    let reported = Reported {
+        plan,
+        remarks: &list,
+        sources: &wanted.sources,
+        server: api.name(),
+    };
+    let in_its_place = write_reports(context, arguments, reported)?;
+    if !in_its_place {
+        let text = match arguments.output {
+            ReportForm::Text => plan_text(plan, api.name()),
+            ReportForm::Json => {
+                let mut document = plan_json(plan, api.name(), &wanted.sources);
+                document["set"] = wanted.set.as_ref().map(SetName::as_str).into();
+                json_text(&document)
+            }
+        };
+        context.printer.data(&text);
+    }
+    context.report(&remarks, &wanted.sources);
+    if let Some(file) = &arguments.out {
+        let saved = saved(context, api, &asked, &prepared, arguments);
+        files::write_new(&context.directory, file, saved.write().as_bytes())?;
+        let file = one_line(&file.display().to_string());
+        context.printer.talk(&format!("saved as {file}"));
+    }
     let counts = plan.counts();
     Ok(match (counts.stuck(), counts.changes()) {
         (0, 0) => Exit::Done,
         (0, _) => Exit::Changes,
         (_, _) => Exit::Blocked,
     })
+}
+
+/// Writes every report that was asked for; says whether one went to standard output.
+fn write_reports(
+    context: &Context,
+    arguments: &PlanArguments,
+    reported: Reported<'_>,
+) -> Result<bool, CliError> {
+    let mut in_its_place = false;
+    for file in &arguments.formats {
+        let text = report(file, reported);
+        match file.file() {
+            None => {
+                context.printer.data(&text);
+                in_its_place = true;
+            }
+            Some(path) => {
+                files::write_over(
+                    &context.directory,
+                    path.as_ref(),
+                    format!("{}\n", text.trim_end()).as_bytes(),
+                )?;
+            }
+        }
+    }
+    Ok(in_its_place)
+}
+
+fn saved(
+    context: &Context,
+    api: &dyn VolumeApi,
+    asked: &Asked<'_>,
+    prepared: &Prepared,
+    arguments: &PlanArguments,
+) -> SavedPlan {
+    let origin = Origin {
+        id: RandomIds.uuid(),
+        made_at: context.clock.now(),
+        server: api.name().to_owned(),
+        server_kind: server_words(&prepared.server),
+        files: arguments.files.files.clone(),
+        directory: context.directory.display().to_string(),
+        set: asked.wanted.set.as_ref().map(ToString::to_string),
+    };
+    let observed = &prepared.observation.observed;
+    let chosen = &asked.chosen;
+    SavedPlan::of(
+        origin,
+        &prepared.plan,
+        observed,
+        &chosen.requests,
+        &chosen.approvals,
+    )
+}
+
+/// What a server is, as a saved plan remembers it.
+pub(crate) fn server_words(server: &ServerKind) -> String {
+    match server {
+        ServerKind::Agent => "nomad-csi agent".to_owned(),
+        ServerKind::Nomad(version) => format!("Nomad {version}"),
+        ServerKind::Undisclosed => "Nomad".to_owned(),
+    }
 }

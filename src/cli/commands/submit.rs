@@ -5,7 +5,9 @@
 //! for by name, so they do not, and they send a volume again that is already as wanted, because that
 //! is how its secrets are renewed.
 
-use crate::cli::args::{Files, SetArgument};
+use crate::cli::args::{Choices, Files, SetArgument};
+use crate::cli::choices::chosen;
+use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -13,11 +15,10 @@ use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
-use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build};
+use crate::plan::{Action, Approvals, Plan, Unapproved};
 use crate::ports::{Document, Reading, VolumeApi};
 use crate::reconcile::{
-    Ending, Execution, Observation, Outcome, Resolved, Unrecorded, Unresolved, execute, observe,
-    resolve,
+    Ending, Execution, Outcome, Resolved, Unrecorded, Unresolved, execute, resolve,
 };
 use crate::spec::Purpose;
 
@@ -46,69 +47,6 @@ impl Verb {
     }
 }
 
-/// A plan with everything that it was made from.
-pub(crate) struct Prepared {
-    /// What would be done.
-    pub plan: Plan,
-    /// What was read.
-    pub observation: Observation,
-    /// How the server merges.
-    pub rules: MergeRules,
-}
-
-/// Reads what is there and makes the plan.
-///
-/// # Errors
-/// If the server cannot be read, or somebody interrupts.
-pub(crate) async fn prepare(
-    context: &Context,
-    api: &dyn VolumeApi,
-    wanted: &Wanted,
-    purpose: Purpose,
-    parallelism: u16,
-) -> Result<Prepared, CliError> {
-    let reading = async {
-        let rules = api.merge_rules().await?;
-        let observation = observe(api, &wanted.volumes, usize::from(parallelism)).await?;
-        Ok::<_, CliError>((rules, observation))
-    };
-    let (rules, observation) = context.interrupts.unless(reading).await??;
-    let plan = build(Inputs {
-        wanted: wanted.volumes.clone(),
-        purpose,
-        observed: &observation.observed,
-        rules,
-        owned: None,
-        requests: &Requests::default(),
-    });
-    Ok(Prepared {
-        plan,
-        observation,
-        rules,
-    })
-}
-
-/// Why the plan cannot be carried out, and what will surprise, in one list.
-pub(crate) fn remarks(plan: &Plan) -> Diagnostics {
-    let mut remarks = plan.remarks.clone();
-    for planned in &plan.volumes {
-        remarks.extend(planned.warnings.iter().cloned());
-        match &planned.action {
-            Action::Blocked(reasons) => remarks.extend(reasons.iter().cloned()),
-            Action::Waits(wait) => remarks.extend(wait.reasons.iter().cloned()),
-            Action::Unchanged
-            | Action::Create(_)
-            | Action::Register(_)
-            | Action::Update(_)
-            | Action::Expand(_)
-            | Action::Replace(_)
-            | Action::Deregister
-            | Action::DeleteData => {}
-        }
-    }
-    remarks.into_iter().collect()
-}
-
 /// What a person asked for.
 pub(crate) struct Order<'a> {
     /// What is wanted.
@@ -121,6 +59,8 @@ pub(crate) struct Order<'a> {
     pub output: &'a Output,
     /// How many volumes at once.
     pub parallelism: u16,
+    /// What may be done besides.
+    pub choices: &'a Choices,
 }
 
 /// Carries out what the files want.
@@ -143,7 +83,14 @@ async fn submit(
     let Order {
         verb, parallelism, ..
     } = *order;
-    let prepared = prepare(context, api, wanted, verb.purpose(), parallelism).await?;
+    let asked = Asked {
+        wanted,
+        purpose: verb.purpose(),
+        parallelism,
+        chosen: chosen(context, order.choices, &wanted.volumes)?,
+        documents: true,
+    };
+    let prepared = prepare(context, api, &asked).await?;
     if matches!(verb, Verb::Apply { .. }) {
         context.printer.talk(&plan_text(&prepared.plan, api.name()));
     }
@@ -156,6 +103,7 @@ async fn submit(
         return Ok(Exit::Blocked);
     }
     if counts.changes() > 0 {
+        approve_risks(context, &prepared.plan, &asked.chosen.approvals).await?;
         approve(context, api, verb, counts.changes()).await?;
     }
     if verb == Verb::Create {
@@ -178,6 +126,37 @@ fn tell_existing(context: &Context, plan: &Plan) {
             ));
         }
     }
+}
+
+/// Agreement to what is worse than allowed: by flags, or by typing the volume's ID on a terminal.
+/// `--yes` is none.
+async fn approve_risks(
+    context: &Context,
+    plan: &Plan,
+    approvals: &Approvals,
+) -> Result<(), CliError> {
+    let missing = approvals.missing(plan);
+    let mut problems = vec![];
+    for Unapproved { key, risk, .. } in &missing {
+        let name = one_line(&key.to_string());
+        if context.stdin.is_terminal {
+            let question = format!("Volume {name}: {risk}. To agree, type its ID: ");
+            if context.answer(&question).await? == key.id.as_str() {
+                continue;
+            }
+        }
+        let message = format!("nothing was changed: nobody agreed to volume {name}: {risk}");
+        let flag = format!("add `--approve {risk}:{}/{}`", key.namespace, key.id);
+        let problem = Diagnostic::error(Code::CliApprovalNeeded, message);
+        problems.push(problem.help(flag).help("`--yes` does not raise the risk"));
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(CliError {
+        exit: Exit::ApprovalNeeded,
+        ..CliError::from(problems.into_iter().collect::<Diagnostics>())
+    })
 }
 
 async fn approve(

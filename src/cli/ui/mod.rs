@@ -7,8 +7,10 @@ mod check_progress;
 #[cfg(feature = "agent")]
 mod check_reports;
 mod diagnostic;
+mod formats;
 mod output;
 mod plan;
+mod plan_json;
 mod plugin;
 mod printer;
 #[cfg(feature = "agent")]
@@ -28,8 +30,10 @@ pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReport;
 pub(super) use diagnostic::{render, to_json};
+pub(super) use formats::{ReportFile, Reported, report};
 pub(super) use output::{Output, json_text};
-pub(super) use plan::{plan_json, plan_text};
+pub(super) use plan::plan_text;
+pub(super) use plan_json::plan_json;
 pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use printer::{Printer, Stream, one_line};
 #[cfg(feature = "agent")]

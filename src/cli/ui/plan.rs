@@ -1,29 +1,26 @@
-//! A plan as text and as JSON.
+//! A plan as text.
 //!
-//! Counts come first, then what changes, old to new; what stays is only counted. Sizes are shown
-//! both exactly and in bytes, secrets and mount flags never.
+//! Counts come first, then what cannot be done, then what is risky, the worst first, then the rest;
+//! what stays is only counted. Signs and words say all that colours do. Sizes are shown both exactly
+//! and in bytes, secrets and mount flags never.
 
 use std::collections::BTreeMap;
 
 use anstyle::{AnsiColor, Style};
-use serde_json::{Value, json};
 
-use super::diagnostic::to_json;
 use super::printer::one_line;
-use crate::diagnostic::{Diagnostic, SourceMap};
-use crate::model::{Bytes, Topology, WantedRequest};
+use crate::diagnostic::Diagnostic;
+use crate::model::{Bytes, WantedRequest};
 use crate::plan::{
-    Action, Change, Counts, Expansion, Plan, Planned, Replace, ReplaceSteps, SecretsChange, Shown,
-    Stakes, Update,
+    Action, Change, Counts, Expansion, LastSnapshot, Plan, Planned, Replace, ReplaceSteps, Risk,
+    SecretsChange, Shown, Stakes, Update,
 };
-
-/// The version of [`plan_json`]'s shape; it changes only when a reader could break.
-const FORMAT_VERSION: u32 = 1;
 
 /// The plan for people.
 pub(crate) fn plan_text(plan: &Plan, server: &str) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
-    for planned in &plan.volumes {
+    text.push_str(&danger(plan));
+    for planned in by_urgency(plan) {
         if let Some((style, sign, verb)) = heading(&planned.action) {
             let key = one_line(&planned.key.to_string());
             text.push_str(&line(style, sign, verb, &key, &details(planned)));
@@ -32,8 +29,49 @@ pub(crate) fn plan_text(plan: &Plan, server: &str) -> String {
     text
 }
 
+/// What cannot be done, then what is risky, the worst first, then the rest.
+pub(super) fn by_urgency(plan: &Plan) -> Vec<&Planned> {
+    let urgency = |planned: &&Planned| match &planned.action {
+        Action::Blocked(_) => 0,
+        Action::Waits(_) => 1,
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData => match planned.stakes.as_ref().map(|stakes| stakes.risk) {
+            Some(Risk::DestroysData) => 2,
+            Some(Risk::NeedsDowntime) => 3,
+            Some(Risk::Reversible) | None => 4,
+        },
+    };
+    let mut volumes: Vec<_> = plan.volumes.iter().collect();
+    volumes.sort_by_key(urgency);
+    volumes
+}
+
+/// A line on what is worse than reversible; nothing if nothing is.
+fn danger(plan: &Plan) -> String {
+    let of = |risk: Risk| {
+        let stakes = plan.volumes.iter().filter_map(|one| one.stakes.as_ref());
+        stakes.filter(|stakes| stakes.risk == risk).count()
+    };
+    let (data, downtime) = (of(Risk::DestroysData), of(Risk::NeedsDowntime));
+    let parts: Vec<_> = [(data, "destroys data"), (downtime, "needs downtime")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("{RED}Risk: {}.{RED:#}\n", parts.join(", "))
+}
+
 /// How an entry is announced; what stays as it is, is only counted.
-fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
+pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
     Some(match action {
         Action::Unchanged => return None,
         Action::Create(_) => (GREEN, "+", "create"),
@@ -48,7 +86,7 @@ fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
     })
 }
 
-fn details(planned: &Planned) -> Vec<String> {
+pub(super) fn details(planned: &Planned) -> Vec<String> {
     let messages = |reasons: &[Diagnostic]| {
         reasons
             .iter()
@@ -57,8 +95,8 @@ fn details(planned: &Planned) -> Vec<String> {
     };
     let mut details = match &planned.action {
         Action::Unchanged | Action::Deregister | Action::DeleteData => vec![],
-        Action::Create(request) | Action::Register(request) => return wanted(request),
-        Action::Update(update) | Action::Expand(update) => return updated(update),
+        Action::Create(request) | Action::Register(request) => wanted(request),
+        Action::Update(update) | Action::Expand(update) => updated(update),
         Action::Replace(replace) => replaced(replace),
         Action::Waits(wait) => {
             let mut details: Vec<String> = messages(&wait.reasons);
@@ -67,7 +105,8 @@ fn details(planned: &Planned) -> Vec<String> {
         }
         Action::Blocked(reasons) => messages(reasons),
     };
-    details.extend(planned.stakes.iter().flat_map(at_stake));
+    let risky = |stakes: &&Stakes| stakes.risk > Risk::Reversible;
+    details.extend(planned.stakes.iter().filter(risky).flat_map(at_stake));
     details
 }
 
@@ -97,6 +136,7 @@ fn at_stake(stakes: &Stakes) -> Vec<String> {
             "lost: the {what}, {size}, external ID {} at plugin {}",
             lost.external_id, lost.plugin_id
         ));
+        details.extend(lost.data.then(|| last_snapshot(&lost.last_snapshot)));
     }
     details.push(format!("to undo: {}", stakes.undo));
     details
@@ -162,6 +202,22 @@ fn wanted(request: &WantedRequest) -> Vec<String> {
     details
 }
 
+fn last_snapshot(snapshot: &LastSnapshot) -> String {
+    match snapshot {
+        LastSnapshot::Unknown => "last snapshot: not known".to_owned(),
+        LastSnapshot::None => "last snapshot: there is none".to_owned(),
+        LastSnapshot::Taken { id, at: 0 } => format!("last snapshot: {id}, taken nobody says when"),
+        LastSnapshot::Taken { id, at } => {
+            let at = jiff::Timestamp::from_nanosecond(i128::from(*at));
+            let at = at.map_or_else(
+                |_| "nobody says when".to_owned(),
+                |at| format!("at {at:.0}"),
+            );
+            format!("last snapshot: {id}, taken {at}")
+        }
+    }
+}
+
 fn updated(update: &Update) -> Vec<String> {
     let mut details: Vec<String> = update.changes.iter().map(change).collect();
     if details.is_empty() {
@@ -172,6 +228,14 @@ fn updated(update: &Update) -> Vec<String> {
             details.push("the storage provider is asked to expand it".to_owned());
         }
         Expansion::None | Expansion::Record => {}
+    }
+    for field in &update.sent_again {
+        details.push(format!(
+            "{field}: sent again as it is, this server would lose it"
+        ));
+    }
+    for field in &update.losses {
+        details.push(format!("{field}: lost, as was accepted"));
     }
     match update.secrets {
         SecretsChange::Replace => details.push("secrets are sent again".to_owned()),
@@ -224,112 +288,4 @@ fn pairs(map: &BTreeMap<String, String>) -> String {
         .map(|(key, value)| format!("{key}={value:?}"))
         .collect();
     pairs.join(", ")
-}
-
-/// The plan for machines. `null` stands for "none", `{"hidden": true}` for what is never shown.
-pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value {
-    let counts = plan.counts();
-    json!({
-        "format_version": FORMAT_VERSION,
-        "server": server,
-        "counts": {
-            "create": counts.create,
-            "register": counts.register,
-            "update": counts.update,
-            "expand": counts.expand,
-            "replace": counts.replace,
-            "deregister": counts.deregister,
-            "delete_data": counts.delete_data,
-            "waits": counts.waits,
-            "blocked": counts.blocked,
-            "unchanged": counts.unchanged,
-        },
-        "volumes": plan.volumes.iter().map(|planned| planned_json(planned, sources)).collect::<Vec<_>>(),
-    })
-}
-
-fn planned_json(planned: &Planned, sources: &SourceMap) -> Value {
-    let span = planned.span();
-    let mut object = json!({
-        "namespace": planned.key.namespace.as_str(),
-        "id": planned.key.id.as_str(),
-        "file": span.map(|span| sources.name(span.source)),
-        "line": span.map(|span| sources.location(span).line),
-        "action": action_word(&planned.action),
-        "changes": [],
-        "expands": false,
-        "secrets": "kept",
-        "reasons": [],
-        "warnings": planned.warnings.iter().map(|one| to_json(one, sources)).collect::<Vec<_>>(),
-    });
-    match &planned.action {
-        Action::Update(update) | Action::Expand(update) => {
-            object["changes"] = update.changes.iter().map(change_json).collect();
-            object["expands"] = matches!(update.expansion, Expansion::Needed { .. }).into();
-            object["secrets"] = secrets_word(update.secrets).into();
-        }
-        Action::Blocked(reasons) => {
-            object["reasons"] = reasons.iter().map(|one| to_json(one, sources)).collect();
-        }
-        Action::Waits(wait) => {
-            object["reasons"] = wait
-                .reasons
-                .iter()
-                .map(|one| to_json(one, sources))
-                .collect();
-        }
-        Action::Create(_) | Action::Register(_) | Action::Replace(_) => {
-            let secrets = planned
-                .request()
-                .and_then(|request| request.secrets.as_ref());
-            let sent = secrets.is_some_and(|secrets| !secrets.is_empty());
-            object["secrets"] = if sent { "sent" } else { "none" }.into();
-        }
-        Action::Unchanged | Action::Deregister | Action::DeleteData => {}
-    }
-    object
-}
-
-fn action_word(action: &Action) -> &'static str {
-    match action {
-        Action::Create(_) => "create",
-        Action::Register(_) => "register",
-        Action::Update(_) => "update",
-        Action::Expand(_) => "expand",
-        Action::Replace(_) => "replace",
-        Action::Deregister => "deregister",
-        Action::DeleteData => "delete-data",
-        Action::Waits(_) => "waits",
-        Action::Unchanged => "unchanged",
-        Action::Blocked(_) => "blocked",
-    }
-}
-
-fn secrets_word(secrets: SecretsChange) -> &'static str {
-    match secrets {
-        SecretsChange::Keep => "kept",
-        SecretsChange::Replace => "sent",
-        SecretsChange::Clear => "cleared",
-    }
-}
-
-fn change_json(change: &Change) -> Value {
-    json!({
-        "field": change.field,
-        "old": shown_json(&change.old),
-        "new": shown_json(&change.new),
-    })
-}
-
-fn shown_json(value: &Shown) -> Value {
-    let segments = |place: &Topology| json!(place.segments);
-    match value {
-        Shown::Absent => Value::Null,
-        Shown::Hidden => json!({"hidden": true}),
-        Shown::Text(text) => json!(text),
-        Shown::Size(bytes) => json!(bytes.get()),
-        Shown::Map(map) => json!(map),
-        Shown::Capabilities(list) => json!(list),
-        Shown::Topologies(list) => list.iter().map(segments).collect(),
-    }
 }

@@ -3,11 +3,13 @@
 use super::*;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
-    ExternalId, MountOptions, PluginId, SecretRefs, Secrets, Volume, VolumeId, WantedRequest,
+    ExternalId, MountOptions, Namespace, PluginId, SecretRefs, Secrets, Volume, VolumeId,
+    WantedRequest,
 };
 use crate::plan::diff::{Change, Shown};
 use crate::plan::inputs::PluginState;
-use crate::plan::merge::{Expansion, MergeRules, SecretsChange};
+use crate::plan::merge::{Expansion, SecretsChange};
+use crate::plan::rules::MergeRules;
 use crate::plan::samples::{
     READERS, WRITER, against, bytes, changes, codes, existing, inputs, observed, one, places,
     plugin, sent, spec, wanted,
@@ -112,7 +114,11 @@ fn hidden_flags_differ_only_by_presence() {
         );
     }
     for rules in BOTH {
-        let lost = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
+        let unsaid = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
+        assert_eq!(unsaid.action, Action::Unchanged);
+        let mut none = wanted();
+        none.mount_options = Some(MountOptions::default());
+        let lost = against(none, hidden(&[MountOptions::REDACTED]), rules);
         let expected = Change {
             field: "mount_options.mount_flags",
             old: Shown::Hidden,
@@ -441,5 +447,35 @@ fn an_update_waits_for_use_to_end_and_is_blocked_if_that_would_not_help() {
             codes(&against(request, left_over, rules)),
             ["volume/in-use"]
         );
+    }
+}
+
+/// A create into a namespace that does not exist leaves its data in the provider on Nomad, and
+/// nothing that names it.
+#[test]
+fn a_new_volume_wants_a_namespace_that_exists() {
+    let mut there = observed(None, plugin(|_| {}));
+    for (namespaces, expected) in [
+        (None, None),
+        (Some(vec!["default"]), None),
+        (
+            Some(vec!["defaults"]),
+            Some("there is a namespace defaults; is it meant?"),
+        ),
+        (
+            Some(vec!["prod"]),
+            Some("make it first: `nomad namespace apply default`"),
+        ),
+    ] {
+        there.namespaces = namespaces.map(|names| names.into_iter().map(Namespace::new).collect());
+        let planned = one(wanted(), &there, MergeRules::NOMAD, Purpose::ByExternalId);
+        match (&planned.action, expected) {
+            (Action::Create(_), None) => {}
+            (Action::Blocked(reasons), Some(help)) => {
+                assert_eq!(reasons[0].code, Code::VolumeUnknownNamespace);
+                assert_eq!(reasons[0].help, [help]);
+            }
+            (other, _) => panic!("{other:?}"),
+        }
     }
 }

@@ -5,8 +5,8 @@ use crate::model::{AllocId, ExternalId, NamespacedId, VolumeId, VolumeSummary};
 use crate::plan::build::build;
 use crate::plan::holder::Holder;
 use crate::plan::inputs::{Observed, Owned, Requests};
-use crate::plan::merge::MergeRules;
 use crate::plan::risk::{LastSnapshot, Risk, Undo};
+use crate::plan::rules::MergeRules;
 use crate::plan::samples::{codes, existing, observed, plugin, spec, wanted};
 use crate::spec::Purpose;
 

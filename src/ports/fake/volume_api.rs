@@ -3,7 +3,7 @@
 //! It refuses what a server refuses (an unknown plugin, an update that does not merge, a volume in
 //! use) and records every call, so that a test can say what was sent and what was not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -288,6 +288,10 @@ impl VolumeReader for FakeServer {
 
     async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
         Ok(self.content().rules)
+    }
+
+    async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError> {
+        Ok([Namespace::default()].into())
     }
 
     async fn list_volumes(

@@ -16,7 +16,7 @@ use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{FoundSecret, SecretRemark, SecretSource};
 use crate::reconcile::execution::Watch;
-use crate::reconcile::observe::observe;
+use crate::reconcile::observe::{Looking, Observation, observe};
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::spec::{Purpose, VolumeSpec};
@@ -95,8 +95,17 @@ impl Watch for Seen {
     }
 }
 
+async fn look(server: &FakeServer, wanted: &[VolumeSpec]) -> Observation {
+    let looking = Looking {
+        wanted,
+        parallelism: 4,
+        ..Looking::default()
+    };
+    observe(server, &looking).await.unwrap()
+}
+
 async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
-    let observation = observe(server, &wanted, 4).await.unwrap();
+    let observation = look(server, &wanted).await;
     build(Inputs {
         wanted,
         purpose: Purpose::ByExternalId,
@@ -303,7 +312,7 @@ fn requests(asked: impl FnOnce(&mut Requests)) -> Requests {
 
 /// A plan of what is wanted, and of what shall go although no file names it.
 async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Requests) -> Plan {
-    let mut observed = observe(server, &wanted, 4).await.unwrap().observed;
+    let mut observed = look(server, &wanted).await.observed;
     for key in &requests.delete_data {
         let found = server.read_volume(key).await.unwrap();
         observed
