@@ -71,6 +71,14 @@ fn document(output: &Output) -> Value {
     })
 }
 
+/// Whether this process has the capability of that number.
+fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+    set & (1 << number) != 0
+}
+
 /// The embedded plugin is what the checks say a plugin should be, and keeps nothing of them.
 #[test]
 fn the_embedded_plugin_passes_every_check_with_real_mounts() {
@@ -81,6 +89,12 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
             let directory = directory.path();
             std::fs::write(directory.join("secrets.yaml"), "password: hunter2\n").unwrap();
             let _plugin = start(directory);
+            // An ext4 grows while it is mounted only for who has CAP_SYS_RESOURCE.
+            let skip: &[&str] = if has_capability(24) {
+                &[]
+            } else {
+                &["--skip", "expand/online"]
+            };
             let output = nomad_csi(
                 directory,
                 &[
@@ -95,7 +109,11 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
                     "junit=report.xml,markdown=report.md",
                     "-o",
                     "json",
-                ],
+                ]
+                .iter()
+                .chain(skip)
+                .copied()
+                .collect::<Vec<_>>(),
             );
             let report = document(&output);
             let wrong = report["checks"].as_array().unwrap().iter().filter(|check| {
@@ -108,8 +126,9 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
             assert_eq!(output.status.code(), Some(0));
             assert!(report["summary"]["passed"].as_u64().unwrap() > 50);
             assert_eq!(report["leftovers"], Value::Array(vec![]));
-            let left = std::fs::read_dir(directory.join("state/volumes")).unwrap();
-            assert_eq!(left.count(), 0, "every volume is deleted again");
+            let left = std::fs::read_dir(directory.join("state/volumes"));
+            let left = left.map_or(0, Iterator::count);
+            assert_eq!(left, 0, "every volume is deleted again");
             let xml = std::fs::read_to_string(directory.join("report.xml")).unwrap();
             assert!(xml.contains("failures=\"0\" errors=\"0\""), "{xml}");
             let markdown = std::fs::read_to_string(directory.join("report.md")).unwrap();

@@ -260,7 +260,7 @@ async fn clone_data(check: &mut Check<'_>) -> Ended {
 
 async fn cut_and_changed(check: &mut Check<'_>, capability: VolumeCapability) -> Ended {
     let source = filled(check, capability.clone(), "at the cut").await?;
-    let snapshot = check.snapshot(&source.volume.volume_id).await?;
+    let (snapshot, source) = check.cut(source).await?;
     check.write(&source, "changed").await?;
     check.release(&source).await?;
     let mut request = of(check, from_snapshot(&snapshot.snapshot_id));

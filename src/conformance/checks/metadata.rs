@@ -141,7 +141,7 @@ async fn snapshot_blocks(check: &mut Check<'_>, id: &str) -> Result<bool, Stop> 
 async fn allocated(check: &mut Check<'_>) -> Ended {
     let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
     check.write(&used, "at the start").await?;
-    let snapshot = check.snapshot(&used.volume.volume_id).await?;
+    let (snapshot, _) = check.cut(used).await?;
     let includes = snapshot_blocks(check, &snapshot.snapshot_id).await?;
     let rule = "the block that was written is among them";
     check.hold(includes, rule, "the first block is not");
@@ -151,12 +151,12 @@ async fn allocated(check: &mut Check<'_>) -> Ended {
 async fn delta(check: &mut Check<'_>) -> Ended {
     let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
     check.write(&used, "before").await?;
-    let base = check.snapshot(&used.volume.volume_id).await?.snapshot_id;
+    let (base, used) = check.cut(used).await?;
     check.write(&used, "between").await?;
-    let target = check.snapshot(&used.volume.volume_id).await?.snapshot_id;
+    let (target, _) = check.cut(used).await?;
     let request = GetMetadataDeltaRequest {
-        base_snapshot_id: base,
-        target_snapshot_id: target,
+        base_snapshot_id: base.snapshot_id,
+        target_snapshot_id: target.snapshot_id,
         starting_offset: 0,
         max_results: 0,
         secrets: check.secrets(),

@@ -16,6 +16,7 @@ use crate::csi::proto::{
 use crate::ports::StatusCode;
 
 use super::requests::{ABORTED, ALREADY_EXISTS, INVALID, NOT_FOUND, at_least};
+use super::using::Used;
 
 const CUTS: &[Need] = &[
     Need::Can(ControllerRpc::CreateDeleteSnapshot),
@@ -175,6 +176,10 @@ impl Check<'_> {
     /// If it cannot be had: then the check says nothing.
     pub(super) async fn snapshot(&mut self, volume_id: &str) -> Result<Snapshot, Stop> {
         let request = self.snapshot_request(volume_id);
+        self.ready_snapshot(request).await
+    }
+
+    async fn ready_snapshot(&mut self, request: CreateSnapshotRequest) -> Result<Snapshot, Stop> {
         for _ in 0..ATTEMPTS {
             let snapshot = self.prepare(request.clone()).await?.snapshot;
             let snapshot = snapshot.unwrap_or_default();
@@ -190,6 +195,27 @@ impl Check<'_> {
         Err(Stop::Untried(
             "the snapshot does not become ready".to_owned(),
         ))
+    }
+
+    /// A snapshot of a volume in use. A plugin that cannot bring it to rest may refuse that; then it
+    /// is cut out of use, and brought into use again.
+    ///
+    /// # Errors
+    /// If it cannot be had: then the check says nothing.
+    pub(super) async fn cut(&mut self, used: Used) -> Result<(Snapshot, Used), Stop> {
+        let id = used.volume.volume_id.clone();
+        let request = self.snapshot_request(&id);
+        let refused = match self.call(request.clone()).await {
+            Ok(_) => false,
+            Err(failure) => failure.code() == Some(StatusCode::FailedPrecondition),
+        };
+        if !refused {
+            return Ok((self.ready_snapshot(request).await?, used));
+        }
+        self.release(&used).await?;
+        let snapshot = self.snapshot(&id).await?;
+        let again = self.published(used.volume, used.capability).await?;
+        Ok((snapshot, again))
     }
 
     fn delete_snapshot_request(&self, id: &str) -> DeleteSnapshotRequest {
