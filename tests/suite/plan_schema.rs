@@ -119,20 +119,23 @@ fn what_plan_prints_is_as_the_schema_says() {
     }
 }
 
+/// Makes a good document a bad one.
+type Spoil = fn(&mut Value);
+
 /// The checker finds what is wrong, so that finding nothing says something.
 #[test]
 fn the_checker_finds_what_is_wrong() {
     let schema = schema();
     let (_, good) = documents().swap_remove(0);
-    let broken: [(&str, fn(&mut Value)); 5] = [
+    let broken: [(&str, Spoil); 5] = [
         ("is missing", |plan| {
-            drop(plan.as_object_mut().expect("an object").remove("server"))
+            drop(plan.as_object_mut().expect("an object").remove("server"));
         }),
         ("is not in the schema", |plan| plan["more"] = json!(1)),
         ("is not of type", |plan| plan["server"] = json!(1)),
         ("is not", |plan| plan["format_version"] = json!(2)),
         ("is not", |plan| {
-            plan["volumes"][0]["action"] = json!("destroy")
+            plan["volumes"][0]["action"] = json!("destroy");
         }),
     ];
     for (expected, spoil) in broken {
