@@ -61,6 +61,8 @@ codes! {
         "Look at the volume; the server may be too old for the field, or somebody changed it meanwhile.";
     ApplyHeldBack = "apply/held-back": "A volume was not begun, because another that comes first did not succeed.",
         "See what became of the other one, then run the command again.";
+    ApplySnapshotNotReady = "apply/snapshot-not-ready": "A snapshot that was wanted first was cut, but the provider has not finished it in time.",
+        "Run the command again: it asks for the same snapshot, and goes on when that is ready.";
 
     // --- the command line
     CliApprovalNeeded = "cli/approval-needed": "Somebody has to agree to the change, and nobody could be asked or nobody did.",

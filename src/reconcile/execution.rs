@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use super::record::Record;
 use super::resolve::Resolved;
 use crate::plan::MergeRules;
-use crate::ports::VolumeApi;
+use crate::ports::{SnapshotApi, VolumeApi};
 
 /// Is told what goes on, to show it.
 pub trait Watch: Sync {
@@ -20,6 +20,8 @@ pub trait Watch: Sync {
 pub struct Execution<'a> {
     /// The server.
     pub api: &'a dyn VolumeApi,
+    /// The same server, asked for snapshots.
+    pub snapshots: &'a dyn SnapshotApi,
     /// How that server merges.
     pub rules: MergeRules,
     /// The requests of all volumes that are to be changed, with their secrets.

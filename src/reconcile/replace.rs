@@ -2,13 +2,20 @@
 //!
 //! Between the two steps there is none. Each is noted by itself, and both are level-triggered: a run
 //! that was cut short after the first finds no volume, and the next plan creates it. With a snapshot
-//! wanted first, nothing is removed before the provider has said that it is cut and ready.
+//! wanted first, nothing is removed before the provider has said that it is cut and ready. A snapshot
+//! is named after the volume and the index at which it was seen, so that a repetition finds the one
+//! that is there.
+
+use std::time::Duration;
 
 use super::change::{Call, Verb, send};
 use super::execution::Execution;
 use super::outcome::{Ending, Outcome};
 use super::remove::{Clear, clear, take_away};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{NamespacedId, Snapshot};
 use crate::plan::{Pin, Planned, Removal, Replace, ReplaceSteps};
+use crate::ports::SnapshotRequest;
 
 /// Carries out a replacement.
 pub(super) async fn replace(
@@ -27,6 +34,11 @@ pub(super) async fn replace(
         Ok(_) if execution.stop.is_cancelled() => return Outcome::plain(Ending::NotBegun),
         Ok(Clear::Gone) => vec![],
         Ok(Clear::There) => {
+            if order.snapshot_first
+                && let Err(why) = snapshot(execution, planned).await
+            {
+                return Outcome::plain(Ending::Failed(why));
+            }
             let removed = take_away(execution, planned, removal).await;
             if !removed.ending.is_success() {
                 return removed;
@@ -51,4 +63,52 @@ pub(super) async fn replace(
         | Ending::NotBegun => made.ending,
     };
     Outcome { ending, warnings }
+}
+
+/// How often and after which pauses a snapshot is asked for that is not ready yet.
+const READY: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(40),
+];
+
+/// Cuts a snapshot and waits until a volume can be made from it.
+async fn snapshot(execution: &Execution<'_>, planned: &Planned) -> Result<Snapshot, Diagnostic> {
+    let key = &planned.key;
+    let (Some(wanted), Pin::At(index)) = (planned.request(), planned.pin) else {
+        let message = format!("volume {key} has nothing to take a snapshot of");
+        return Err(Diagnostic::error(Code::Internal, message));
+    };
+    let resolved = execution.resolved.request(key);
+    let given = resolved.and_then(|request| request.secrets.clone());
+    let request = SnapshotRequest {
+        volume: key.clone(),
+        plugin_id: wanted.plugin_id.clone(),
+        name: format!("nomad-csi-{}-{index}", key.id),
+        parameters: [].into(),
+        secrets: given.unwrap_or_default(),
+    };
+    for pause in READY {
+        tokio::time::sleep(pause).await;
+        match execution.snapshots.create_snapshot(&request).await {
+            Ok(snapshot) if snapshot.is_ready => return Ok(snapshot),
+            Ok(_) => {}
+            Err(error) => return Err(left(key, error.diagnostic())),
+        }
+    }
+    let message = format!("the snapshot {} of volume {key} is not ready", request.name);
+    let unready = Diagnostic::error(Code::ApplySnapshotNotReady, message);
+    Err(left(
+        key,
+        unready.help(Code::ApplySnapshotNotReady.remedy()),
+    ))
+}
+
+fn left(key: &NamespacedId, why: Diagnostic) -> Diagnostic {
+    why.note(format!(
+        "volume {key} was left as it is: a snapshot was wanted before it is replaced"
+    ))
 }

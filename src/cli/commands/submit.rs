@@ -15,8 +15,9 @@ use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
+use crate::nomad::NomadClient;
 use crate::plan::{Action, Approvals, Plan, Unapproved};
-use crate::ports::{Document, Reading, VolumeApi};
+use crate::ports::{Document, Reading, VolumeApi, VolumeReader as _};
 use crate::reconcile::{
     Ending, Execution, Outcome, Resolved, Unrecorded, Unresolved, execute, resolve,
 };
@@ -70,13 +71,13 @@ pub(crate) struct Order<'a> {
 pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
     let wanted = load(context, order.files, order.verb.purpose(), order.set)?;
     context
-        .with_server(async |api| submit(context, api, &wanted, order).await)
+        .with_client(async |client| submit(context, client, &wanted, order).await)
         .await
 }
 
 async fn submit(
     context: &Context,
-    api: &dyn VolumeApi,
+    api: &NomadClient,
     wanted: &Wanted,
     order: &Order<'_>,
 ) -> Result<Exit, CliError> {
@@ -221,7 +222,7 @@ async fn resolve_secrets(
 
 async fn carry_out(
     context: &Context,
-    api: &dyn VolumeApi,
+    api: &NomadClient,
     prepared: &Prepared,
     resolved: &Resolved,
     parallelism: u16,
@@ -229,6 +230,7 @@ async fn carry_out(
     let progress = Progress::new(&context.printer, &prepared.plan);
     let execution = Execution {
         api,
+        snapshots: api,
         rules: prepared.rules,
         resolved,
         parallelism: usize::from(parallelism),

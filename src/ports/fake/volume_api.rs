@@ -10,11 +10,13 @@ use async_trait::async_trait;
 
 use crate::diagnostic::Code;
 use crate::model::{
-    Alloc, AllocId, Bytes, ExternalId, HealthCount, Namespace, NamespacedId, NodeId, Plugin,
-    PluginId, PluginSummary, Secrets, ServerVersion, Volume, VolumeRequest, VolumeSummary,
+    Alloc, AllocId, Bytes, ExternalId, ExternalVolume, HealthCount, Namespace, NamespacedId,
+    NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion, Snapshot, SnapshotId, Volume,
+    VolumeRequest, VolumeSummary,
 };
 use crate::plan::{MergeRules, merge};
 use crate::ports::document::Document;
+use crate::ports::provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 use crate::ports::volume_api::{
     ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
 };
@@ -406,5 +408,54 @@ impl VolumeApi for FakeServer {
             }
             Ok(())
         })
+    }
+}
+
+#[async_trait]
+impl ProviderReader for FakeServer {
+    async fn list_external_volumes(
+        &self,
+        plugin: &PluginId,
+        _namespace: &Namespace,
+    ) -> Result<Vec<ExternalVolume>, ApiError> {
+        self.call("list", plugin.as_str(), |_| Ok(vec![]))
+    }
+
+    async fn list_snapshots(
+        &self,
+        plugin: &PluginId,
+        _namespace: &Namespace,
+        _secrets: &Secrets,
+    ) -> Result<Vec<Snapshot>, ApiError> {
+        self.call("list", plugin.as_str(), |_| Ok(vec![]))
+    }
+}
+
+#[async_trait]
+impl SnapshotApi for FakeServer {
+    async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
+        self.call("snapshot", &request.name, |content| {
+            let volume = content.volumes.get(&request.volume).ok_or_else(|| {
+                let text = format!("volume not found: {}", request.volume.id);
+                refusal(Code::VolumeNotFound, &text)
+            })?;
+            Ok(Snapshot {
+                id: SnapshotId::new(format!("snap-{}", request.name)),
+                source: volume.remote_id(),
+                size: volume.capacity,
+                create_time: 0,
+                is_ready: true,
+            })
+        })
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _plugin: &PluginId,
+        _namespace: &Namespace,
+        id: &SnapshotId,
+        _secrets: &Secrets,
+    ) -> Result<(), ApiError> {
+        self.call("delete-snapshot", id.as_str(), |_| Ok(()))
     }
 }

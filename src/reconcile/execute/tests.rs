@@ -141,6 +141,7 @@ async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) 
     let resolved = resolved(plan).await;
     let execution = Execution {
         api: server,
+        snapshots: server,
         rules: MergeRules::NOMAD,
         resolved: &resolved,
         parallelism,
@@ -483,6 +484,7 @@ async fn every_step_is_noted_before_and_after() {
         let seen = Seen::default();
         let execution = Execution {
             api: &server,
+            snapshots: &server,
             rules: MergeRules::NOMAD,
             resolved: &resolved(&plan).await,
             parallelism: 1,
@@ -493,5 +495,31 @@ async fn every_step_is_noted_before_and_after() {
         let outcome = execute(&execution, &plan).await.remove(0);
         assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
         assert_eq!(server.writes().len(), writes, "{outcome:?}");
+    }
+}
+
+/// What is to be kept of the old volume is there before it goes; without that nothing goes.
+#[tokio::test]
+async fn a_snapshot_that_is_wanted_first_is_cut_first() {
+    for fails in [false, true] {
+        let server = created(&["db"]).await;
+        let asked = requests(|requests| {
+            requests.replace.insert(key("db"));
+            requests.snapshot_first = true;
+        });
+        let plan = plan_with(&server, vec![wanted("db", 2000)], &asked).await;
+        if fails {
+            server.fail("snapshot", CallFault::Refused);
+        }
+        let outcome = run_one(&server, &plan).await;
+        let writes = server.writes();
+        assert_eq!(writes[1], "snapshot nomad-csi-db-11");
+        if fails {
+            assert_eq!(writes.len(), 2, "{writes:?}");
+            let notes = failure(&outcome).notes.join(" ");
+            assert!(notes.contains("was left as it is"), "{notes}");
+        } else {
+            assert_eq!(writes[2..], ["delete db", "create db"]);
+        }
     }
 }
