@@ -367,6 +367,16 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         "a_file_that_others_can_write_is_refused_and_one_they_can_read_warned_of",
     ),
     (
+        Code::ApplyHeldBack,
+        "src/reconcile/execute/tests.rs",
+        "a_copy_is_made_after_its_source_and_not_without_it",
+    ),
+    (
+        Code::ApplySnapshotNotReady,
+        "src/reconcile/execute/tests.rs",
+        "nothing_is_replaced_while_its_snapshot_is_not_ready",
+    ),
+    (
         Code::Internal,
         "src/server/volumes/tests/create.rs",
         "an_open_creation_is_continued_under_the_same_name",

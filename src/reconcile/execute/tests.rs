@@ -8,13 +8,16 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::diagnostic::SourceMap;
 use crate::model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, Namespace,
-    NamespacedId, PluginId, SecretRef, VolumeId, WantedRequest,
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalVolume,
+    Namespace, NamespacedId, PluginId, SecretRef, Secrets, Snapshot, SnapshotId, VolumeId,
+    WantedRequest,
 };
 use crate::plan::{Inputs, IntentStep, MergeRules, Requests, build};
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
-use crate::ports::{FoundSecret, SecretRemark, SecretSource};
+use crate::ports::{
+    ApiError, FoundSecret, ProviderReader, SecretRemark, SecretSource, SnapshotApi, SnapshotRequest,
+};
 use crate::reconcile::execution::Watch;
 use crate::reconcile::observe::{Looking, Observation, observe};
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
@@ -522,4 +525,74 @@ async fn a_snapshot_that_is_wanted_first_is_cut_first() {
             assert_eq!(writes[2..], ["delete db", "create db"]);
         }
     }
+}
+
+/// A provider that never finishes a snapshot.
+struct Slow;
+
+#[async_trait::async_trait]
+impl ProviderReader for Slow {
+    async fn list_external_volumes(
+        &self,
+        _: &PluginId,
+        _: &Namespace,
+    ) -> Result<Vec<ExternalVolume>, ApiError> {
+        Ok(vec![])
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: &PluginId,
+        _: &Namespace,
+        _: &Secrets,
+    ) -> Result<Vec<Snapshot>, ApiError> {
+        Ok(vec![])
+    }
+}
+
+#[async_trait::async_trait]
+impl SnapshotApi for Slow {
+    async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
+        Ok(Snapshot {
+            id: SnapshotId::new(request.name.clone()),
+            source: ExternalId::new("ext-db"),
+            size: Bytes::ZERO,
+            create_time: 0,
+            is_ready: false,
+        })
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: &PluginId,
+        _: &Namespace,
+        _: &SnapshotId,
+        _: &Secrets,
+    ) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_replaced_while_its_snapshot_is_not_ready() {
+    let server = created(&["db"]).await;
+    let asked = requests(|requests| {
+        requests.replace.insert(key("db"));
+        requests.snapshot_first = true;
+    });
+    let plan = plan_with(&server, vec![wanted("db", 2000)], &asked).await;
+    let seen = Seen::default();
+    let execution = Execution {
+        api: &server,
+        snapshots: &Slow,
+        rules: MergeRules::NOMAD,
+        resolved: &resolved(&plan).await,
+        parallelism: 1,
+        stop: &seen.stop,
+        watch: &seen,
+        record: &Unrecorded,
+    };
+    let outcome = execute(&execution, &plan).await.remove(0);
+    assert_eq!(failure(&outcome).code, Code::ApplySnapshotNotReady);
+    assert_eq!(server.writes(), ["create db"]);
 }
