@@ -32,6 +32,8 @@ pub struct Looking<'a> {
     pub others: BTreeSet<NamespacedId>,
     /// Whether all volumes that can be seen are listed, to know whose data is shared.
     pub sharing: bool,
+    /// Whether a namespace has to exist before a volume can be in it: on Nomad, not on our agent.
+    pub namespaces: bool,
     /// Whether the server's own JSON is kept.
     pub documents: bool,
     /// How many requests at once.
@@ -75,7 +77,9 @@ pub async fn observe(api: &dyn VolumeApi, looking: &Looking<'_>) -> Result<Obser
     let plugins = stream::iter(reads).buffered(looking.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
-    observed.namespaces = namespaces(api, looking.wanted, observed).await;
+    if looking.namespaces {
+        observed.namespaces = namespaces(api, looking.wanted, observed).await;
+    }
     if looking.sharing {
         let everywhere = VolumeQuery {
             namespace: Namespace::new(Namespace::ALL),

@@ -58,6 +58,7 @@ pub(crate) async fn prepare(
             wanted: &asked.wanted.volumes,
             others: others(requests),
             sharing: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
+            namespaces: server != ServerKind::Agent,
             documents: asked.documents,
             parallelism: usize::from(asked.parallelism),
         };
