@@ -259,6 +259,9 @@ pub(super) enum ReportForm {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SetArgument {
     /// Set that the volumes belong to, where the files do not name it
+    ///
+    /// It is held against the files. `apply` does not write it to the ledger yet, so that a set owns
+    /// nothing, and `--prune` is refused.
     #[arg(long, value_name = "NAME")]
     pub set: Option<String>,
 }
@@ -281,7 +284,9 @@ pub(super) struct PlanArguments {
     /// standard output takes the place of `--output`.
     #[arg(long = "format", value_name = "FORM=FILE", value_delimiter = ',')]
     pub formats: Vec<ReportFile>,
-    /// Save the plan in this file, which must not exist, to apply just that later
+    /// Save the plan in this file, which must not exist, as a record of what was looked at
+    ///
+    /// It holds no secret. `apply` does not take it yet: it plans anew from the files.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// What may be done, and for which server it is planned.

@@ -92,7 +92,9 @@ fn signature(argument: &Arg) -> String {
 
 fn meaning(argument: &Arg) -> String {
     let help = argument.get_long_help().or_else(|| argument.get_help());
-    let mut parts = vec![help.map(ToString::to_string).unwrap_or_default()];
+    let text = help.map(ToString::to_string).unwrap_or_default();
+    // clap takes the full stop off the first paragraph, and a table has no paragraphs.
+    let mut parts = vec![text.replace("\n\n", ". ")];
     let values: Vec<String> = argument
         .get_possible_values()
         .iter()
