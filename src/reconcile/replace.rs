@@ -34,16 +34,17 @@ pub(super) async fn replace(
         Ok(_) if execution.stop.is_cancelled() => return Outcome::plain(Ending::NotBegun),
         Ok(Clear::Gone) => vec![],
         Ok(Clear::There) => {
-            if order.snapshot_first
-                && let Err(why) = snapshot(execution, planned).await
-            {
-                return Outcome::plain(Ending::Failed(why));
-            }
+            let taken = match snapshot_first(execution, planned, order).await {
+                Ok(taken) => taken,
+                Err(why) => return Outcome::plain(Ending::Failed(why)),
+            };
             let removed = take_away(execution, planned, removal).await;
+            let warnings = taken.into_iter().chain(removed.warnings).collect();
             if !removed.ending.is_success() {
-                return removed;
+                let ending = removed.ending;
+                return Outcome { ending, warnings };
             }
-            removed.warnings
+            warnings
         }
     };
     let call = Call::new(verb, &order.request);
@@ -74,6 +75,24 @@ const READY: [Duration; 6] = [
     Duration::from_secs(20),
     Duration::from_secs(40),
 ];
+
+/// Cuts a snapshot if one is wanted, and says where the old data is.
+async fn snapshot_first(
+    execution: &Execution<'_>,
+    planned: &Planned,
+    order: &Replace,
+) -> Result<Option<Diagnostic>, Diagnostic> {
+    if !order.snapshot_first {
+        return Ok(None);
+    }
+    let taken = snapshot(execution, planned).await?;
+    let message = format!(
+        "the old data of volume {} is in snapshot {} of plugin {}",
+        planned.key, taken.id, order.request.plugin_id
+    );
+    let told = Diagnostic::warning(Code::ApplySnapshotTaken, message);
+    Ok(Some(told.help(Code::ApplySnapshotTaken.remedy())))
+}
 
 /// Cuts a snapshot and waits until a volume can be made from it.
 async fn snapshot(execution: &Execution<'_>, planned: &Planned) -> Result<Snapshot, Diagnostic> {

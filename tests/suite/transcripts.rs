@@ -377,6 +377,11 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
         "nothing_is_replaced_while_its_snapshot_is_not_ready",
     ),
     (
+        Code::ApplySnapshotTaken,
+        "src/reconcile/execute/tests.rs",
+        "a_snapshot_that_is_wanted_first_is_cut_first",
+    ),
+    (
         Code::Internal,
         "src/server/volumes/tests/create.rs",
         "an_open_creation_is_continued_under_the_same_name",

@@ -523,6 +523,9 @@ async fn a_snapshot_that_is_wanted_first_is_cut_first() {
             assert!(notes.contains("was left as it is"), "{notes}");
         } else {
             assert_eq!(writes[2..], ["delete db", "create db"]);
+            let told = &outcome.warnings[0];
+            assert_eq!(told.code, Code::ApplySnapshotTaken);
+            assert!(told.message.contains("snap-nomad-csi-db-11"), "{told:?}");
         }
     }
 }
