@@ -205,6 +205,20 @@ impl<'a> Check<'a> {
         self.hold_refused(&answer, codes, because);
     }
 
+    /// Sends a call that lacks one required field, and has to be refused for that.
+    pub(super) async fn needs<C: Leaves>(
+        &mut self,
+        whole: &C,
+        field: &str,
+        take: impl FnOnce(&mut C),
+    ) {
+        let mut request = whole.clone();
+        take(&mut request);
+        let because = format!("{field} is required");
+        self.refused(request, &[StatusCode::InvalidArgument], &because)
+            .await;
+    }
+
     /// Writes down if the last answer is no refusal with one of `codes`.
     pub(super) fn hold_refused<T>(
         &mut self,

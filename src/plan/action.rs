@@ -55,6 +55,22 @@ impl Action {
             Self::Unchanged => "unchanged",
         }
     }
+
+    /// Why it cannot be done, or not now; empty if it can.
+    pub fn reasons(&self) -> &[Diagnostic] {
+        match self {
+            Self::Blocked(reasons) => reasons,
+            Self::Waits(wait) => &wait.reasons,
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Replace(_)
+            | Self::Deregister
+            | Self::DeleteData => &[],
+        }
+    }
 }
 
 /// What an update does.

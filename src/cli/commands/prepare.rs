@@ -8,7 +8,7 @@ use crate::cli::error::CliError;
 use crate::cli::specs::Wanted;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, ServerVersion};
-use crate::plan::{Action, Inputs, MergeRules, Plan, Requests, build, rules_remark};
+use crate::plan::{Inputs, MergeRules, Plan, Requests, build, rules_remark};
 use crate::ports::{ServerKind, VolumeApi};
 use crate::reconcile::{Looking, Observation, observe};
 use crate::spec::Purpose;
@@ -115,18 +115,7 @@ pub(crate) fn remarks(plan: &Plan) -> Diagnostics {
     let mut remarks = plan.remarks.clone();
     for planned in &plan.volumes {
         remarks.extend(planned.warnings.iter().cloned());
-        match &planned.action {
-            Action::Blocked(reasons) => remarks.extend(reasons.iter().cloned()),
-            Action::Waits(wait) => remarks.extend(wait.reasons.iter().cloned()),
-            Action::Unchanged
-            | Action::Create(_)
-            | Action::Register(_)
-            | Action::Update(_)
-            | Action::Expand(_)
-            | Action::Replace(_)
-            | Action::Deregister
-            | Action::DeleteData => {}
-        }
+        remarks.extend(planned.action.reasons().iter().cloned());
     }
     remarks.into_iter().collect()
 }

@@ -1,5 +1,6 @@
 //! `plugin check --format FORM=FILE`: the report of checks in the forms that pipelines take.
 
+use super::markup::{code, xml};
 use super::verdicts::word;
 use crate::conformance::{Area, Level, Outcome, Report, Tally, Verdict};
 
@@ -128,23 +129,6 @@ fn findings(outcome: &Outcome) -> String {
     lines.join("\n")
 }
 
-/// XML has no way to write most control characters, so they are left out.
-fn xml(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 /// Markdown for a comment or a step's summary: the sum, what is wrong, then every check.
 fn markdown(report: &Report) -> String {
     let Tally {
@@ -184,15 +168,6 @@ fn markdown(report: &Report) -> String {
     parts.concat()
 }
 
-/// As code, so that nothing in it has a meaning.
-fn code(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    if text.contains('`') {
-        return format!("`` {text} ``");
-    }
-    format!("`{text}`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,12 +183,5 @@ mod tests {
         for text in ["junit", "junit=", "xml=a"] {
             assert!(file(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn nothing_that_a_plugin_says_is_markup() {
-        assert_eq!(xml("<a b=\"c\">&\u{7}"), "&lt;a b=&quot;c&quot;&gt;&amp;");
-        assert_eq!(code("<img>"), "`<img>`");
-        assert_eq!(code("a`b\n"), "`` a`b ``");
     }
 }

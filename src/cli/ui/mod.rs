@@ -8,6 +8,7 @@ mod check_progress;
 mod check_reports;
 mod diagnostic;
 mod formats;
+mod markup;
 mod output;
 mod plan;
 mod plan_json;

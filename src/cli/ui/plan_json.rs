@@ -54,18 +54,6 @@ fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
         .depends_on
         .iter()
         .filter_map(|at| plan.volumes.get(*at));
-    let reasons: &[Diagnostic] = match &planned.action {
-        Action::Blocked(reasons) => reasons,
-        Action::Waits(wait) => &wait.reasons,
-        Action::Unchanged
-        | Action::Create(_)
-        | Action::Register(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::Replace(_)
-        | Action::Deregister
-        | Action::DeleteData => &[],
-    };
     json!({
         "namespace": planned.key.namespace.as_str(),
         "id": planned.key.id.as_str(),
@@ -85,7 +73,7 @@ fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
         "losses": losses(planned),
         "steps": steps(planned),
         "holders": holders(planned).iter().map(holder).collect::<Vec<_>>(),
-        "reasons": diagnostics(reasons, sources),
+        "reasons": diagnostics(planned.action.reasons(), sources),
         "warnings": diagnostics(&planned.warnings, sources),
     })
 }

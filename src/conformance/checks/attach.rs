@@ -7,7 +7,7 @@ use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::{ListVolumesRequest, Volume};
 use crate::ports::StatusCode;
 
-use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, mount};
+use super::requests::{ALREADY_EXISTS, NOT_FOUND, mount};
 
 const NEEDS: &[Need] = &[
     Need::Can(ControllerRpc::PublishUnpublishVolume),
@@ -105,23 +105,20 @@ fn unknown_volume() -> Volume {
 async fn arguments(check: &mut Check<'_>) -> Ended {
     let capability = mount(Mode::SingleNodeWriter);
     let whole = check.attach_request(&unknown_volume(), &capability);
-    let mut request = whole.clone();
-    request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
-    let mut request = whole.clone();
-    request.node_id.clear();
-    check.refused(request, INVALID, "node_id is required").await;
-    let mut request = whole;
-    request.volume_capability = None;
     check
-        .refused(request, INVALID, "volume_capability is required")
+        .needs(&whole, "node_id", |request| request.node_id.clear())
         .await;
-    let mut request = check.detach_request("");
-    request.node_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_capability", |request| {
+            request.volume_capability = None;
+        })
+        .await;
+    let whole = check.detach_request(&unknown_volume().volume_id);
+    check
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
     Ok(())
 }

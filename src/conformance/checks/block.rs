@@ -7,6 +7,7 @@ use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc
 use crate::csi::proto::volume_capability::access_mode::Mode;
 
 use super::requests::block;
+use super::using::there_and_back;
 
 const NEEDS: &[Need] = &[
     Need::Block,
@@ -54,35 +55,8 @@ pub(in crate::conformance) const CASES: &[Case] = &[
 ];
 
 async fn lifecycle(check: &mut Check<'_>) -> Ended {
-    let capability = block(Mode::SingleNodeWriter);
-    let volume = check.volume_for(capability.clone()).await?;
-    let used = check.staged(volume, capability.clone()).await?;
-    let publish = check.publish_request(&used);
-    check.must(publish, "the volume is staged").await?;
-    let kind = check.kind(&used.target).await?;
     let rule = "target_path is a block device once the volume is published";
-    if !check.hold(kind == Kind::Device, rule, &format!("{kind:?}")) {
-        return Ok(());
-    }
-    check.write(&used, "written before").await?;
-    check
-        .must(Check::unpublish_request(&used), "the volume is published")
-        .await?;
-    let kind = check.kind(&used.target).await?;
-    let rule = "what the plugin made at target_path is gone once the volume is not published";
-    check.hold(kind == Kind::Missing, rule, &format!("{kind:?}"));
-    if check.stages() {
-        let because = "the volume is published nowhere any more";
-        check.must(Check::unstage_request(&used), because).await?;
-    }
-    if check.attaches() {
-        let detach = check.detach_request(&used.volume.volume_id);
-        check.must(detach, "the volume is not staged").await?;
-    }
-    let again = check.published(used.volume, capability).await?;
-    let rule = "a volume keeps its data from one use to the next";
-    check.hold_data(&again, "written before", rule).await;
-    Ok(())
+    there_and_back(check, block(Mode::SingleNodeWriter), Kind::Device, rule).await
 }
 
 async fn size(check: &mut Check<'_>) -> Ended {

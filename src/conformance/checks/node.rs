@@ -14,7 +14,7 @@ use crate::csi::proto::{NodeGetVolumeStatsRequest, Volume, VolumeCapability};
 use crate::ports::StatusCode;
 
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, block, mount};
-use super::using::Used;
+use super::using::{Used, there_and_back};
 
 const NEEDS: &[Need] = &[Need::Node, Need::Can(ControllerRpc::CreateDeleteVolume)];
 const STAGES: &[Need] = &[
@@ -230,20 +230,16 @@ async fn nowhere(check: &mut Check<'_>) -> Result<Used, Stop> {
 async fn publish_arguments(check: &mut Check<'_>) -> Ended {
     let used = nowhere(check).await?;
     let whole = check.publish_request(&used);
-    let mut request = whole.clone();
-    request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
-    let mut request = whole.clone();
-    request.target_path.clear();
     check
-        .refused(request, INVALID, "target_path is required")
+        .needs(&whole, "target_path", |request| request.target_path.clear())
         .await;
-    let mut request = whole;
-    request.volume_capability = None;
     check
-        .refused(request, INVALID, "volume_capability is required")
+        .needs(&whole, "volume_capability", |request| {
+            request.volume_capability = None;
+        })
         .await;
     Ok(())
 }
@@ -251,15 +247,11 @@ async fn publish_arguments(check: &mut Check<'_>) -> Ended {
 async fn unpublish_arguments(check: &mut Check<'_>) -> Ended {
     let used = nowhere(check).await?;
     let whole = Check::unpublish_request(&used);
-    let mut request = whole.clone();
-    request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
-    let mut request = whole;
-    request.target_path.clear();
     check
-        .refused(request, INVALID, "target_path is required")
+        .needs(&whole, "target_path", |request| request.target_path.clear())
         .await;
     Ok(())
 }
@@ -267,31 +259,27 @@ async fn unpublish_arguments(check: &mut Check<'_>) -> Ended {
 async fn stage_arguments(check: &mut Check<'_>) -> Ended {
     let used = nowhere(check).await?;
     let whole = check.stage_request(&used);
-    let mut request = whole.clone();
-    request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
-    let mut request = whole.clone();
-    request.staging_target_path.clear();
     check
-        .refused(request, INVALID, "staging_target_path is required")
+        .needs(&whole, "staging_target_path", |request| {
+            request.staging_target_path.clear();
+        })
         .await;
-    let mut request = whole;
-    request.volume_capability = None;
     check
-        .refused(request, INVALID, "volume_capability is required")
+        .needs(&whole, "volume_capability", |request| {
+            request.volume_capability = None;
+        })
         .await;
     let whole = Check::unstage_request(&used);
-    let mut request = whole.clone();
-    request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .needs(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
-    let mut request = whole;
-    request.staging_target_path.clear();
     check
-        .refused(request, INVALID, "staging_target_path is required")
+        .needs(&whole, "staging_target_path", |request| {
+            request.staging_target_path.clear();
+        })
         .await;
     Ok(())
 }
@@ -320,35 +308,9 @@ async fn unknown(check: &mut Check<'_>) -> Ended {
 }
 
 async fn lifecycle(check: &mut Check<'_>) -> Ended {
-    let capability = mount(Mode::SingleNodeWriter);
-    let volume = check.volume().await?;
-    let used = check.staged(volume, capability.clone()).await?;
-    let publish = check.publish_request(&used);
-    check.must(publish, "the volume is staged").await?;
-    let kind = check.kind(&used.target).await?;
     let rule = "target_path is a directory once the volume is published (if the plugin runs in another mount namespace, give paths that both see as --staging and --target)";
-    if !check.hold(kind == Kind::Directory, rule, &format!("{kind:?}")) {
-        return Ok(());
-    }
-    check.write(&used, "written before").await?;
-    check
-        .must(Check::unpublish_request(&used), "the volume is published")
-        .await?;
-    let kind = check.kind(&used.target).await?;
-    let rule = "what the plugin made at target_path is gone once the volume is not published";
-    check.hold(kind == Kind::Missing, rule, &format!("{kind:?}"));
-    if check.stages() {
-        let because = "the volume is published nowhere any more";
-        check.must(Check::unstage_request(&used), because).await?;
-    }
-    if check.attaches() {
-        let detach = check.detach_request(&used.volume.volume_id);
-        check.must(detach, "the volume is not staged").await?;
-    }
-    let again = check.published(used.volume, capability).await?;
-    let rule = "a volume keeps its data from one use to the next";
-    check.hold_data(&again, "written before", rule).await;
-    Ok(())
+    let capability = mount(Mode::SingleNodeWriter);
+    there_and_back(check, capability, Kind::Directory, rule).await
 }
 
 async fn again(check: &mut Check<'_>) -> Ended {

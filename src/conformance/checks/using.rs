@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::conformance::case::Ended;
 use crate::conformance::check::{Check, Stop};
 use crate::conformance::workload::Kind;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
@@ -265,4 +266,41 @@ impl Check<'_> {
 fn text(path: &Path) -> Result<String, Stop> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| Stop::Untried(format!("{} is not Unicode", path.display())))
+}
+
+/// A volume on its way to a target path, where it is a thing of this kind, and back; then used once
+/// more, with the data that was written the first time.
+pub(super) async fn there_and_back(
+    check: &mut Check<'_>,
+    capability: VolumeCapability,
+    expected: Kind,
+    rule: &str,
+) -> Ended {
+    let volume = check.volume_for(capability.clone()).await?;
+    let used = check.staged(volume, capability.clone()).await?;
+    let publish = check.publish_request(&used);
+    check.must(publish, "the volume is staged").await?;
+    let kind = check.kind(&used.target).await?;
+    if !check.hold(kind == expected, rule, &format!("{kind:?}")) {
+        return Ok(());
+    }
+    check.write(&used, "written before").await?;
+    check
+        .must(Check::unpublish_request(&used), "the volume is published")
+        .await?;
+    let kind = check.kind(&used.target).await?;
+    let rule = "what the plugin made at target_path is gone once the volume is not published";
+    check.hold(kind == Kind::Missing, rule, &format!("{kind:?}"));
+    if check.stages() {
+        let because = "the volume is published nowhere any more";
+        check.must(Check::unstage_request(&used), because).await?;
+    }
+    if check.attaches() {
+        let detach = check.detach_request(&used.volume.volume_id);
+        check.must(detach, "the volume is not staged").await?;
+    }
+    let again = check.published(used.volume, capability).await?;
+    let rule = "a volume keeps its data from one use to the next";
+    check.hold_data(&again, "written before", rule).await;
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! JUnit's XML: one test case per volume, failed if it cannot be brought to where it is wanted.
 
 use super::report::Reported;
+use crate::cli::ui::markup::xml;
 use crate::diagnostic::Diagnostic;
-use crate::plan::{Action, Planned};
+use crate::plan::Planned;
 
 pub(super) fn junit(reported: Reported<'_>) -> String {
     let volumes = &reported.plan.volumes;
@@ -12,7 +13,7 @@ pub(super) fn junit(reported: Reported<'_>) -> String {
         volumes.len()
     );
     let cases: String = volumes.iter().map(case).collect();
-    let server = escaped(reported.server);
+    let server = xml(reported.server);
     let lines = [
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned(),
         format!("<testsuites name=\"nomad-csi plan\" {tests}>"),
@@ -26,23 +27,13 @@ pub(super) fn junit(reported: Reported<'_>) -> String {
 fn case(planned: &Planned) -> String {
     let open = format!(
         "<testcase classname=\"{}\" name=\"{}\"",
-        escaped(planned.key.namespace.as_str()),
-        escaped(planned.key.id.as_str()),
+        xml(planned.key.namespace.as_str()),
+        xml(planned.key.id.as_str()),
     );
-    match &planned.action {
-        Action::Blocked(reasons) => failure(&open, "blocked", reasons),
-        Action::Waits(wait) => failure(&open, "waits", &wait.reasons),
-        Action::Unchanged
-        | Action::Create(_)
-        | Action::Register(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::Replace(_)
-        | Action::Deregister
-        | Action::DeleteData => {
-            let word = planned.action.word();
-            format!("{open}><system-out>{word}</system-out></testcase>\n")
-        }
+    let word = planned.action.word();
+    match planned.action.reasons() {
+        [] => format!("{open}><system-out>{word}</system-out></testcase>\n"),
+        reasons => failure(&open, word, reasons),
     }
 }
 
@@ -55,37 +46,7 @@ fn failure(open: &str, kind: &str, reasons: &[Diagnostic]) -> String {
     }
     format!(
         "{open}><failure type=\"{kind}\" message=\"{}\">{}</failure></testcase>\n",
-        escaped(message),
-        escaped(&lines.join("\n")),
+        xml(message),
+        xml(&lines.join("\n")),
     )
-}
-
-/// XML has no way to write most control characters, so they are left out.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_a_meaning_in_xml_is_escaped() {
-        assert_eq!(
-            escaped("<a b=\"c\">&\u{7}"),
-            "&lt;a b=&quot;c&quot;&gt;&amp;"
-        );
-    }
 }

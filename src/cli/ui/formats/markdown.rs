@@ -2,6 +2,7 @@
 //! stays under the 65,535 characters that such a comment may have (usdr-gost#2966).
 
 use super::report::Reported;
+use crate::cli::ui::markup::code;
 use crate::cli::ui::plan::{by_urgency, counts, details};
 use crate::plan::{Action, Planned, Risk};
 
@@ -12,7 +13,7 @@ pub(super) fn markdown(reported: Reported<'_>) -> String {
     let mut text = format!(
         "{}\n\nPlan for {}: {}\n",
         headline(reported),
-        inline(reported.server),
+        code(reported.server),
         counts(reported.plan.counts())
     );
     let entries = by_urgency(reported.plan);
@@ -46,31 +47,9 @@ fn headline(reported: Reported<'_>) -> String {
 }
 
 fn entry(planned: &Planned) -> String {
-    let key = inline(&planned.key.to_string());
+    let key = code(&planned.key.to_string());
     let details = details(planned);
-    let details = details
-        .iter()
-        .map(|detail| format!("- {}\n", inline(detail)));
+    let details = details.iter().map(|detail| format!("- {}\n", code(detail)));
     let heading = format!("\n### {} {key}\n\n", planned.action.word());
     std::iter::once(heading).chain(details).collect()
-}
-
-/// As code, so that nothing in it has a meaning.
-fn inline(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !c.is_control()).collect();
-    if text.contains('`') {
-        return format!("`` {text} ``");
-    }
-    format!("`{text}`")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_in_a_name_is_markup() {
-        assert_eq!(inline("<img>"), "`<img>`");
-        assert_eq!(inline("a`b\n"), "`` a`b ``");
-    }
 }
