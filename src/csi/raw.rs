@@ -25,10 +25,8 @@ use super::connect::lazy_channel;
 use super::leaving::{Leaving, Sent};
 use super::proto;
 use super::status::{Transport, from_tonic};
+use super::storage::LIST_BYTES;
 use crate::ports::StatusCode;
-
-/// The largest answer that is read: a list of a hundred thousand volumes in one page.
-const LARGEST_ANSWER: usize = 64 << 20;
 
 /// A message that is the request of one RPC.
 pub trait Call: Message + Debug + Clone + Default + 'static {
@@ -277,7 +275,7 @@ fn leaving_channel(socket: PathBuf, sent: Sent) -> Channel {
 }
 
 async fn ready(channel: Channel) -> Result<Grpc<Channel>, Status> {
-    let mut grpc = Grpc::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(LIST_BYTES);
     grpc.ready()
         .await
         .map_err(|error| Status::from_error(error.into()))?;

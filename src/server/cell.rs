@@ -66,6 +66,19 @@ pub enum CommitError {
     Stopping,
 }
 
+impl CommitError {
+    /// What failed and why, for a log.
+    pub fn in_full(&self) -> String {
+        match self {
+            Self::Journal(error) => format!("{error}: {}", error.source),
+            Self::Conflict { .. }
+            | Self::VariableConflict { .. }
+            | Self::Misfit(_)
+            | Self::Stopping => self.to_string(),
+        }
+    }
+}
+
 /// Sizes; the defaults are for production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellOptions {

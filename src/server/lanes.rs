@@ -80,7 +80,8 @@ impl<K: Clone + Eq + Hash> Lanes<K> {
     }
 
     /// How many keys are in use.
-    pub fn in_use(&self) -> usize {
+    #[cfg(test)]
+    fn in_use(&self) -> usize {
         locked(&self.lanes).len()
     }
 

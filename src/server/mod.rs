@@ -9,6 +9,7 @@ pub mod http;
 mod lanes;
 mod observer;
 mod services;
+mod turn;
 mod variables;
 mod volumes;
 

@@ -30,7 +30,7 @@ impl RecordingObserver {
 
 fn refused(error: &CommitError) -> ReportRefused {
     ReportRefused {
-        reason: error.to_string(),
+        reason: error.in_full(),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::record::{Phase, VolumeRecord};
-use super::tables::{State, remote_key};
+use super::tables::{State, lock_end, remote_key};
 use super::variable;
 use crate::model::{ExternalId, NamespacedId, PluginId};
 
@@ -66,6 +66,13 @@ pub fn violations(state: &State) -> Vec<String> {
     for (key, record) in &state.variables {
         let problem = variable::problem(state, key, record);
         found.extend(problem.map(|problem| format!("variable {key} {problem}")));
+    }
+    let locks = state
+        .variables
+        .values()
+        .filter_map(|record| lock_end(record));
+    if state.lock_ends != locks.collect() {
+        found.push("the ends of locks are not those of the variables".to_owned());
     }
     let tables = [
         state.volumes_index,

@@ -2,8 +2,8 @@
 //!
 //! A volume's record has three parts that different parties own: what the user asked
 //! ([`VolumeDefinition`]), what the provider answered ([`Provided`]), and the secrets, which are
-//! here only sealed, as are mount flags. Nothing that can be counted or looked up elsewhere is stored (health, counts,
-//! the plugin's capabilities): `query` derives it.
+//! here only sealed, as are mount flags. Nothing that can be counted or looked up elsewhere is stored
+//! (health, counts, the plugin's capabilities): `query` derives it.
 
 use std::collections::BTreeMap;
 
@@ -189,10 +189,13 @@ impl VolumeRecord {
     /// What the provider calls it: the external ID, or the ID if it has none (B35, W10); `None` while
     /// the provider's answer is not known.
     pub fn remote_id(&self) -> Option<ExternalId> {
-        self.is_visible().then(|| {
-            let id = || ExternalId::new(self.definition.key.id.as_str());
-            self.provided.external_id.clone().unwrap_or_else(id)
-        })
+        self.is_visible().then(|| self.made_as())
+    }
+
+    /// What the provider calls it, if the provider has made it.
+    pub fn made_as(&self) -> ExternalId {
+        let id = || ExternalId::new(self.definition.key.id.as_str());
+        self.provided.external_id.clone().unwrap_or_else(id)
     }
 }
 

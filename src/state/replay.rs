@@ -10,7 +10,8 @@ use super::tables::State;
 use super::variable::VariableRecord;
 use crate::model::{Node, PluginId};
 
-/// A state at one index. Making one costs a pointer per volume and variable, so it may be made while others wait.
+/// A state at one index. Making one costs a pointer per volume and variable, so it may be made while
+/// others wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshot {
     /// Index of the last event in it.
@@ -52,7 +53,6 @@ impl From<&State> for StateSnapshot {
 impl From<StateSnapshot> for State {
     fn from(snapshot: StateSnapshot) -> Self {
         let node = |node: Node| (node.id.clone(), node);
-        let variable = |record: Arc<VariableRecord>| (record.key.clone(), record);
         let mut state = Self {
             index: snapshot.index,
             origin: snapshot.origin,
@@ -61,11 +61,13 @@ impl From<StateSnapshot> for State {
             plugins_index: snapshot.plugins_index,
             nodes: snapshot.nodes.into_iter().map(node).collect(),
             variables_index: snapshot.variables_index,
-            variables: snapshot.variables.into_iter().map(variable).collect(),
             ..Self::default()
         };
         for record in snapshot.volumes {
             state.put(record);
+        }
+        for record in snapshot.variables {
+            state.put_variable(record);
         }
         state
     }

@@ -1,7 +1,8 @@
 //! `State`: volumes, plugins, nodes and variables, and the index of the last change.
 //!
-//! Fields are private to `state`, because two of them must agree: volumes by key, and the keys by
-//! what the provider calls them. Only `apply` and `replay` write, through the methods here.
+//! Fields are private to `state`, because some of them must agree: volumes by key, and the keys by
+//! what the provider calls them; variables, and the ends of their locks. Only `apply` and `replay`
+//! write, through the methods here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub struct State {
     pub(super) plugins_index: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
+    pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
 }
 
@@ -38,6 +40,7 @@ impl Default for State {
             plugins_index: Self::FIRST_INDEX,
             nodes: BTreeMap::new(),
             variables: BTreeMap::new(),
+            lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,
         }
     }
@@ -131,6 +134,21 @@ impl State {
         }
     }
 
+    /// Puts a variable in the place of the one with its key, if there is one.
+    pub(super) fn put_variable(&mut self, record: Arc<VariableRecord>) {
+        self.remove_variable(&record.key);
+        self.lock_ends.extend(lock_end(&record));
+        self.variables.insert(record.key.clone(), record);
+    }
+
+    /// Removes a variable; without one, nothing happens.
+    pub(super) fn remove_variable(&mut self, key: &VariableKey) {
+        let before = self.variables.remove(key);
+        if let Some(end) = before.as_deref().and_then(lock_end) {
+            self.lock_ends.remove(&end);
+        }
+    }
+
     fn forget_remote_id(&mut self, record: &VolumeRecord) {
         let Some(id) = remote_key(record) else { return };
         if let Some(keys) = self.remote_ids.get_mut(&id) {
@@ -146,4 +164,10 @@ impl State {
 pub(super) fn remote_key(record: &VolumeRecord) -> Option<(PluginId, ExternalId)> {
     let id = record.remote_id()?;
     Some((record.definition.plugin_id.clone(), id))
+}
+
+/// When the variable's lock ends, if it has one.
+pub(super) fn lock_end(record: &VariableRecord) -> Option<(i64, VariableKey)> {
+    let lock = record.lock.as_ref()?;
+    Some((lock.ends_at(), record.key.clone()))
 }

@@ -182,9 +182,9 @@ pub(super) fn apply(state: &mut State, key: &VariableKey, event: &VariableEvent,
     let after = event.applied(key, before, (index, time));
     let is_renewal = matches!(event, VariableEvent::LockRenewed { .. });
     match after {
-        Some(record) => state.variables.insert(key.clone(), Arc::new(record)),
-        None => state.variables.remove(key),
-    };
+        Some(record) => state.put_variable(Arc::new(record)),
+        None => state.remove_variable(key),
+    }
     if !is_renewal {
         state.variables_index = index;
     }
@@ -193,12 +193,17 @@ pub(super) fn apply(state: &mut State, key: &VariableKey, event: &VariableEvent,
 /// An agent starts at that time: no lock can have been renewed later, so the clock was set back, and
 /// counting from a time to come would hold the lock until then.
 pub(super) fn agent_started(state: &mut State, time: i64) {
-    for record in state.variables.values_mut() {
-        let ahead = |lock: &VariableLock| lock.renewed_at > time;
-        if record.lock.as_ref().is_some_and(ahead)
-            && let Some(lock) = &mut Arc::make_mut(record).lock
+    let held: Vec<_> = state.lock_ends.iter().map(|(_, key)| key.clone()).collect();
+    for key in held {
+        let Some(record) = state.variables.get(&key) else {
+            continue;
+        };
+        let mut record = VariableRecord::clone(record);
+        if let Some(lock) = &mut record.lock
+            && lock.renewed_at > time
         {
             lock.renewed_at = time;
+            state.put_variable(Arc::new(record));
         }
     }
 }

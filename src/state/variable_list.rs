@@ -81,20 +81,11 @@ pub fn variables(
 
 /// Locks that end at `time` at the latest, with the variables that they hold.
 pub fn ended_locks(state: &State, time: i64) -> Vec<VariableKey> {
-    let locks = locks(state);
-    let ended = locks.filter(|(_, ends_at)| *ends_at <= time);
-    ended.map(|(key, _)| key.clone()).collect()
+    let ended = state.lock_ends.iter().take_while(|(at, _)| *at <= time);
+    ended.map(|(_, key)| key.clone()).collect()
 }
 
 /// When the next lock ends, nanoseconds since the epoch; `None` if nothing is held.
 pub fn next_lock_end(state: &State) -> Option<i64> {
-    locks(state).map(|(_, ends_at)| ends_at).min()
-}
-
-fn locks(state: &State) -> impl Iterator<Item = (&VariableKey, i64)> {
-    let lock = |(key, record): (_, &'_ Arc<VariableRecord>)| {
-        let lock = record.lock.as_ref()?;
-        Some((key, lock.ends_at()))
-    };
-    state.variables.iter().filter_map(lock)
+    state.lock_ends.first().map(|(at, _)| *at)
 }

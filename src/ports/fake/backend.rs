@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::settings::Settings;
 use super::world::{FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, Refusal, World};
-use crate::model::{Bytes, Condition, ExternalId, SnapshotId};
+use crate::model::{Condition, ExternalId};
 use crate::ports::plugin::{Rpc, StatusCode};
 
 /// What goes wrong with one call.
@@ -169,18 +169,6 @@ impl FakeBackend {
         if let Some(volume) = self.inner().world.volumes.get_mut(external_id) {
             volume.condition = condition;
         }
-    }
-
-    /// Adds a snapshot that nobody created here, of a volume that may be gone.
-    pub fn add_snapshot(&self, id: SnapshotId, source: ExternalId) {
-        let snapshot = FakeSnapshot {
-            name: id.to_string(),
-            id: id.clone(),
-            source,
-            size: Bytes::ZERO,
-            cut_at: 1,
-        };
-        self.inner().world.snapshots.insert(id, snapshot);
     }
 
     /// All snapshots, by ID.

@@ -48,6 +48,11 @@ impl MemoryJournal {
         self.content().faults.extend(faults);
     }
 
+    /// How many appends have yet to go wrong.
+    pub fn faults_left(&self) -> usize {
+        self.content().faults.len()
+    }
+
     /// What it holds now.
     pub fn replay(&self) -> Replay {
         let content = self.content();

@@ -9,9 +9,10 @@ use crate::state::State;
 /// No read waits longer, and one that does not say waits so long.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Returns when the index of the table, or of the one thing that is read, is beyond the one that the client has seen, when the time is up,
-/// or when the agent stops; in every case there is something to answer. Adds up to a sixteenth of
-/// the time, so that clients that came together do not come back together.
+/// Returns when the index of the table, or of the one thing that is read, is beyond the one that the
+/// client has seen, when the time is up, or when the agent stops; in every case there is something to
+/// answer. Adds up to a sixteenth of the time, so that clients that came together do not come back
+/// together.
 pub(super) async fn hold(services: &Services, wait: Wait, table: impl Fn(&State) -> u64) {
     if wait.index == 0 {
         return;

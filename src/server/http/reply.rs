@@ -1,8 +1,9 @@
 //! From what was found to an HTTP response: the one place that knows Nomad's headers.
 //!
-//! Every success is 200 (`nomad-http-api` 2.5), those of variables apart, every error one line of text, or the typed error for
-//! who asks for it (`wire::ErrorBody`). Every response of either kind carries Nomad's metadata, with
-//! an index of at least 1: with index 0 Nomad's own blocking reads spin.
+//! Every success is 200 (`nomad-http-api` 2.5), those of variables apart, every error one line of
+//! text, or the typed error for who asks for it (`wire::ErrorBody`). Every response of either kind
+//! carries Nomad's metadata, with an index of at least 1: with index 0 Nomad's own blocking reads
+//! spin.
 
 use axum::body::Body;
 use axum::response::Response;

@@ -2,13 +2,15 @@
 //!
 //! One write at a time per variable: a place in its lane, what is on record, a pure decision
 //! ([`super::decide`]), one event. Nothing outside is called, so a write is either on record or has
-//! not happened, and a client that hangs up changes nothing. A lock whose time is over is ended on
+//! not happened; it runs as a task of its own, so that a client who hangs up does not give the lane
+//! to the next one while his event is being written. A lock whose time is over is ended on
 //! record before the next write of its variable is decided, and by a task that wakes when the next
 //! one is due; whoever comes first, there is one event, by the agent's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -19,8 +21,9 @@ use crate::ports::{Clock, IdSource, Sealer};
 use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
 use crate::server::lanes::{Lane, Lanes};
+use crate::server::turn::turn;
 use crate::state::{
-    Event, EventKind, LockTerms, State, VariableEvent, VariableRecord, ended_locks, next_lock_end,
+    Event, EventKind, LockTerms, VariableEvent, VariableRecord, ended_locks, next_lock_end,
 };
 
 /// How many writes may wait for one variable.
@@ -127,6 +130,21 @@ impl Variables {
         write: VariableWrite,
     ) -> Result<VariableOutcome, ServerError> {
         check(key, &write)?;
+        let (variables, key) = (self.clone(), key.clone());
+        let task = self
+            .tasks
+            .spawn(async move { variables.write_in_turn(&key, write).await });
+        task.await.unwrap_or_else(|failed| {
+            tracing::error!(error = %failed, "a write of a variable ended in a defect");
+            Err(ServerError::Defect("a write of a variable".into()))
+        })
+    }
+
+    async fn write_in_turn(
+        &self,
+        key: &VariableKey,
+        write: VariableWrite,
+    ) -> Result<VariableOutcome, ServerError> {
         let _turn = self.turn(key).await?;
         let now = self.ports.clock.now();
         self.end_if_over(key, now).await?;
@@ -168,12 +186,7 @@ impl Variables {
     }
 
     async fn turn(&self, key: &VariableKey) -> Result<Lane<VariableKey>, ServerError> {
-        let what = format!("variable {key}");
-        match tokio::time::timeout(TURN, self.lanes.enter(key.clone())).await {
-            Ok(Ok(lane)) => Ok(lane),
-            Ok(Err(full)) => Err(ServerError::LineFull { what, full }),
-            Err(_) => Err(ServerError::WaitedTooLong { what, waited: TURN }),
-        }
+        turn(&self.lanes, key.clone(), format!("variable {key}"), TURN).await
     }
 
     fn seal(&self, key: &VariableKey, write: &VariableWrite) -> SealedSecrets {
@@ -218,19 +231,24 @@ impl Variables {
 
     async fn end_locks(self, stopping: CancellationToken) {
         let mut changes = self.ports.cell.subscribe();
-        let mut pause = Duration::ZERO;
+        let mut not_before = Instant::now();
         loop {
             let next = self.ports.cell.read(next_lock_end);
-            let due = next.map(|at| self.until(at).max(pause));
+            let due = next.map(|at| (Instant::now() + self.until(at)).max(not_before));
             let sleep = async {
                 match due {
-                    Some(due) => tokio::time::sleep(due).await,
+                    Some(due) => tokio::time::sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = sleep => pause = self.end_what_is_over().await,
+                () = sleep => {
+                    let all = stopping.run_until_cancelled(self.end_what_is_over()).await;
+                    if all == Some(false) {
+                        not_before = Instant::now() + PAUSE;
+                    }
+                }
                 changed = changes.changed() => if changed.is_err() { return },
             }
         }
@@ -242,25 +260,30 @@ impl Variables {
         left.min(LONGEST_SLEEP)
     }
 
-    /// Ends all locks whose time is over; says how long to wait before the next attempt at least.
-    async fn end_what_is_over(&self) -> Duration {
+    /// Ends all locks whose time is over, and says whether it could: what keeps one from it is no
+    /// reason to leave the others.
+    async fn end_what_is_over(&self) -> bool {
         let now = self.ports.clock.now();
-        for key in self
-            .ports
-            .cell
-            .read(|state: &State| ended_locks(state, now))
-        {
-            let ended = async {
-                let _turn = self.turn(&key).await?;
-                Ok::<_, ServerError>(self.end_if_over(&key, now).await?)
+        let over = self.ports.cell.read(|state| ended_locks(state, now));
+        let mut failures = 0_usize;
+        for key in over {
+            let Err(error) = self.end_in_turn(&key, now).await else {
+                continue;
             };
-            if let Err(error) = ended.await {
+            failures += 1;
+            if failures == 1 {
                 warn!(variable.path = %key.path, variable.namespace = %key.namespace,
-                    error = %error, "a lock that is over stays on record for now");
-                return PAUSE;
+                    error = error.text(), again_in = ?PAUSE,
+                    "a lock that is over could not be ended, so nobody else gets the variable; \
+                     if this goes on, see to the disk under the agent's directory");
             }
         }
-        Duration::ZERO
+        failures == 0
+    }
+
+    async fn end_in_turn(&self, key: &VariableKey, now: i64) -> Result<(), ServerError> {
+        let _turn = self.turn(key).await?;
+        Ok(self.end_if_over(key, now).await?)
     }
 }
 

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::check::{Purpose, check, warnings};
 use super::desk::{Desk, Subject, changed, unchanged};
-use super::expand::node_expansion_warning;
+use super::expand::{Growing, expansion_warnings};
 use super::intent::{Earlier, Intent, has_answered};
 use super::plugin::PluginFacts;
 use super::register::shared_warning;
@@ -135,11 +135,14 @@ impl Desk {
                 let volume = existing.volume();
                 let external = Subject::External(volume.plugin_id.clone(), volume.remote_id());
                 let _external = self.turn(external).await?;
-                self.grow(growth).await?;
-                return Err(changed(&key));
+                if self.grow(growth).await? == Growing::Settled {
+                    return Err(changed(&key));
+                }
             }
-            let index = self.commit(write.expected, write.event).await?;
-            info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
+            if let Some(event) = write.event {
+                let index = self.commit(write.expected, event).await?;
+                info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
+            }
         }
         self.view(&key)
     }
@@ -226,7 +229,7 @@ impl Desk {
             let keys = self.cell.read(|state| sharing(state, plugin, &external_id));
             warnings.extend(shared_warning(view.record.key(), &external_id, &keys));
         }
-        warnings.extend(node_expansion_warning(&view.record));
+        warnings.extend(expansion_warnings(&view.record));
         (view, warnings)
     }
 }

@@ -168,7 +168,7 @@ impl Desk {
         let aftermath = match self.commit(expected, event).await {
             Ok(_) => Aftermath::Nothing,
             Err(error) => {
-                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
+                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.in_full(),
                     "the intent to delete the volume stays on record");
                 pending
             }

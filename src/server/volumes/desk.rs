@@ -11,6 +11,7 @@ use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
 use crate::server::forward::{Forward, ForwardLimits};
 use crate::server::lanes::{Lane, Lanes};
+use crate::server::turn::turn;
 use crate::state::{Event, EventKind, VolumeRecord};
 
 /// The outside world, as far as volumes need it.
@@ -41,6 +42,8 @@ pub struct VolumeLimits {
     pub deletes: usize,
     /// Creates and validations of one plugin at a time.
     pub creates: usize,
+    /// Lists of one plugin at a time.
+    pub lists: usize,
     /// How often an update is merged again after the volume changed under it.
     pub merges: u32,
 }
@@ -53,6 +56,7 @@ impl Default for VolumeLimits {
             line: 1024,
             deletes: 1,
             creates: 16,
+            lists: 4,
             merges: 8,
         }
     }
@@ -89,6 +93,7 @@ pub(super) struct Desk {
     subjects: Lanes<Subject>,
     pub(super) deletes: Lanes<PluginId>,
     pub(super) creates: Lanes<PluginId>,
+    pub(super) lists: Lanes<PluginId>,
 }
 
 impl Desk {
@@ -101,6 +106,7 @@ impl Desk {
             subjects: Lanes::new(limits.line),
             deletes: Lanes::wide(limits.deletes, limits.line),
             creates: Lanes::wide(limits.creates, limits.line),
+            lists: Lanes::wide(limits.lists, limits.line),
             limits,
         }
     }
@@ -108,7 +114,7 @@ impl Desk {
     /// Waits for a turn on one subject.
     pub(super) async fn turn(&self, subject: Subject) -> Result<Lane<Subject>, ServerError> {
         let what = subject.to_string();
-        self.within_time(&self.subjects, subject, what).await
+        turn(&self.subjects, subject, what, self.limits.turn).await
     }
 
     /// Waits for a turn on all of them.
@@ -132,22 +138,7 @@ impl Desk {
         plugin: &PluginId,
     ) -> Result<Lane<PluginId>, ServerError> {
         let what = format!("plugin {plugin}");
-        self.within_time(slots, plugin.clone(), what).await
-    }
-
-    /// Who waits too long gets an error, never a turn that is none (W04).
-    async fn within_time<K: Clone + Eq + std::hash::Hash>(
-        &self,
-        lanes: &Lanes<K>,
-        key: K,
-        what: String,
-    ) -> Result<Lane<K>, ServerError> {
-        let waited = self.limits.turn;
-        match tokio::time::timeout(waited, lanes.enter(key)).await {
-            Ok(Ok(lane)) => Ok(lane),
-            Ok(Err(full)) => Err(ServerError::LineFull { what, full }),
-            Err(_) => Err(ServerError::WaitedTooLong { what, waited }),
-        }
+        turn(slots, plugin.clone(), what, self.limits.turn).await
     }
 
     pub(super) async fn commit(

@@ -4,9 +4,11 @@
 //! Two halves, both on record. The provider's: the intent is recorded before ControllerExpandVolume
 //! is sent, and leaves the record with the answer, or when it is certain that nothing has grown.
 //! After anything else, the end of this process included, the next request for the volume sends the
-//! identical call first: what is large enough already is success. The nodes' half: if the plugin asks
-//! for it, that is recorded with the answer, and stays until a node has done it; the volume's document
-//! says so.
+//! identical call first, whatever size it wants itself: what is large enough already is success, and
+//! what is refused as it is was refused before too. If that call comes to nothing certain again, who
+//! wants another size is refused, and any other update is stored, with a warning. The nodes' half: if
+//! the plugin asks for it, that is recorded with the answer, and stays until a node has done it; the
+//! volume's document says so.
 //!
 //! An expansion changes nothing but the size. The update that asked for it is decided anew on the
 //! grown volume, so that the record never says that a volume is larger than its provider made it.
@@ -24,19 +26,57 @@ use crate::server::error::{
 use crate::server::forward::{Candidates, ForwardError};
 use crate::state::{EventKind, VolumeRecord};
 
-/// A volume that has to grow before an update of it can be stored.
+/// A call that goes before an update can be stored.
 #[derive(Debug)]
 pub(super) struct Growth {
     pub(super) key: NamespacedId,
+    /// What is on record already, if an expansion is open.
     pub(super) to: CapacityRange,
+    pub(super) need: Need,
     /// As the update leaves them.
     pub(super) secrets: Secrets,
     pub(super) on: UpdateRequest,
 }
 
+/// What the update has to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It wants this size.
+    ThisSize,
+    /// It wants another one, larger than what is on record.
+    AnotherSize,
+    /// It can be stored without.
+    None,
+}
+
+/// What is known afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growing {
+    /// The volume's size: the update is to be decided anew.
+    Settled,
+    /// As little as before; the update can be stored all the same.
+    Open,
+}
+
 impl Desk {
-    /// Grows it. The caller has the volume's lane and its external volume's.
-    pub(super) async fn grow(&self, growth: &Growth) -> Result<(), ServerError> {
+    /// Grows it, or finds out what came of an expansion that was begun. The caller has the volume's
+    /// lane and its external volume's.
+    pub(super) async fn grow(&self, growth: &Growth) -> Result<Growing, ServerError> {
+        match (self.expand(growth).await, growth.need) {
+            (Ok(()), _) => Ok(Growing::Settled),
+            (Err(error), Need::ThisSize) => Err(error),
+            (Err(error), Need::AnotherSize | Need::None) => {
+                let record = self.cell.read(|state| state.record(&growth.key).cloned());
+                match (record.and_then(|record| record.expanding), growth.need) {
+                    (None, _) => Ok(Growing::Settled),
+                    (Some(_), Need::None) => Ok(Growing::Open),
+                    (Some(_), Need::ThisSize | Need::AnotherSize) => Err(error),
+                }
+            }
+        }
+    }
+
+    async fn expand(&self, growth: &Growth) -> Result<(), ServerError> {
         let key = &growth.key;
         let record = self.cell.read(|state| state.record(key).cloned());
         let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
@@ -66,8 +106,7 @@ impl Desk {
             Some(_) => Earlier::Calls,
             None => Earlier::Nothing,
         };
-        let is_same = record.expanding == Some(growth.to);
-        if !is_same {
+        if earlier == Earlier::Nothing {
             let to = growth.to;
             let event = EventKind::VolumeExpandIntended { key, to };
             self.commit(unchanged(record), event).await?;
@@ -77,7 +116,6 @@ impl Desk {
         Ok(Intent {
             record: VolumeRecord::clone(&record),
             earlier,
-            is_same,
         })
     }
 
@@ -88,7 +126,7 @@ impl Desk {
         candidates: &Candidates,
     ) -> Result<ExpandedVolume, ForwardError> {
         let request = ExpandVolume {
-            external_id: remote_id(record),
+            external_id: record.made_as(),
             capacity: growth.to,
             // Nothing is claimed, so no capability is in force.
             capability: None,
@@ -133,13 +171,12 @@ impl Desk {
         let nothing = failure(growth, record, error.clone(), Aftermath::Nothing);
         let refused = has_answered(&nothing, StatusCode::OutOfRange)
             || has_answered(&nothing, StatusCode::InvalidArgument);
-        // What is refused as it is was refused before too, whatever became of the answer.
-        if leaves_nothing(&error, intent.earlier) || (refused && intent.is_same) {
+        if leaves_nothing(&error, intent.earlier) || refused {
             let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
             match self.commit(unchanged(record), event).await {
                 Ok(_) => return nothing,
                 Err(error) => {
-                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
+                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.in_full(),
                         "the intent to expand the volume stays on record");
                 }
             }
@@ -159,15 +196,8 @@ impl Desk {
 /// An expansion on record.
 struct Intent {
     record: VolumeRecord,
-    /// Whether a call may have been sent before.
+    /// What may have been sent before: the identical call.
     earlier: Earlier,
-    /// Whether that was the identical one.
-    is_same: bool,
-}
-
-fn remote_id(record: &VolumeRecord) -> crate::model::ExternalId {
-    let id = || crate::model::ExternalId::new(record.key().id.as_str());
-    record.remote_id().unwrap_or_else(id)
 }
 
 fn failure(
@@ -179,19 +209,27 @@ fn failure(
     ServerError::Plugin(Box::new(PluginFailure {
         operation: Operation::Expand(growth.on),
         object: Object::Volume(growth.key.clone()),
-        subject: remote_id(record).to_string(),
+        subject: record.made_as().to_string(),
         plugin: record.definition.plugin_id.clone(),
         error,
         aftermath,
     }))
 }
 
-/// What is left to do for a volume that has grown, for whoever asked.
-pub(super) fn node_expansion_warning(record: &VolumeRecord) -> Option<String> {
-    record.node_expansion_pending.then(|| {
+/// What is left to do for a volume that has grown or may have, for whoever asked.
+pub(super) fn expansion_warnings(record: &VolumeRecord) -> impl Iterator<Item = String> {
+    let open = record.expanding.map(|to| {
+        format!(
+            "volume {}: an expansion to {} was begun, and its plugin has not said what came of it; the next request for the volume asks again",
+            record.key(),
+            to.min
+        )
+    });
+    let pending = record.node_expansion_pending.then(|| {
         format!(
             "volume {}: its provider has made it larger; the plugin asks for the same on every node that uses it, which is pending until one does",
             record.key()
         )
-    })
+    });
+    open.into_iter().chain(pending)
 }

@@ -209,7 +209,7 @@ impl Desk {
         match self.commit(unchanged(&intent.record), event).await {
             Ok(_) => true,
             Err(error) => {
-                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
+                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.in_full(),
                     "the intent to create the volume stays on record");
                 false
             }

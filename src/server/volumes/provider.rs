@@ -43,6 +43,7 @@ impl Desk {
     ) -> Result<Page<ExternalVolume>, ServerError> {
         let facts = self.able(plugin, NotSupported::ListVolumes)?;
         let candidates = self.candidates(&facts, Operation::ListVolumes, &Object::Volumes, "")?;
+        let _slot = self.slot(&self.lists, plugin).await?;
         let rpc = Operation::ListVolumes.rpc();
         let answer = self.forward.call(&candidates, rpc, |controller| {
             let page = page.clone();
@@ -81,6 +82,7 @@ impl Desk {
             secrets,
             ..ListSnapshots::default()
         };
+        let _slot = self.slot(&self.lists, plugin).await?;
         let rpc = Operation::ListSnapshots.rpc();
         let answer = self.forward.call(&candidates, rpc, |controller| {
             let request = request.clone();

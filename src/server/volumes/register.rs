@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::check::{Purpose, check, warnings};
 use super::desk::{Desk, Subject, changed};
-use super::expand::node_expansion_warning;
+use super::expand::{Growing, expansion_warnings};
 use super::plugin::PluginFacts;
 use super::service::{Submitted, WriteOutcome};
 use super::update::{Updated, Write};
@@ -93,11 +93,11 @@ impl Desk {
         let write = Write {
             expected: Expected::VolumeAbsent(volume.key()),
             growth: None,
-            event: EventKind::VolumeRegistered {
+            event: Some(EventKind::VolumeRegistered {
                 definition: Box::new(self.definition(request)),
                 provided: Box::new(Provided::from(&volume)),
                 secrets: self.seal(&volume.key(), &secrets),
-            },
+            }),
         };
         Ok(Updated {
             volume,
@@ -130,16 +130,20 @@ impl Desk {
         let growing = writes.iter().filter_map(|write| write.growth.as_ref());
         let mut grown = None;
         for growth in growing {
-            self.grow(growth).await?;
-            grown = Some(&growth.key);
+            if self.grow(growth).await? == Growing::Settled {
+                grown = Some(&growth.key);
+            }
         }
         if let Some(key) = grown {
             return Err(changed(key));
         }
-        for write in writes {
-            let volume = write.event.volume().cloned();
-            let what = write.event.name();
-            let index = self.commit(write.expected, write.event).await?;
+        for Write {
+            expected, event, ..
+        } in writes
+        {
+            let Some(event) = event else { continue };
+            let (volume, what) = (event.volume().cloned(), event.name());
+            let index = self.commit(expected, event).await?;
             if let Some(NamespacedId { namespace, id }) = volume {
                 info!(volume.id = %id, volume.namespace = %namespace, index, "{what}");
             }
@@ -170,7 +174,7 @@ impl Desk {
                 )
             });
             let pending = outcome.volumes.iter();
-            let pending = pending.filter_map(|view| node_expansion_warning(&view.record));
+            let pending = pending.flat_map(|view| expansion_warnings(&view.record));
             let more: Vec<_> = shared.chain(pending).collect();
             outcome.warnings.extend(more);
             outcome

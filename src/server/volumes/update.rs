@@ -2,7 +2,7 @@
 //! plugin, and written if it changes anything.
 
 use super::desk::{Desk, unchanged};
-use super::expand::Growth;
+use super::expand::{Growth, Need};
 use super::plugin::PluginFacts;
 use crate::model::{CapacityRange, Secrets, Volume, VolumeRequest};
 use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
@@ -17,8 +17,9 @@ use crate::state::{EventKind, VolumeView};
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) expected: Expected,
-    pub(super) event: EventKind,
-    /// What has to be done first. Then the volume is another one, and all is decided again.
+    /// `None` if the volume is as it should be, as far as is known.
+    pub(super) event: Option<EventKind>,
+    /// What goes first. If that changes the volume, all is decided again.
     pub(super) growth: Option<Growth>,
 }
 
@@ -54,7 +55,7 @@ impl Desk {
                     on,
                 }
             })?;
-        let to = growth(merged.expansion, plugin, existing, on)?;
+        let growth = growth(merged.expansion, plugin, existing, on)?;
         let stored = self.secrets_of(record);
         let secrets = match (merged.secrets, &request.secrets) {
             (SecretsChange::Keep, _) => stored.clone()?,
@@ -66,9 +67,10 @@ impl Desk {
             Ok(_) | Err(_) => self.seal(record.key(), &secrets),
         };
         let is_same = merged.volume == before && sealed == record.secrets;
-        let growth = to.map(|to| Growth {
+        let growth = growth.map(|(to, need)| Growth {
             key: before.key(),
             to,
+            need,
             secrets: secrets.clone(),
             on,
         });
@@ -76,7 +78,7 @@ impl Desk {
         let write = (!is_same || growth.is_some()).then(|| Write {
             expected: unchanged(record),
             growth,
-            event: EventKind::VolumeUpdated {
+            event: (!is_same).then(|| EventKind::VolumeUpdated {
                 definition: Box::new(self.updated_definition(
                     &merged.volume,
                     were,
@@ -84,7 +86,7 @@ impl Desk {
                 )),
                 provided: Box::new((&merged.volume).into()),
                 secrets: sealed,
-            },
+            }),
         });
         Ok(Updated {
             volume: merged.volume,
@@ -134,21 +136,27 @@ impl Desk {
     }
 }
 
-/// How far the volume has to grow before the update can be stored; also if an earlier expansion has
-/// not come to its end, because nobody knows how large the volume is then.
+/// The call that goes first: what is on record of an expansion that has not come to its end, because
+/// nobody knows how large the volume is then, or what the update needs.
 fn growth(
     expansion: Expansion,
     plugin: &PluginFacts,
     existing: &VolumeView,
     on: UpdateRequest,
-) -> Result<Option<CapacityRange>, ServerError> {
+) -> Result<Option<(CapacityRange, Need)>, ServerError> {
     let can = plugin.can(|controller| controller.expand_volume);
+    let open = existing.record.expanding;
     match expansion {
-        Expansion::Needed { to } if can => Ok(Some(to)),
+        Expansion::Needed { to } if can => Ok(Some(match open {
+            Some(open) if open != to => (open, Need::AnotherSize),
+            Some(_) | None => (to, Need::ThisSize),
+        })),
         Expansion::Needed { .. } => Err(ServerError::CannotExpand {
             volume: existing.record.key().clone(),
             on,
         }),
-        Expansion::None | Expansion::Record => Ok(existing.record.expanding.filter(|_| can)),
+        Expansion::None | Expansion::Record => {
+            Ok(open.filter(|_| can).map(|open| (open, Need::None)))
+        }
     }
 }

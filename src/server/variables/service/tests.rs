@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::{Namespace, VariablePath};
-use crate::ports::Journal as _;
-use crate::ports::fake::Settings;
+use crate::ports::fake::{AppendFault, Settings};
+use crate::ports::{Journal as _, JournalErrorKind};
 use crate::server::fake::FakeAgent;
 use crate::server::volumes::VolumeLimits;
 use crate::state::{replay, violations};
@@ -84,6 +84,24 @@ async fn of_writers_at_once_one_writes_and_the_others_see_what_he_wrote() {
     }
 }
 
+/// Who hangs up loses the answer, and the next one finds what he wrote.
+#[tokio::test(start_paused = true)]
+async fn a_writer_who_hangs_up_does_not_give_his_turn_away() {
+    let agent = agent().await;
+    let app = key("app");
+    let variables = agent.services.variables.clone();
+    {
+        let write = std::pin::pin!(variables.write(&app, set("1", Some(0))));
+        assert!(futures_util::poll!(write).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let next = agent.write(set("2", Some(0))).await.unwrap();
+    let VariableOutcome::Differs(Some(reading)) = next else {
+        panic!("{next:?}");
+    };
+    assert_eq!(reading.items, items("1"));
+}
+
 /// `nomad-neighbour-apis` 2.6: for twice its time and its delay nobody else gets it, then anybody.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_not_renewed_ends_and_leaves_what_was_written() {
@@ -136,6 +154,39 @@ async fn a_lock_ends_by_itself() {
     changes.changed().await.unwrap();
     assert_eq!(agent.held().record.lock, None);
     assert_eq!(agent.held().items, items("held"));
+}
+
+/// A disk that is full for a moment delays the end of a lock, however much else is going on, and is
+/// not asked again at every change.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_cannot_be_ended_is_tried_again_after_a_pause() {
+    let agent = agent().await;
+    agent.written(acquire(None)).await;
+    agent.clock.advance(Duration::from_secs(25));
+    let fault = AppendFault::Refused(JournalErrorKind::Unavailable);
+    agent.journal.fail_next([fault]);
+    tokio::time::advance(Duration::from_secs(25)).await;
+    while agent.journal.faults_left() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let started = tokio::time::Instant::now();
+    let mut changes = agent.cell.subscribe();
+    let other = key("other");
+    while agent.held().record.lock.is_some() {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        agent
+            .services
+            .variables
+            .write(&other, set("x", None))
+            .await
+            .ok();
+        changes.changed().await.unwrap();
+    }
+    let waited = started.elapsed();
+    assert!(
+        (PAUSE - Duration::from_secs(1)..=PAUSE + Duration::from_secs(1)).contains(&waited),
+        "{waited:?}"
+    );
 }
 
 /// Renewals are on record, so a lock ends when it would have ended, however often agents start.

@@ -1,7 +1,7 @@
 //! Growth in two halves, each on record.
 
 use super::*;
-use crate::model::ControllerCapabilities;
+use crate::model::{ControllerCapabilities, Secrets};
 use crate::ports::fake::{AppendFault, Fault, MemoryJournal};
 use crate::ports::{JournalErrorKind, Replay, StatusCode};
 use crate::server::volumes::VolumeLimits;
@@ -185,6 +185,86 @@ async fn an_open_expansion_that_is_refused_is_given_up() {
     assert!(agent.size().2);
     agent.register(wanted(2000, 0)).await.unwrap_err();
     assert_eq!(agent.size(), (10, 10, false, false));
+}
+
+/// A size that may have been reached is never forgotten for another one that is refused.
+#[tokio::test(start_paused = true)]
+async fn an_open_expansion_is_settled_before_another_size_is_asked_for() {
+    let agent = with_volume(growing(false)).await;
+    let lost = [Fault::CrashAfterEffect];
+    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent.register(wanted(20, 0)).await.unwrap_err();
+    agent.backend.restart();
+    for _ in 0..2 {
+        let refused = agent.register(wanted(2000, 0)).await.unwrap_err();
+        assert_eq!(refused.class().0.as_str(), "plugin/capacity");
+        assert_eq!(agent.size(), (20, 20, false, false));
+    }
+    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent.register(wanted(30, 0)).await.unwrap_err();
+    agent.backend.restart();
+    let unavailable = [Fault::Fail(StatusCode::Internal)];
+    agent
+        .backend
+        .script(Rpc::ControllerExpandVolume, unavailable);
+    agent.register(wanted(40, 0)).await.unwrap_err();
+    assert_eq!(agent.size(), (20, 30, true, false));
+    agent.register(wanted(40, 0)).await.unwrap();
+    assert_eq!(agent.size(), (40, 40, false, false));
+    agent
+        .backend
+        .script(Rpc::ControllerExpandVolume, [Fault::Crash]);
+    agent.register(wanted(2000, 0)).await.unwrap_err();
+    agent.backend.restart();
+    agent.register(wanted(50, 0)).await.unwrap();
+    assert_eq!(
+        agent.size(),
+        (50, 50, false, false),
+        "what is refused is given up, and the rest goes on"
+    );
+}
+
+/// Whoever wants nothing larger is not kept from it by a plugin that goes on failing.
+#[tokio::test(start_paused = true)]
+async fn an_update_is_stored_while_an_expansion_stays_open() {
+    let agent = with_volume(growing(false)).await;
+    let lost = [Fault::CrashAfterEffect];
+    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent.register(wanted(20, 0)).await.unwrap_err();
+    agent.backend.restart();
+    let failing = || {
+        agent.backend.script(
+            Rpc::ControllerExpandVolume,
+            [Fault::Fail(StatusCode::Internal)],
+        );
+    };
+    let with_token = |token| VolumeRequest {
+        secrets: Some(Secrets::from_iter([("token", token)])),
+        ..wanted(10, 0)
+    };
+    failing();
+    let registered = agent.register(with_token("first")).await.unwrap();
+    failing();
+    let created = agent.create(with_token("second")).await.unwrap();
+    let sealed = [&registered, &created].map(|outcome| outcome.volumes[0].record.secrets.clone());
+    assert_ne!(sealed[0], sealed[1], "both are stored");
+    for outcome in [registered, created] {
+        assert_eq!(
+            outcome.warnings,
+            [
+                "volume db: an expansion to 20B was begun, and its plugin has not said what came of it; the next request for the volume asks again"
+            ]
+        );
+    }
+    assert_eq!(agent.size(), (10, 20, true, false));
+    let index = agent.state().index();
+    failing();
+    agent.register(FakeAgent::request("db")).await.unwrap();
+    assert_eq!(
+        agent.state().index(),
+        index,
+        "nothing changed, and nothing was written"
+    );
 }
 
 /// A journal that fails before or after the call loses nothing, and the next request ends it.
