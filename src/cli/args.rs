@@ -168,7 +168,8 @@ pub(super) enum Command {
     /// Create, register and update volumes until they are as specified
     ///
     /// Shows the plan first and asks on a terminal. Right before a volume is changed it is read
-    /// again; if it has changed since the plan, it is left alone (exit code 3).
+    /// again; if it has changed since the plan, it is left alone (exit code 3). With a set, what was
+    /// found and done is written to the ledger, and two runs on one set take turns.
     Apply(Apply),
     /// Let a set's volumes go: nothing is done to them, and nothing removes them any more
     ///
@@ -260,8 +261,8 @@ pub(super) enum ReportForm {
 pub(super) struct SetArgument {
     /// Set that the volumes belong to, where the files do not name it
     ///
-    /// It is held against the files. `apply` does not write it to the ledger yet, so that a set owns
-    /// nothing, and `--prune` is refused.
+    /// A set remembers which volumes it owns, so that `--prune` removes those and no others. Without
+    /// a set nothing is owned.
     #[arg(long, value_name = "NAME")]
     pub set: Option<String>,
 }
@@ -275,6 +276,9 @@ pub(super) struct PlanArguments {
     /// Whose it is.
     #[command(flatten)]
     pub set: SetArgument,
+    /// Where that is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
     /// Form of the plan
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: ReportForm,
@@ -367,6 +371,9 @@ pub(super) struct Apply {
     /// Whose it is.
     #[command(flatten)]
     pub set: SetArgument,
+    /// Where that is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
     /// Do not ask
     #[arg(long, short)]
     pub yes: bool,

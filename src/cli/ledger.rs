@@ -4,18 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
 use super::args::LedgerPlace;
 use super::context::Context;
 use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::files::FileLedger;
 use crate::model::{Namespace, SetName};
 use crate::nomad::NomadClient;
 use crate::plan::Actor;
 use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, RandomIds, SetLock};
-use crate::reconcile::SetLedger;
+use crate::reconcile::{SetLedger, hold};
 
 /// How long a set that somebody else works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -82,7 +85,17 @@ pub(super) fn ledger(
     }
 }
 
-/// The same, for commands that are about nothing else.
+/// In which ledger the set is remembered that volumes belong to; `None` if nothing is to be owned.
+pub(super) fn owner(
+    context: &Context,
+    place: &LedgerPlace,
+    set: Option<&SetName>,
+    server: &NomadClient,
+) -> Option<(Arc<dyn Ledger>, SetName)> {
+    Some((ledger(context, place, server)?, set?.clone()))
+}
+
+/// The ledger, for commands that are about nothing else.
 ///
 /// # Errors
 /// If there is to be none.
@@ -132,6 +145,53 @@ pub(super) async fn lock_set(
         context.printer.talk(&line);
     };
     set.lock(&holder, PATIENCE, waiting).await
+}
+
+/// Works on a set while nobody else does: whoever holds its lock is waited for, then the set is read.
+/// The work is handed a wish to begin nothing new, which comes with an interrupt, or when the lock is
+/// lost.
+///
+/// # Errors
+/// If the ledger cannot be used, or somebody else holds the lock for too long; and those of the work.
+pub(super) async fn alone_on_set<T>(
+    context: &Context,
+    ledger: Arc<dyn Ledger>,
+    name: &SetName,
+    command: &str,
+    work: impl AsyncFnOnce(&mut SetLedger, &CancellationToken) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let opening = async {
+        let set = open_set(ledger.clone(), name).await?;
+        lock_set(context, &set, command).await
+    };
+    let lock = context.interrupts.unless(opening).await??;
+    let stop = context.interrupts.stop().child_token();
+    let (done, ended) = hold(lock, async |lost| {
+        let working = async {
+            // Whoever held the lock before may have changed the set.
+            let mut set = open_set(ledger, name).await?;
+            work(&mut set, &stop).await
+        };
+        tokio::select! {
+            done = working => done,
+            never = stop_when_lost(lost, &stop) => never,
+        }
+    })
+    .await;
+    if let Err(error) = ended {
+        // What was done is done; if something was not begun for it, the work says so.
+        let mut told = error.diagnostic();
+        told.severity = Severity::Warning;
+        context.say(&told);
+    }
+    done
+}
+
+async fn stop_when_lost<T>(mut lost: watch::Receiver<bool>, stop: &CancellationToken) -> T {
+    if lost.wait_for(|lost| *lost).await.is_ok() {
+        stop.cancel();
+    }
+    std::future::pending().await
 }
 
 /// Who runs this command.

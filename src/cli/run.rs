@@ -127,6 +127,7 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
             let order = submit::Order {
                 files: &arguments.files,
                 set: &arguments.set,
+                place: Some(&arguments.place),
                 verb: Verb::Apply { yes: arguments.yes },
                 output: &arguments.output.output,
                 parallelism: arguments.parallelism.parallelism,
@@ -201,6 +202,7 @@ fn order<'a>(
     submit::Order {
         files: &arguments.files,
         set,
+        place: None,
         verb,
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,

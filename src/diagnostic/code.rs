@@ -294,6 +294,8 @@ codes! {
         "Use the version that wrote it. If nobody can, remove it: nothing is owned then, and nothing unowned is ever removed.";
     LedgerFile = "ledger/file": "The file that holds the ledger cannot be used.",
         "Make sure that its directory exists, that it is yours, and that its disk has room.";
+    LedgerUnfinished = "ledger/unfinished": "An earlier run began something with the volume and was cut short before it recorded how that ended.",
+        "Nothing needs repair: what is there has been read. `apply` goes on from there.";
 
     // --- volume: what a server says of a volume
     VolumeNotFound = "volume/not-found": "The server has no volume of that ID in that namespace.",

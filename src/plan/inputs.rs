@@ -84,19 +84,24 @@ impl Owned {
                 .and_then(|spec| spec.request.mount_options.as_ref())
                 .map(|options| options.mount_flags.as_slice())
                 .filter(|flags| !flags.is_empty());
+            let open = set.intent(key);
+            let is_open = open.is_some_and(|intent| intent.step.writes_values());
+            // A write that was begun and not ended may have arrived: what was applied before is not
+            // what is there for certain.
+            let same = |same: Option<bool>| same.map(|same| same && !is_open);
             let entry = OwnedVolume {
                 protect: ownership.protect,
                 secrets: match (set.secrets(key), given) {
                     (_, Some(None)) => Remembered::Unknown,
                     (stored, given) => {
                         let given = given.flatten().filter(|given| !given.is_empty());
-                        let same = given.and_then(|given| set.same_secrets(key, &given));
-                        remembered(stored, same)
+                        let given = given.and_then(|given| set.same_secrets(key, &given));
+                        remembered(stored, same(given))
                     }
                 },
                 mount_flags: {
-                    let same = flags.and_then(|flags| set.same_mount_flags(key, flags));
-                    remembered(set.mount_flags(key), same)
+                    let given = flags.and_then(|flags| set.same_mount_flags(key, flags));
+                    remembered(set.mount_flags(key), same(given))
                 },
             };
             (key.clone(), entry)

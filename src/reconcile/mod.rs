@@ -1,9 +1,11 @@
 //! From specifications to calls: read what is there, carry out a plan, say how each volume ended.
 
+mod apply;
 mod change;
 mod execute;
 mod execution;
 mod ledger;
+mod notebook;
 mod observe;
 mod outcome;
 mod permissions;
@@ -13,6 +15,7 @@ mod replace;
 mod resolve;
 mod schedule;
 
+pub use apply::{Owner, apply};
 pub use execute::execute;
 pub use execution::{Execution, Watch};
 pub use ledger::{SetLedger, hold};
@@ -20,4 +23,4 @@ pub use observe::{Looking, Observation, observe};
 pub use outcome::{Ending, Outcome};
 pub use permissions::{Access, access, preflight};
 pub use record::{Record, Recorded, Unrecorded};
-pub use resolve::{Resolved, Unresolved, resolve};
+pub use resolve::{Resolved, Unresolved, known_secrets, resolve};

@@ -1,6 +1,7 @@
 //! Secrets by reference, looked up at the last moment.
 //!
-//! A plan never resolves: it can be made without the secrets. Right before the first request is sent,
+//! A plan can be made without the secrets; where the ledger has hashes to hold them against, it looks
+//! up what it can ([`known_secrets`]). Right before the first request is sent,
 //! everything that is about to be sent is resolved at once, so that a variable that is not set is told
 //! before anything was changed, together with all others. Each reference is looked up once per
 //! directory, also if many volumes have it. The values live as long as [`Resolved`] does.
@@ -10,7 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{NamespacedId, Secret, SecretRef, SecretRefs, VolumeRequest, WantedRequest};
+use crate::model::{
+    NamespacedId, Secret, SecretRef, SecretRefs, Secrets, VolumeRequest, WantedRequest,
+};
 use crate::ports::{SecretRemark, SecretSource};
 use crate::spec::VolumeSpec;
 
@@ -66,25 +69,28 @@ pub async fn resolve(
     })
 }
 
+/// The secrets of these requests, as far as all of a request's can be had: for a plan, which can be
+/// made without them and says nothing of what is missing.
+pub async fn known_secrets(
+    requests: Vec<Unresolved>,
+    source: Arc<dyn SecretSource>,
+) -> BTreeMap<NamespacedId, Secrets> {
+    let work = tokio::task::spawn_blocking(move || {
+        let mut lookup = Lookup::new(&*source);
+        let resolved = lookup.each(&requests).into_iter();
+        resolved
+            .map(|(key, request)| (key, request.secrets.unwrap_or_default()))
+            .collect()
+    });
+    work.await.unwrap_or_default()
+}
+
 fn resolve_all(
     requests: &[Unresolved],
     source: &dyn SecretSource,
 ) -> Result<(Resolved, Diagnostics), Diagnostics> {
-    let mut lookup = Lookup {
-        source,
-        found: HashMap::new(),
-        remarks: vec![],
-    };
-    let mut resolved = BTreeMap::new();
-    for wanted in requests {
-        let id = wanted.request.key();
-        let request = wanted
-            .request
-            .resolve(|key, reference| lookup.value(wanted, &id, key, reference));
-        if let Ok(request) = request {
-            resolved.insert(id, request);
-        }
-    }
+    let mut lookup = Lookup::new(source);
+    let resolved = lookup.each(requests);
     let failed = lookup.remarks.iter().any(|remark| remark.is_error);
     let mut diagnostics: Diagnostics = lookup.remarks.into_iter().map(Remark::told).collect();
     diagnostics.sort();
@@ -145,7 +151,30 @@ struct Found {
     remark: Option<usize>,
 }
 
-impl Lookup<'_> {
+impl<'s> Lookup<'s> {
+    fn new(source: &'s dyn SecretSource) -> Self {
+        Self {
+            source,
+            found: HashMap::new(),
+            remarks: vec![],
+        }
+    }
+
+    /// The requests of which nothing is missing.
+    fn each(&mut self, requests: &[Unresolved]) -> BTreeMap<NamespacedId, VolumeRequest> {
+        let mut resolved = BTreeMap::new();
+        for wanted in requests {
+            let id = wanted.request.key();
+            let request = wanted
+                .request
+                .resolve(|key, reference| self.value(wanted, &id, key, reference));
+            if let Ok(request) = request {
+                resolved.insert(id, request);
+            }
+        }
+        resolved
+    }
+
     fn value(
         &mut self,
         wanted: &Unresolved,

@@ -20,6 +20,7 @@ macro_rules! transcripts {
 transcripts! {
     a_plan_is_carried_out_when_somebody_agrees = "apply/apply.md";
     an_interrupt_lets_running_calls_finish = "apply/interrupt.md";
+    a_set_owns_what_was_applied_with_it = "apply/set.md";
     secrets_are_looked_up_right_before_they_are_sent = "apply/secrets.md";
     references_and_sets_are_checked = "validate/references.md";
     a_second_interrupt_waits_for_nothing = "apply/leave.md";
@@ -106,11 +107,6 @@ fn no_transcript_is_forgotten() {
 
 /// Codes that no transcript shows, and a test that sees them: its file below the project, its name.
 const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
-    (
-        Code::PlanProtected,
-        "src/plan/remove/tests.rs",
-        "what_is_protected_is_neither_pruned_nor_deleted_nor_replaced",
-    ),
     (
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",

@@ -3,6 +3,7 @@
 #[cfg(feature = "agent")]
 pub(crate) mod agent;
 pub(crate) mod auth;
+pub(crate) mod carry_out;
 pub(crate) mod completion;
 pub(crate) mod context;
 pub(crate) mod explain;

@@ -6,13 +6,16 @@ use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::ledger::{open_set, owner};
 use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Reported, json_text, one_line, plan_json, plan_text, report};
 use crate::diagnostic::Diagnostic;
 use crate::files;
 use crate::model::SetName;
+use crate::nomad::NomadClient;
 use crate::plan::{Origin, SavedPlan};
-use crate::ports::{IdSource as _, RandomIds, ServerKind, VolumeApi};
+use crate::ports::{IdSource as _, RandomIds, ServerKind, VolumeApi, VolumeReader as _};
+use crate::reconcile::SetLedger;
 use crate::spec::Purpose;
 
 /// Prints the plan.
@@ -28,22 +31,30 @@ pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<
         &arguments.set,
     )?;
     context
-        .with_server(async |api| show(context, api, &wanted, arguments).await)
+        .with_client(async |client| show(context, client, &wanted, arguments).await)
         .await
 }
 
 async fn show(
     context: &Context,
-    api: &dyn VolumeApi,
+    api: &NomadClient,
     wanted: &Wanted,
     arguments: &PlanArguments,
 ) -> Result<Exit, CliError> {
+    let set = match owner(context, &arguments.place, wanted.set.as_ref(), api) {
+        Some((ledger, name)) => {
+            let opening = open_set(ledger, &name);
+            Some(context.interrupts.unless(opening).await??)
+        }
+        None => None,
+    };
     let asked = Asked {
         wanted,
         purpose: Purpose::ByExternalId,
         parallelism: arguments.parallelism.parallelism,
         chosen: chosen(context, &arguments.choices, &wanted.volumes)?,
         documents: false,
+        set: set.as_ref().map(SetLedger::set),
     };
     let prepared = prepare(context, api, &asked).await?;
     let plan = &prepared.plan;

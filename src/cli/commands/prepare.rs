@@ -7,11 +7,11 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::specs::Wanted;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{NamespacedId, ServerVersion};
-use crate::plan::{Inputs, MergeRules, Plan, Requests, build, rules_remark};
+use crate::model::{NamespacedId, ServerVersion, SetName};
+use crate::plan::{Inputs, LedgerSet, MergeRules, Owned, Plan, build, rules_remark, unfinished};
 use crate::ports::{ServerKind, VolumeApi};
-use crate::reconcile::{Looking, Observation, observe};
-use crate::spec::Purpose;
+use crate::reconcile::{Looking, Observation, Unresolved, known_secrets, observe};
+use crate::spec::{Purpose, VolumeSpec};
 
 /// What a plan is made of.
 pub(crate) struct Asked<'a> {
@@ -25,6 +25,8 @@ pub(crate) struct Asked<'a> {
     pub chosen: Chosen,
     /// Whether the server's own JSON of the volumes is kept.
     pub documents: bool,
+    /// What the ledger remembers of the set; `None` if nothing is owned.
+    pub set: Option<&'a LedgerSet>,
 }
 
 /// A plan with everything that it was made from.
@@ -49,14 +51,14 @@ pub(crate) async fn prepare(
     asked: &Asked<'_>,
 ) -> Result<Prepared, CliError> {
     let requests = &asked.chosen.requests;
-    if requests.prune {
-        return Err(nothing_is_owned());
+    if requests.prune && asked.set.is_none() {
+        return Err(nothing_is_owned(asked.wanted.set.as_ref()));
     }
     let reading = async {
         let server = api.server().await?;
         let looking = Looking {
             wanted: &asked.wanted.volumes,
-            others: others(requests),
+            others: others(asked),
             sharing: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
             namespaces: server != ServerKind::Agent,
             documents: asked.documents,
@@ -71,17 +73,24 @@ pub(crate) async fn prepare(
         (server, None) => server,
     };
     let (rules, remark) = rules(&server);
+    let owned = owned(context, asked).await?;
     let mut plan = build(Inputs {
         wanted: asked.wanted.volumes.clone(),
         purpose: asked.purpose,
         observed: &observation.observed,
         rules,
-        owned: None,
+        owned: owned.as_ref(),
         requests,
     });
     let changes_nothing = plan.counts().changes() + plan.counts().stuck() == 0;
     let is_idle = changes_nothing && server == ServerKind::Undisclosed;
     plan.remarks.extend(remark.filter(|_| !is_idle));
+    if let Some(set) = asked.set {
+        plan.remarks.extend(unfinished(set, &observation.observed));
+        let owns_nothing = requests.prune && set.owned().next().is_none();
+        plan.remarks
+            .extend(owns_nothing.then(|| nothing_to_prune(set)));
+    }
     Ok(Prepared {
         plan,
         observation,
@@ -90,8 +99,36 @@ pub(crate) async fn prepare(
     })
 }
 
-fn others(requests: &Requests) -> BTreeSet<NamespacedId> {
-    requests.delete_data.iter().cloned().collect()
+/// Volumes that no file names and that are looked at all the same.
+fn others(asked: &Asked<'_>) -> BTreeSet<NamespacedId> {
+    let requests = &asked.chosen.requests;
+    let mut others: BTreeSet<NamespacedId> = requests.delete_data.iter().cloned().collect();
+    if let Some(set) = asked.set {
+        let owned = set.owned().map(|(key, _)| key);
+        others.extend(owned.filter(|_| requests.prune).cloned());
+        others.extend(set.intents().map(|(key, _)| key.clone()));
+    }
+    others
+}
+
+/// What the ledger remembers, held against the files. Secrets that are referred to are looked up for
+/// that; one that cannot be had makes no plan fail.
+async fn owned(context: &Context, asked: &Asked<'_>) -> Result<Option<Owned>, CliError> {
+    let Some(set) = asked.set else {
+        return Ok(None);
+    };
+    let specs = &asked.wanted.volumes;
+    let compared = specs
+        .iter()
+        .filter(|spec| spec.request.secrets.is_some() && set.ownership(&spec.key()).is_some());
+    let unresolved = compared.map(|spec| {
+        let directory = asked.wanted.directory_of(context, spec);
+        Unresolved::new(spec, spec.request.clone(), directory)
+    });
+    let looking_up = known_secrets(unresolved.collect(), context.secrets());
+    let known = context.interrupts.unless(looking_up).await?;
+    let secrets = |spec: &VolumeSpec| known.get(&spec.key()).cloned();
+    Ok(Some(Owned::of(set, specs, secrets)))
 }
 
 fn rules(server: &ServerKind) -> (MergeRules, Option<Diagnostic>) {
@@ -103,11 +140,29 @@ fn rules(server: &ServerKind) -> (MergeRules, Option<Diagnostic>) {
     }
 }
 
-fn nothing_is_owned() -> CliError {
-    let message = "`--prune` removes what a set owns, and without a ledger nothing is owned";
-    Diagnostic::error(Code::CliInvalidValue, message)
-        .help("leave out `--prune`; `volume deregister` removes a volume by name")
-        .into()
+fn nothing_is_owned(set: Option<&SetName>) -> CliError {
+    let message = "`--prune` removes what a set owns, and nothing is owned";
+    let problem = Diagnostic::error(Code::CliInvalidValue, message);
+    match set {
+        Some(set) => problem
+            .note(format!(
+                "with `--ledger none` nobody remembers what set {set} owns"
+            ))
+            .help("name the ledger with `--ledger nomad` or `--ledger file:PATH`"),
+        None => problem
+            .note("no set is named")
+            .help("name it with `--set`, or with `set = \"NAME\"` beside the specifications"),
+    }
+    .into()
+}
+
+/// A ledger may have been lost, or another one is meant.
+fn nothing_to_prune(set: &LedgerSet) -> Diagnostic {
+    let name = set.name();
+    let message = format!("set {name} owns nothing, so that nothing is pruned");
+    Diagnostic::warning(Code::SetNotFound, message)
+        .note("a set owns what was applied with it, as long as its ledger is there")
+        .help(Code::SetNotFound.remedy())
 }
 
 /// Why the plan cannot be carried out, and what will surprise, in one list.

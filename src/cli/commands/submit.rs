@@ -5,12 +5,16 @@
 //! for by name, so they do not, and they send a volume again that is already as wanted, because that
 //! is how its secrets are renewed.
 
-use crate::cli::args::{Choices, Files, SetArgument};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::args::{Choices, Files, LedgerPlace, SetArgument};
 use crate::cli::choices::chosen;
+use crate::cli::commands::carry_out::{Run, carry_out, tell};
 use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::ledger::{alone_on_set, owner};
 use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -18,10 +22,11 @@ use crate::model::{NamespacedId, Volume, VolumeSummary};
 use crate::nomad::NomadClient;
 use crate::plan::{Action, Approvals, Plan, Unapproved};
 use crate::ports::{Document, Reading, VolumeApi, VolumeReader as _};
-use crate::reconcile::{
-    Ending, Execution, Outcome, Resolved, Unrecorded, Unresolved, execute, resolve,
-};
+use crate::reconcile::{Ending, Outcome, SetLedger};
 use crate::spec::Purpose;
+
+/// The word that stands in ledgers.
+const APPLY: &str = "apply";
 
 /// Which word was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub(crate) struct Order<'a> {
     pub files: &'a Files,
     /// Whose it is.
     pub set: &'a SetArgument,
+    /// Where that is remembered; `None` if nothing is to be owned.
+    pub place: Option<&'a LedgerPlace>,
     /// Which word was said.
     pub verb: Verb,
     /// Form of the volumes printed.
@@ -71,7 +78,18 @@ pub(crate) struct Order<'a> {
 pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
     let wanted = load(context, order.files, order.verb.purpose(), order.set)?;
     context
-        .with_client(async |client| submit(context, client, &wanted, order).await)
+        .with_client(async |client| {
+            let place = order.place;
+            let owned = place.and_then(|at| owner(context, at, wanted.set.as_ref(), client));
+            let Some((ledger, name)) = owned else {
+                let stop = context.interrupts.stop();
+                return submit(context, client, &wanted, order, (None, stop)).await;
+            };
+            alone_on_set(context, ledger, &name, APPLY, async |set, stop| {
+                submit(context, client, &wanted, order, (Some(set), stop)).await
+            })
+            .await
+        })
         .await
 }
 
@@ -80,6 +98,7 @@ async fn submit(
     api: &NomadClient,
     wanted: &Wanted,
     order: &Order<'_>,
+    (set, stop): (Option<&mut SetLedger>, &CancellationToken),
 ) -> Result<Exit, CliError> {
     let Order {
         verb, parallelism, ..
@@ -90,6 +109,7 @@ async fn submit(
         parallelism,
         chosen: chosen(context, order.choices, &wanted.volumes)?,
         documents: true,
+        set: set.as_deref().map(SetLedger::set),
     };
     let prepared = prepare(context, api, &asked).await?;
     if matches!(verb, Verb::Apply { .. }) {
@@ -110,8 +130,16 @@ async fn submit(
     if verb == Verb::Create {
         tell_existing(context, &prepared.plan);
     }
-    let resolved = resolve_secrets(context, wanted, &prepared.plan).await?;
-    let outcomes = carry_out(context, api, &prepared, &resolved, parallelism).await;
+    let progress = Progress::new(&context.printer, &prepared.plan);
+    let run = Run {
+        command: APPLY,
+        set,
+        parallelism,
+        stop,
+        watch: &progress,
+    };
+    let outcomes = carry_out(context, api, wanted, &prepared, run).await?;
+    drop(progress);
     let exit = tell(context, wanted, &prepared.plan, &outcomes);
     print(context, &prepared, &outcomes, order.output);
     Ok(exit)
@@ -191,87 +219,6 @@ async fn approve(
         Code::CliApprovalNeeded,
         message,
     )))
-}
-
-/// The requests that are about to be sent, with their secrets; says what is to be warned of.
-async fn resolve_secrets(
-    context: &Context,
-    wanted: &Wanted,
-    plan: &Plan,
-) -> Result<Resolved, CliError> {
-    let sent = plan.volumes.iter().filter_map(|planned| {
-        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-        let directory = wanted.directory_of(context, spec);
-        Some(Unresolved::new(spec, request.clone(), directory))
-    });
-    let looked_up = resolve(sent.collect(), context.secrets());
-    match context.interrupts.unless(looked_up).await? {
-        Ok((resolved, warnings)) => {
-            context.report(&warnings, &wanted.sources);
-            Ok(resolved)
-        }
-        Err(missing) => {
-            context.report(&missing, &wanted.sources);
-            context
-                .printer
-                .talk("nothing was changed, because secrets are missing");
-            Err(CliError::said(Exit::Error))
-        }
-    }
-}
-
-async fn carry_out(
-    context: &Context,
-    api: &NomadClient,
-    prepared: &Prepared,
-    resolved: &Resolved,
-    parallelism: u16,
-) -> Vec<Outcome> {
-    let progress = Progress::new(&context.printer, &prepared.plan);
-    let execution = Execution {
-        api,
-        snapshots: api,
-        rules: prepared.rules,
-        resolved,
-        parallelism: usize::from(parallelism),
-        stop: context.interrupts.stop(),
-        watch: &progress,
-        record: &Unrecorded,
-    };
-    execute(&execution, &prepared.plan).await
-}
-
-/// Says what went wrong, and how the run ends.
-fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -> Exit {
-    let mut exit = Exit::Done;
-    let mut remarks = vec![];
-    let mut not_begun = vec![];
-    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
-        remarks.extend(outcome.warnings.iter().cloned());
-        match &outcome.ending {
-            Ending::Unchanged | Ending::Done(_) | Ending::Removed => {}
-            Ending::Blocked => exit = exit.max(Exit::Blocked),
-            Ending::Stale(why) | Ending::Held(why) => {
-                remarks.push(why.clone());
-                exit = exit.max(Exit::Blocked);
-            }
-            Ending::Failed(why) => {
-                remarks.push(why.clone());
-                exit = exit.max(Exit::Error);
-            }
-            Ending::NotBegun => {
-                not_begun.push(planned.key.to_string());
-                exit = exit.max(Exit::Interrupted);
-            }
-        }
-    }
-    context.report(&remarks.into_iter().collect(), &wanted.sources);
-    if !not_begun.is_empty() {
-        context
-            .printer
-            .talk(&format!("interrupted; not begun: {}", not_begun.join(", ")));
-    }
-    exit
 }
 
 fn print(context: &Context, prepared: &Prepared, outcomes: &[Outcome], output: &Output) {

@@ -65,6 +65,16 @@ impl IntentStep {
     }
 }
 
+impl IntentStep {
+    /// Whether it may have left other hidden values behind than were there.
+    pub const fn writes_values(self) -> bool {
+        match self {
+            Self::Create | Self::Register | Self::Expand => true,
+            Self::Deregister | Self::Delete | Self::Snapshot => false,
+        }
+    }
+}
+
 /// A step that was begun and whose end nobody has recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 
 use super::document::{self, FORMAT, Head, Shard};
 use super::entry::{Entry, Ownership, StoredValue};
-use super::hash::{FieldHash, LedgerKey};
+use super::hash::{FieldHash, FieldHashes, LedgerKey};
 use super::intent::Intent;
 use super::shard::{LedgerProblem, ShardChange, ShardName, StoredSet, join, lay_out};
-use crate::model::{NamespacedId, Secrets, SetName, VolumeRequest};
+use crate::model::{
+    MountOptions, NamespacedId, Secret, Secrets, SetName, Volume, VolumeRequest, WantedRequest,
+};
+use crate::plan::hidden::HiddenField;
 
 /// So many applied plans are remembered, the latest.
 const PLANS: usize = 100;
+/// Fields that no server shows, or only as far as that there is something, by their hashes' names.
+const SECRETS: &str = "secrets";
+const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 
 /// What one set owns and what it has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,11 +149,59 @@ impl LedgerSet {
     }
 
     /// Records that a request was carried out: the set owns the volume, with the request's hashes.
-    /// Protection, generation and what was seen stay as they were.
+    /// Protection, generation and what was seen stay as they were, and so does what is known of a
+    /// hidden value that the request does not say; [`Self::record_none`] says that it is gone.
     pub fn record_applied(&mut self, request: &VolumeRequest) {
         let applied = self.key.of_request(request);
-        let entry = self.entries.entry(request.key()).or_default();
-        entry.owned.get_or_insert_default().applied = applied;
+        self.replace_applied(request.key(), applied);
+    }
+
+    /// Records that a volume was found as a file wants it: the set owns it. Of what the server does
+    /// not show nothing new is known.
+    pub fn record_found(&mut self, wanted: &WantedRequest, found: &Volume) {
+        let without = WantedRequest {
+            secrets: None,
+            ..wanted.clone()
+        };
+        let Ok(request) = without.resolve(|_, _| Err::<Secret, ()>(())) else {
+            return;
+        };
+        let mut applied = self.key.of_request(&request);
+        let options = found.mount_options.as_ref();
+        if options.is_some_and(MountOptions::are_redacted) {
+            applied.remove(MOUNT_FLAGS);
+        }
+        self.replace_applied(request.key(), applied);
+    }
+
+    fn replace_applied(&mut self, volume: NamespacedId, mut applied: FieldHashes) {
+        let entry = self.entries.entry(volume).or_default();
+        let owned = entry.owned.get_or_insert_default();
+        for field in [SECRETS, MOUNT_FLAGS] {
+            if let Some(hash) = owned.applied.get(field) {
+                applied.entry(field.to_owned()).or_insert(*hash);
+            }
+        }
+        owned.applied = applied;
+    }
+
+    /// Records that an owned volume has none of a hidden value.
+    pub fn record_none(&mut self, volume: &NamespacedId, field: HiddenField) {
+        let (name, hash) = match field {
+            HiddenField::Secrets => (SECRETS, self.key.of_secrets(volume, &Secrets::default())),
+            HiddenField::MountFlags => (MOUNT_FLAGS, self.key.of_mount_flags(volume, &[])),
+        };
+        if let Some(owned) = self.ownership_mut(volume) {
+            owned.applied.insert(name.to_owned(), hash);
+        }
+    }
+
+    /// Records that nobody knows any more which hidden values a volume has.
+    pub fn doubt_hidden(&mut self, volume: &NamespacedId) {
+        if let Some(owned) = self.ownership_mut(volume) {
+            owned.applied.remove(SECRETS);
+            owned.applied.remove(MOUNT_FLAGS);
+        }
     }
 
     /// Lets a volume go: the set no longer owns it. Whether it did.
@@ -160,6 +214,11 @@ impl LedgerSet {
         self.entries
             .iter()
             .filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
+    }
+
+    /// What has been begun with a volume and not ended.
+    pub fn intent(&self, volume: &NamespacedId) -> Option<&Intent> {
+        self.entries.get(volume)?.intent.as_ref()
     }
 
     /// Records that something is about to be done to a volume. One thing at a time is.
@@ -193,25 +252,25 @@ impl LedgerSet {
     /// What is known of a volume's stored secrets, which no server shows.
     pub fn secrets(&self, volume: &NamespacedId) -> StoredValue {
         let empty = self.key.of_secrets(volume, &Secrets::default());
-        self.hidden(volume, "secrets", empty)
+        self.hidden(volume, SECRETS, empty)
     }
 
     /// Whether these secrets are those that were last applied; `None` if that is not known.
     pub fn same_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> Option<bool> {
         let hash = self.key.of_secrets(volume, secrets);
-        Some(self.applied(volume, "secrets")? == hash)
+        Some(self.applied(volume, SECRETS)? == hash)
     }
 
     /// What is known of a volume's stored mount flags, which servers redact.
     pub fn mount_flags(&self, volume: &NamespacedId) -> StoredValue {
         let empty = self.key.of_mount_flags(volume, &[]);
-        self.hidden(volume, "mount_options.mount_flags", empty)
+        self.hidden(volume, MOUNT_FLAGS, empty)
     }
 
     /// Whether these flags are those that were last applied; `None` if that is not known.
     pub fn same_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> Option<bool> {
         let hash = self.key.of_mount_flags(volume, flags);
-        Some(self.applied(volume, "mount_options.mount_flags")? == hash)
+        Some(self.applied(volume, MOUNT_FLAGS)? == hash)
     }
 
     fn applied(&self, volume: &NamespacedId, field: &str) -> Option<FieldHash> {

@@ -8,6 +8,7 @@ use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, MountOptions, Namespace,
     NamespacedId, Secrets, VolumeId, VolumeRequest,
 };
+use crate::plan::hidden::HiddenField;
 
 const KEY: [u8; 32] = [7; 32];
 const SECRET: &str = "canary-secret-5c1d";
@@ -143,6 +144,11 @@ fn what_was_applied_of_hidden_fields_is_recognised() {
     };
     set.record_applied(&without);
     assert_eq!(set.secrets(&db), StoredValue::Empty);
+    assert_eq!(set.mount_flags(&db), StoredValue::Given);
+    set.record_none(&db, HiddenField::MountFlags);
+    assert_eq!(set.mount_flags(&db), StoredValue::Empty);
+    set.doubt_hidden(&db);
+    assert_eq!(set.secrets(&db), StoredValue::Unknown);
     assert_eq!(set.mount_flags(&db), StoredValue::Unknown);
 }
 

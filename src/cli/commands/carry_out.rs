@@ -1,0 +1,156 @@
+//! A plan is carried out, in a set's name if there is one: no questions, no plan on the screen.
+//!
+//! `apply` comes here once somebody has agreed. Whoever else applies plans does the same three steps:
+//! [`crate::cli::ledger::alone_on_set`], `prepare`, and this.
+
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::commands::prepare::Prepared;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ledger::actor;
+use crate::cli::specs::Wanted;
+use crate::cli::ui::one_line;
+use crate::diagnostic::Diagnostics;
+use crate::model::NamespacedId;
+use crate::nomad::NomadClient;
+use crate::plan::{Finding, Plan, findings};
+use crate::reconcile::{
+    Ending, Execution, Outcome, Owner, Resolved, SetLedger, Unrecorded, Unresolved, Watch, apply,
+    resolve,
+};
+
+/// How a plan is carried out.
+pub(crate) struct Run<'a> {
+    /// What was run: `apply`.
+    pub command: &'a str,
+    /// In whose name, with the set's lock held; `None` if nothing is to be owned.
+    pub set: Option<&'a mut SetLedger>,
+    /// How many volumes at once.
+    pub parallelism: u16,
+    /// Nothing new begins once this is cancelled.
+    pub stop: &'a CancellationToken,
+    /// Is told what goes on.
+    pub watch: &'a dyn Watch,
+}
+
+/// Looks up the secrets that are to be sent, then carries out the plan; the outcomes are in its order.
+///
+/// # Errors
+/// If a secret cannot be had, or the ledger cannot be written. Then nothing was changed.
+pub(crate) async fn carry_out(
+    context: &Context,
+    api: &NomadClient,
+    wanted: &Wanted,
+    prepared: &Prepared,
+    run: Run<'_>,
+) -> Result<Vec<Outcome>, CliError> {
+    let plan = &prepared.plan;
+    let resolved = resolve_secrets(context, wanted, plan).await?;
+    let execution = Execution {
+        api,
+        snapshots: api,
+        rules: prepared.rules,
+        resolved: &resolved,
+        parallelism: usize::from(run.parallelism),
+        stop: run.stop,
+        watch: run.watch,
+        record: &Unrecorded,
+    };
+    let news = run
+        .set
+        .as_ref()
+        .map(|set| told(set, &findings(plan, set.set())));
+    let owner = run.set.map(|set| Owner {
+        set,
+        by: actor(context, run.command),
+        clock: context.clock.clone(),
+        observed: &prepared.observation.observed,
+    });
+    let outcomes = apply(&execution, plan, owner).await?;
+    for line in news.into_iter().flatten() {
+        context.printer.talk(&line);
+    }
+    Ok(outcomes)
+}
+
+/// What the ledger has learned beside what was done, a line each.
+fn told(set: &SetLedger, findings: &[(NamespacedId, Finding)]) -> Vec<String> {
+    let name = set.set().name();
+    let line = |(key, finding): &(NamespacedId, Finding)| {
+        let key = one_line(&key.to_string());
+        match finding {
+            Finding::TakenIn => format!("volume {key}: owned by set {name} from now on"),
+            Finding::Gone => format!("volume {key}: gone, and no longer owned by set {name}"),
+            Finding::Protected => format!("volume {key}: protected by set {name} from now on"),
+            Finding::Unprotected => format!("volume {key}: no longer protected by set {name}"),
+        }
+    };
+    findings.iter().map(line).collect()
+}
+
+/// The requests that are about to be sent, with their secrets; says what is to be warned of.
+async fn resolve_secrets(
+    context: &Context,
+    wanted: &Wanted,
+    plan: &Plan,
+) -> Result<Resolved, CliError> {
+    let sent = plan.volumes.iter().filter_map(|planned| {
+        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
+        let directory = wanted.directory_of(context, spec);
+        Some(Unresolved::new(spec, request.clone(), directory))
+    });
+    let looked_up = resolve(sent.collect(), context.secrets());
+    match context.interrupts.unless(looked_up).await? {
+        Ok((resolved, warnings)) => {
+            context.report(&warnings, &wanted.sources);
+            Ok(resolved)
+        }
+        Err(missing) => {
+            context.report(&missing, &wanted.sources);
+            context
+                .printer
+                .talk("nothing was changed, because secrets are missing");
+            Err(CliError::said(Exit::Error))
+        }
+    }
+}
+
+/// Says what went wrong, and how the run ends.
+pub(crate) fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -> Exit {
+    let mut exit = Exit::Done;
+    let mut remarks = vec![];
+    let mut not_begun = vec![];
+    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
+        remarks.extend(outcome.warnings.iter().cloned());
+        match &outcome.ending {
+            Ending::Unchanged | Ending::Done(_) | Ending::Removed => {}
+            Ending::Blocked => exit = exit.max(Exit::Blocked),
+            Ending::Stale(why) | Ending::Held(why) => {
+                remarks.push(why.clone());
+                exit = exit.max(Exit::Blocked);
+            }
+            Ending::Failed(why) => {
+                remarks.push(why.clone());
+                exit = exit.max(Exit::Error);
+            }
+            Ending::NotBegun => not_begun.push(planned.key.to_string()),
+        }
+    }
+    context.report(
+        &remarks.into_iter().collect::<Diagnostics>(),
+        &wanted.sources,
+    );
+    if not_begun.is_empty() {
+        return exit;
+    }
+    let (why, ended) = if context.interrupts.stop().is_cancelled() {
+        ("interrupted", Exit::Interrupted)
+    } else {
+        ("the set's lock was lost", Exit::Error)
+    };
+    let list = not_begun.join(", ");
+    context.printer.talk(&format!("{why}; not begun: {list}"));
+    exit.max(ended)
+}

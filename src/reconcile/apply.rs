@@ -1,0 +1,65 @@
+//! A plan carried out in a set's name: what it found is written down, then each step before and after
+//! it is taken.
+//!
+//! Whoever calls this holds the set's lock and has read the set under it, so that nobody else works
+//! on it meanwhile; should that fail, check-and-set still keeps both from overwriting the other. If
+//! the ledger cannot be written at the start, nothing is begun. Without a set nothing is remembered.
+
+use std::sync::Arc;
+
+use super::execute::execute;
+use super::execution::Execution;
+use super::ledger::SetLedger;
+use super::notebook::{Notebook, keep};
+use super::outcome::Outcome;
+use crate::plan::{Actor, Observed, Plan, note_findings};
+use crate::ports::{Clock, LedgerError};
+
+/// In whose name a plan is carried out.
+pub struct Owner<'a> {
+    /// The set, read while its lock was held.
+    pub set: &'a mut SetLedger,
+    /// Who is at work.
+    pub by: Actor,
+    /// When it is.
+    pub clock: Arc<dyn Clock>,
+    /// What the plan was made from.
+    pub observed: &'a Observed,
+}
+
+/// Carries out a plan; the outcomes are in its order. `execution.record` is used where there is no
+/// owner.
+///
+/// # Errors
+/// If what the plan found cannot be written to the ledger. Then nothing was begun.
+pub async fn apply(
+    execution: &Execution<'_>,
+    plan: &Plan,
+    owner: Option<Owner<'_>>,
+) -> Result<Vec<Outcome>, LedgerError> {
+    let Some(owner) = owner else {
+        return Ok(execute(execution, plan).await);
+    };
+    let Owner {
+        set,
+        by,
+        clock,
+        observed,
+    } = owner;
+    let now = clock.now();
+    set.update(|set| note_findings(set, plan, observed, now))
+        .await?;
+    let (notebook, notes) = Notebook::new(plan, execution.rules, by, clock);
+    let working = async move {
+        let noted = Execution {
+            record: &notebook,
+            ..*execution
+        };
+        execute(&noted, plan).await
+    };
+    let (outcomes, ()) = tokio::join!(working, keep(set, notes));
+    Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,441 @@
+//! Applies in a set's name, on a server and a ledger that fail.
+
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::diagnostic::{Code, Diagnostics, SourceMap};
+use crate::model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
+use crate::plan::{
+    Action, HiddenField, Inputs, MergeRules, Owned, Requests, StoredValue, build, unfinished,
+};
+use crate::ports::fake::{
+    CallFault, CountingIds, FakeClock, FakeServer, LedgerFault, MemoryLedger,
+};
+use crate::ports::{FoundSecret, SecretRemark, SecretSource};
+use crate::reconcile::execution::Watch;
+use crate::reconcile::observe::{Looking, observe};
+use crate::reconcile::outcome::Ending;
+use crate::reconcile::record::Unrecorded;
+use crate::reconcile::resolve::{Unresolved, resolve};
+use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
+
+/// A server and a ledger, and who applies to them.
+struct Scene {
+    server: FakeServer,
+    ledger: MemoryLedger,
+}
+
+struct Blind;
+
+impl Watch for Blind {
+    fn began(&self, _: usize) {}
+    fn ended(&self, _: usize, _: &Outcome) {}
+}
+
+struct NoSecrets;
+
+impl SecretSource for NoSecrets {
+    fn find(&self, _: &crate::model::SecretRef, _: &Path) -> Result<FoundSecret, SecretRemark> {
+        Err(SecretRemark {
+            code: Code::SecretUnset,
+            clause: "there is none".into(),
+        })
+    }
+}
+
+fn key(id: &str) -> NamespacedId {
+    NamespacedId::new(Namespace::default(), VolumeId::new(id))
+}
+
+fn actor() -> Actor {
+    Actor {
+        user: "ada".into(),
+        host: "build-7".into(),
+        process: 7,
+        command: "apply".into(),
+    }
+}
+
+/// A specification with more in it.
+fn volume(id: &str, more: &str) -> String {
+    format!(
+        "volume \"{id}\" {{\n type = \"csi\"\n name = \"{id}\"\n plugin_id = \"hostpath\"\n capability {{\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n }}\n{more}\n}}\n"
+    )
+}
+
+fn specs(volumes: &[String]) -> Vec<VolumeSpec> {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    if volumes.is_empty() {
+        return vec![];
+    }
+    let text = volumes.concat();
+    let source = sources.add("volumes.hcl", text.as_str());
+    let defaults = Defaults {
+        namespace: Namespace::default(),
+    };
+    let specs = parse(
+        &mut sources,
+        source,
+        Syntax::Hcl,
+        &defaults,
+        &mut diagnostics,
+    );
+    assert!(!diagnostics.has_errors(), "{diagnostics:?}");
+    specs
+}
+
+/// One apply: its plan and how it ended.
+struct Applied {
+    actions: Vec<Action>,
+    unfinished: usize,
+    outcomes: Result<Vec<Outcome>, LedgerError>,
+}
+
+impl Applied {
+    fn words(&self) -> Vec<&str> {
+        self.actions.iter().map(Action::word).collect()
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.outcomes.as_ref().unwrap()[0].ending
+    }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let server = FakeServer::new(MergeRules::NOMAD);
+        server.add_plugin("hostpath");
+        Self {
+            server,
+            ledger: MemoryLedger::default(),
+        }
+    }
+
+    async fn set(&self) -> SetLedger {
+        let ledger = Arc::new(self.ledger.clone());
+        let name = SetName::parse("web").unwrap();
+        let ids = Arc::new(CountingIds::default());
+        SetLedger::open(ledger, name, ids).await.unwrap()
+    }
+
+    async fn apply(&self, volumes: &[String]) -> Applied {
+        self.apply_with(volumes, &Requests::default()).await
+    }
+
+    async fn apply_with(&self, volumes: &[String], requests: &Requests) -> Applied {
+        let (wanted, mut set) = (specs(volumes), self.set().await);
+        let intents = set.set().intents().map(|(key, _)| key.clone());
+        let owned = set.set().owned().map(|(key, _)| key.clone());
+        let looking = Looking {
+            wanted: &wanted,
+            others: intents.chain(owned).collect(),
+            parallelism: 4,
+            ..Looking::default()
+        };
+        let observed = observe(&self.server, &looking).await.unwrap().observed;
+        let literal = |spec: &VolumeSpec| {
+            let secrets = spec.request.secrets.as_ref()?;
+            secrets
+                .resolve(|_, secret| {
+                    secret
+                        .literal()
+                        .map(|text| crate::model::Secret::new(text.into()))
+                        .ok_or(())
+                })
+                .ok()
+        };
+        let owned = Owned::of(set.set(), &wanted, literal);
+        let plan = build(Inputs {
+            wanted,
+            purpose: Purpose::ByExternalId,
+            observed: &observed,
+            rules: MergeRules::NOMAD,
+            owned: Some(&owned),
+            requests,
+        });
+        let sent = plan.volumes.iter().filter_map(|planned| {
+            let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
+            Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
+        });
+        let (resolved, _) = resolve(sent.collect(), Arc::new(NoSecrets)).await.unwrap();
+        let execution = Execution {
+            api: &self.server,
+            snapshots: &self.server,
+            rules: MergeRules::NOMAD,
+            resolved: &resolved,
+            parallelism: 1,
+            stop: &CancellationToken::new(),
+            watch: &Blind,
+            record: &Unrecorded,
+        };
+        let unfinished = unfinished(set.set(), &observed).len();
+        let owner = Owner {
+            set: &mut set,
+            by: actor(),
+            clock: Arc::new(FakeClock::at(5)),
+            observed: &observed,
+        };
+        let outcomes = apply(&execution, &plan, Some(owner)).await;
+        Applied {
+            actions: plan.volumes.into_iter().map(|one| one.action).collect(),
+            unfinished,
+            outcomes,
+        }
+    }
+}
+
+const SECRET: &str = "secrets { token = \"canary-secret\" }";
+const OTHER: &str = "secrets { token = \"canary-other\" }";
+const FLAGS: &str = "mount_options {\n mount_flags = [\"canary-flag\"]\n}";
+
+/// `users` 12, and the promise of a ledger: own changes of what no server shows are seen.
+#[tokio::test]
+async fn what_was_applied_is_owned_and_only_other_secrets_are_a_difference() {
+    let scene = Scene::new();
+    let with = |secret: &str| {
+        [
+            volume("db", &format!("{secret}\n{FLAGS}")),
+            volume("logs", ""),
+        ]
+    };
+    for (secret, expected) in [
+        (SECRET, ["create", "create"]),
+        (SECRET, ["unchanged", "unchanged"]),
+        (OTHER, ["update", "unchanged"]),
+        (OTHER, ["unchanged", "unchanged"]),
+        ("", ["unchanged", "unchanged"]),
+        ("secrets {}", ["update", "unchanged"]),
+        ("secrets {}", ["unchanged", "unchanged"]),
+    ] {
+        let applied = scene.apply(&with(secret)).await;
+        assert_eq!(applied.words(), expected, "{secret}");
+    }
+    let set = scene.set().await;
+    let owned: Vec<_> = set.set().owned().map(|(key, _)| key.clone()).collect();
+    assert_eq!(owned, [key("db"), key("logs")]);
+    assert_eq!(set.set().intents().count(), 0);
+    let seen = set.set().ownership(&key("db")).unwrap().seen_equal.unwrap();
+    assert_eq!(seen.at, 5);
+    for text in scene.ledger.texts() {
+        assert!(!text.contains("canary"), "{text}");
+    }
+}
+
+/// What an update leaves out of its secrets is gone on Nomad (W20), and the ledger knows that.
+#[tokio::test]
+async fn secrets_that_an_update_wiped_with_consent_are_known_to_be_gone() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", SECRET)]).await;
+    let renamed = [volume("db", "capacity_max = \"2GiB\"")];
+    let refused = scene.apply(&renamed).await;
+    assert_eq!(refused.words(), ["blocked"]);
+    let requests = Requests {
+        accept_loss: [(HiddenField::Secrets, key("db"))].into(),
+        ..Requests::default()
+    };
+    let applied = scene.apply_with(&renamed, &requests).await;
+    assert_eq!(applied.words(), ["update"]);
+    let set = scene.set().await;
+    assert_eq!(set.set().secrets(&key("db")), StoredValue::Empty);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
+    for fault in [CallFault::RequestLost, CallFault::AnswerLost] {
+        let scene = Scene::new();
+        let wanted = [volume("db", SECRET)];
+        scene.server.fail("create", fault);
+        // Looking for it fails as well: nobody knows.
+        scene.server.pass("read");
+        scene.server.pass("read");
+        (0..4).for_each(|_| scene.server.fail("read", CallFault::Refused));
+        let cut_short = scene.apply(&wanted).await;
+        assert!(matches!(cut_short.ending(), Ending::Failed(_)));
+        assert_eq!(scene.set().await.set().intents().count(), 1, "{fault:?}");
+        assert_eq!(scene.set().await.set().owned().count(), 0);
+        let next = scene.apply(&wanted).await;
+        assert_eq!(next.unfinished, 1);
+        assert!(next.ending().is_success(), "{:?}", next.ending());
+        let set = scene.set().await;
+        assert_eq!(set.set().intents().count(), 0);
+        assert_eq!(set.set().owned().count(), 1);
+        let secrets = match fault {
+            CallFault::AnswerLost => StoredValue::Unknown,
+            CallFault::RequestLost | CallFault::Refused => StoredValue::Given,
+        };
+        assert_eq!(set.set().secrets(&key("db")), secrets, "{fault:?}");
+    }
+}
+
+/// The old secret stands in the ledger, and the new one may be with the server.
+#[tokio::test(start_paused = true)]
+async fn secrets_that_may_have_arrived_are_written_again_also_back() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", SECRET)]).await;
+    scene.server.fail("register", CallFault::RequestLost);
+    let lost = scene.apply(&[volume("db", OTHER)]).await;
+    assert!(matches!(lost.ending(), Ending::Failed(_)));
+    let back = scene.apply(&[volume("db", SECRET)]).await;
+    assert_eq!(back.words(), ["update"]);
+    assert!(back.ending().is_success());
+    let again = scene.apply(&[volume("db", SECRET)]).await;
+    assert_eq!((again.words(), again.unfinished), (vec!["unchanged"], 0));
+}
+
+#[tokio::test]
+async fn what_is_as_wanted_is_taken_in_and_nothing_hidden_is_believed() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", SECRET)]).await;
+    let stranger = Scene {
+        server: scene.server.clone(),
+        ledger: MemoryLedger::default(),
+    };
+    let protected = [volume("db", &format!("{SECRET}\nprotect = true"))];
+    assert_eq!(stranger.apply(&protected).await.words(), ["unchanged"]);
+    let set = stranger.set().await;
+    assert!(set.set().ownership(&key("db")).unwrap().protect);
+    assert_eq!(set.set().secrets(&key("db")), StoredValue::Unknown);
+    assert_eq!(set.set().mount_flags(&key("db")), StoredValue::Unknown);
+    assert_eq!(stranger.server.writes(), ["create db"]);
+}
+
+fn prune() -> Requests {
+    Requests {
+        prune: true,
+        ..Requests::default()
+    }
+}
+
+#[tokio::test]
+async fn what_the_set_owns_and_nobody_wants_is_pruned_unless_it_is_protected() {
+    let scene = Scene::new();
+    let protected = |protect: bool| volume("db", &format!("protect = {protect}"));
+    let both = [protected(true), volume("logs", "")];
+    scene.apply(&both).await;
+    let other = specs(&[volume("other", "")]);
+    let stranger = other[0].request.resolve(|_, _| Err(())).unwrap();
+    crate::ports::VolumeApi::create_volume(&scene.server, &stranger)
+        .await
+        .unwrap();
+    let pruned = scene.apply_with(&[], &prune()).await;
+    assert_eq!(pruned.words(), ["blocked", "deregister"]);
+    assert_eq!(scene.server.writes().last().unwrap(), "deregister logs");
+    let set = scene.set().await;
+    let owned: Vec<_> = set.set().owned().map(|(key, _)| key.clone()).collect();
+    assert_eq!(owned, [key("db")]);
+    scene.apply(&[protected(false)]).await;
+    let pruned = scene.apply_with(&[], &prune()).await;
+    assert_eq!(pruned.words(), ["deregister"]);
+    assert_eq!(scene.set().await.set().owned().count(), 0);
+}
+
+/// Losing the ledger is safe.
+#[tokio::test]
+async fn without_its_ledger_a_set_prunes_nothing() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", "")]).await;
+    let lost = Scene {
+        server: scene.server.clone(),
+        ledger: MemoryLedger::default(),
+    };
+    assert!(lost.apply_with(&[], &prune()).await.actions.is_empty());
+    assert_eq!(scene.server.writes(), ["create db"]);
+}
+
+/// What somebody else removed is no longer owned, so that a new one of that name is not pruned.
+#[tokio::test]
+async fn what_is_gone_already_is_let_go() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", "")]).await;
+    scene.server.remove(&key("db"));
+    let pruned = scene.apply_with(&[], &prune()).await;
+    assert_eq!(pruned.words(), ["unchanged"]);
+    assert_eq!(scene.set().await.set().owned().count(), 0);
+}
+
+#[tokio::test]
+async fn a_replacement_counts_and_is_owned_in_between() {
+    let scene = Scene::new();
+    let wanted = [volume("db", "")];
+    scene.apply(&wanted).await;
+    let requests = Requests {
+        replace: [key("db")].into(),
+        ..Requests::default()
+    };
+    scene.server.fail("create", CallFault::Refused);
+    let cut_short = scene.apply_with(&wanted, &requests).await;
+    assert!(matches!(cut_short.ending(), Ending::Failed(_)));
+    let set = scene.set().await;
+    assert_eq!(set.set().ownership(&key("db")).unwrap().generation, 1);
+    let next = scene.apply(&wanted).await;
+    assert_eq!(next.words(), ["create"]);
+    let set = scene.set().await;
+    assert_eq!(set.set().ownership(&key("db")).unwrap().generation, 1);
+    assert_eq!(set.set().intents().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_is_away_stops_everything_before_it_begins() {
+    let scene = Scene::new();
+    scene.ledger.fail(&[LedgerFault::Unavailable]);
+    let refused = scene.apply(&[volume("db", "")]).await;
+    assert_eq!(
+        refused.outcomes.unwrap_err().failure,
+        crate::ports::LedgerFailure::Unavailable
+    );
+    assert_eq!(scene.server.writes(), Vec::<String>::new());
+}
+
+/// A step is noted before it is taken; what was done and could not be noted is said.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_cannot_be_noted_is_not_taken() {
+    let scene = Scene::new();
+    scene.apply(&[]).await;
+    scene.ledger.fail(&[LedgerFault::Unavailable]);
+    let refused = scene.apply(&[volume("db", "")]).await;
+    assert!(matches!(refused.ending(), Ending::Failed(_)));
+    assert_eq!(scene.server.writes(), Vec::<String>::new());
+}
+
+/// Whatever else is written meanwhile, nothing of it is lost, and neither is a note.
+#[tokio::test(start_paused = true)]
+async fn notes_are_made_anew_on_what_somebody_else_wrote() {
+    let scene = Scene::new();
+    scene.ledger.fail(&[
+        LedgerFault::CutShort,
+        LedgerFault::AnswerLost,
+        LedgerFault::CutShort,
+        LedgerFault::AnswerLost,
+    ]);
+    let applied = scene.apply(&[volume("a", ""), volume("b", "")]).await;
+    assert!(
+        applied
+            .outcomes
+            .unwrap()
+            .iter()
+            .all(|one| one.ending.is_success())
+    );
+    let set = scene.set().await;
+    assert_eq!(set.set().owned().count(), 2);
+    assert_eq!(set.set().intents().count(), 0);
+}
+
+/// What a request says nothing of is remembered as far as it is known.
+#[tokio::test]
+async fn a_new_volume_without_secrets_is_known_to_have_none() {
+    let scene = Scene::new();
+    scene.apply(&[volume("db", "")]).await;
+    let set = scene.set().await;
+    assert_eq!(set.set().secrets(&key("db")), StoredValue::Empty);
+    assert_eq!(set.set().mount_flags(&key("db")), StoredValue::Empty);
+    assert_eq!(
+        set.set().same_secrets(&key("db"), &Secrets::default()),
+        Some(true)
+    );
+    let larger = scene
+        .apply(&[volume("db", "capacity_max = \"2GiB\"")])
+        .await;
+    assert_eq!(larger.words(), ["update"]);
+}
