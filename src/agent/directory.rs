@@ -27,6 +27,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::DataDirectory;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::first_use;
+use crate::model::hex;
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
 
@@ -210,11 +211,7 @@ fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Dia
         return Ok(near);
     }
     let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
-    let name = digest[..6]
-        .iter()
-        .fold("nomad-csi-".to_owned(), |name, byte| {
-            name + &format!("{byte:02x}")
-        });
+    let name: String = "nomad-csi-".chars().chain(hex(&digest[..6])).collect();
     let temporary = tempfile::env::temp_dir();
     let candidates = runtime
         .into_iter()

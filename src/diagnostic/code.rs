@@ -63,7 +63,7 @@ codes! {
         "See what became of the other one, then run the command again.";
     ApplySnapshotNotReady = "apply/snapshot-not-ready": "A snapshot that was wanted first was cut, but the provider has not finished it in time.",
         "Run the command again: it asks for the same snapshot, and goes on when that is ready.";
-    ApplySnapshotTaken = "apply/snapshot-taken": "A snapshot was taken of a volume before it was replaced.",
+    ApplySnapshotTaken = "apply/snapshot-taken": "A snapshot was taken of a volume that was to be replaced.",
         "A volume with this `snapshot_id` brings the data back; delete the snapshot when nobody needs it any more.";
 
     // --- the command line

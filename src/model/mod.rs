@@ -7,6 +7,7 @@ mod alloc;
 mod bytes;
 mod capability;
 mod external;
+mod hex;
 mod id;
 mod mount_options;
 mod node;
@@ -23,6 +24,7 @@ pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use external::{Condition, ExternalVolume};
+pub use hex::hex;
 pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
     SnapshotId, VariablePath, VolumeId,

@@ -14,6 +14,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
+use super::hex::hex;
 use super::id::NamespacedId;
 use super::variable::VariableKey;
 
@@ -237,12 +238,7 @@ impl SealedSecrets {
 
 impl Serialize for SealedSecrets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut digits = String::with_capacity(2 * self.0.len());
-        for byte in &self.0 {
-            digits.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            digits.push(char::from(DIGITS[usize::from(byte & 0xf)]));
-        }
-        serializer.serialize_str(&digits)
+        serializer.serialize_str(&hex(&self.0).collect::<String>())
     }
 }
 
@@ -263,8 +259,6 @@ impl<'de> Deserialize<'de> for SealedSecrets {
         bytes.map(Self).ok_or_else(invalid)
     }
 }
-
-const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 impl std::fmt::Debug for SealedSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -15,13 +15,12 @@ use super::endpoint::Request;
 use super::retrying::Access;
 use super::session::Session;
 use super::settings::Settings;
-use super::version::{self, Server};
+use super::version;
 use crate::diagnostic::Code;
 use crate::model::{
     IdProblem, MountOptions, Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary,
     Secrets, Volume, VolumeRequest, VolumeSummary,
 };
-use crate::plan::MergeRules;
 use crate::ports::{
     AccessReader as _, ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
 };
@@ -89,13 +88,6 @@ impl VolumeReader for NomadClient {
 
     async fn server(&self) -> Result<ServerKind, ApiError> {
         version::server(&self.session).await
-    }
-
-    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
-        let request = Request::new(Method::GET, &["regions"]);
-        let what = "nothing could be planned";
-        let headers = self.session.headers(&request, what).await?;
-        Ok(Server::of(&headers).merge_rules())
     }
 
     async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError> {

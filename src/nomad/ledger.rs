@@ -31,7 +31,8 @@ const SETS: &str = "nomad-csi/sets/";
 const ITEM: &str = "ledger";
 /// What a lock's variable is called beside the shards.
 const LOCK: &str = "lock";
-/// How long a lock holds; the server adds as much again (2.6). Ten seconds is the least.
+/// How long a lock holds for whoever has it; the server lets go of it after twice that, and the lock
+/// delay that `variables` asks for (2.6). Ten seconds is the least.
 const TIME_TO_LIVE: Duration = Duration::from_secs(15);
 /// So many shards are read at once.
 const PARALLEL: usize = 16;
@@ -57,6 +58,16 @@ impl NomadClient {
             namespace,
         }
     }
+}
+
+/// What one look at a set's shards gave.
+enum Look {
+    /// All of them.
+    Whole(StoredSet),
+    /// One went away meanwhile.
+    Moved,
+    /// The head is there, and the list does not show it: it came meanwhile, or the token may not list.
+    Unlisted,
 }
 
 fn path(set: &SetName, last: &str) -> String {
@@ -109,8 +120,8 @@ impl NomadLedger {
         )
     }
 
-    /// The shards of a set; `None` if one went away while they were read.
-    async fn read_once(&self, set: &SetName) -> Result<Option<StoredSet>, LedgerError> {
+    /// The shards of a set, looked at once.
+    async fn read_once(&self, set: &SetName) -> Result<Look, LedgerError> {
         let what = format!("the ledger of set {set} could not be read");
         let prefix = path(set, "");
         let listed = self.variables().list(&prefix, &what).await;
@@ -133,7 +144,7 @@ impl NomadLedger {
             match found {
                 Some(variable) => {
                     if !names.contains(&shard) {
-                        return Err(self.unlisted(set));
+                        return Ok(Look::Unlisted);
                     }
                     let stored_shard = StoredShard {
                         revision: variable.modify_index,
@@ -141,11 +152,11 @@ impl NomadLedger {
                     };
                     stored.shards.insert(shard, stored_shard);
                 }
-                None if names.contains(&shard) => return Ok(None),
+                None if names.contains(&shard) => return Ok(Look::Moved),
                 None => {}
             }
         }
-        Ok(Some(stored))
+        Ok(Look::Whole(stored))
     }
 
     /// Shards, and which of them are not there, so many at once.
@@ -170,7 +181,7 @@ impl NomadLedger {
             .map_err(|error| self.failed(error))
     }
 
-    /// The head is there, and the list does not show it: the token may not list.
+    /// The head stays there, and no list shows it: the token may not list.
     fn unlisted(&self, set: &SetName) -> LedgerError {
         let message =
             format!("the ledger of set {set} could not be read: the token may not list it");
@@ -262,10 +273,16 @@ impl Ledger for NomadLedger {
     }
 
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError> {
+        let mut is_listed = true;
         for _ in 0..ATTEMPTS {
-            if let Some(stored) = self.read_once(set).await? {
-                return Ok(stored);
-            }
+            is_listed = match self.read_once(set).await? {
+                Look::Whole(stored) => return Ok(stored),
+                Look::Moved => true,
+                Look::Unlisted => false,
+            };
+        }
+        if !is_listed {
+            return Err(self.unlisted(set));
         }
         let error = LedgerError::conflict(set);
         let message = format!("the ledger of set {set} changes faster than it can be read");

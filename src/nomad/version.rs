@@ -9,7 +9,6 @@ use http::{HeaderMap, Method};
 use super::endpoint::Request;
 use super::session::Session;
 use crate::model::ServerVersion;
-use crate::plan::MergeRules;
 use crate::ports::{ApiError, ServerKind};
 use crate::wire::{AGENT, AgentSelf};
 
@@ -56,14 +55,6 @@ impl Server {
             Self::Agent
         } else {
             Self::Nomad
-        }
-    }
-
-    /// How it merges an update into a volume.
-    pub(super) fn merge_rules(self) -> MergeRules {
-        match self {
-            Self::Nomad => MergeRules::NOMAD,
-            Self::Agent => MergeRules::AGENT,
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use super::inputs::{Observed, PluginState};
 use crate::diagnostic::{Code, Diagnostic, nearest};
-use crate::model::{ControllerInfo, Namespace, Plugin, PluginId};
+use crate::model::{
+    ControllerCapabilities, ControllerInfo, Namespace, NamespacedId, Plugin, PluginId, Volume,
+};
 use crate::spec::VolumeSpec;
 
 /// What a step asks of a plugin.
@@ -17,6 +19,10 @@ pub(super) enum Needs {
     Create,
     /// EXPAND_VOLUME.
     Expansion,
+    /// CREATE_DELETE_SNAPSHOT.
+    Snapshot,
+    /// CREATE_DELETE_VOLUME, to delete.
+    Deletion,
 }
 
 /// Why a new volume cannot be there: a create into a namespace that does not exist leaves its data in
@@ -40,31 +46,91 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &Observed) -> Optio
     })
 }
 
+/// What a plugin is asked to do with a volume.
+#[derive(Clone, Copy)]
+pub(super) struct Demand<'a> {
+    volume: &'a NamespacedId,
+    plugin: &'a PluginId,
+    spec: Option<&'a VolumeSpec>,
+    needs: Needs,
+}
+
 /// Why the plugin of a specification cannot do it.
 pub(super) fn plugin_problem(
     spec: &VolumeSpec,
     observed: &Observed,
     needs: Needs,
 ) -> Option<Diagnostic> {
-    let id = &spec.request.plugin_id;
-    match observed.plugins.get(id) {
-        None | Some(PluginState::Unknown) => None,
-        Some(PluginState::Missing) => Some(missing_plugin(spec, observed)),
-        Some(PluginState::Known(plugin)) => unable_plugin(spec, plugin, needs),
+    let demand = Demand {
+        volume: &spec.key(),
+        plugin: &spec.request.plugin_id,
+        spec: Some(spec),
+        needs,
+    };
+    demand.problem(observed)
+}
+
+/// Why the plugin of a volume that exists cannot do it; `spec` is the volume's if a file names it,
+/// which may be written for another plugin.
+pub(super) fn present_plugin_problem(
+    existing: &Volume,
+    spec: Option<&VolumeSpec>,
+    observed: &Observed,
+    needs: Needs,
+) -> Option<Diagnostic> {
+    let demand = Demand {
+        volume: &existing.key(),
+        plugin: &existing.plugin_id,
+        spec,
+        needs,
+    };
+    demand.problem(observed)
+}
+
+impl Demand<'_> {
+    fn problem(self, observed: &Observed) -> Option<Diagnostic> {
+        match observed.plugins.get(self.plugin) {
+            None | Some(PluginState::Unknown) => None,
+            Some(PluginState::Missing) => Some(missing_plugin(self, observed)),
+            Some(PluginState::Known(plugin)) => unable_plugin(self, plugin),
+        }
+    }
+
+    /// A problem at the place in the file that asks for it.
+    fn told(self, code: Code, message: String) -> Diagnostic {
+        let problem = Diagnostic::error(code, message);
+        let field = match self.needs {
+            Needs::Expansion => "capacity_min",
+            Needs::Registration | Needs::Create => "plugin_id",
+            Needs::Snapshot | Needs::Deletion => "id",
+        };
+        match self.spec {
+            Some(spec) => problem.label(spec.field_span(field), ""),
+            None => problem,
+        }
     }
 }
 
-fn missing_plugin(spec: &VolumeSpec, observed: &Observed) -> Diagnostic {
-    let id = spec.request.plugin_id.as_str();
-    let message = format!(
-        "volume {} wants plugin {id}, which the server does not have",
-        spec.key()
-    );
-    let problem = Diagnostic::error(Code::PluginUnknown, message)
-        .label(spec.field_span("plugin_id"), "")
-        .note(format!(
-            "the server would say: no CSI plugin named: {id} could be found"
-        ));
+fn missing_plugin(demand: Demand<'_>, observed: &Observed) -> Diagnostic {
+    let (key, id) = (demand.volume, demand.plugin.as_str());
+    let (what, text) = match demand.needs {
+        Needs::Registration | Needs::Create | Needs::Expansion => (
+            format!("volume {key} wants plugin {id}"),
+            format!("no CSI plugin named: {id} could be found"),
+        ),
+        Needs::Snapshot => (
+            format!("a snapshot of volume {key} needs plugin {id}"),
+            format!("no such plugin \"{id}\""),
+        ),
+        Needs::Deletion => (
+            format!("to delete volume {key} needs plugin {id}"),
+            format!("plugin not found: {id}"),
+        ),
+    };
+    let message = format!("{what}, which the server does not have");
+    let problem = demand
+        .told(Code::PluginUnknown, message)
+        .note(format!("the server would say: {text}"));
     let ids = observed.plugin_ids.iter().map(PluginId::as_str);
     match nearest(id, ids.clone()) {
         Some(similar) => problem.help(format!("there is a plugin {similar}; is it meant?")),
@@ -78,51 +144,82 @@ fn missing_plugin(spec: &VolumeSpec, observed: &Observed) -> Diagnostic {
     }
 }
 
-fn unable_plugin(spec: &VolumeSpec, plugin: &Plugin, needs: Needs) -> Option<Diagnostic> {
-    let id = &plugin.summary.id;
-    let key = spec.key();
-    let field = match needs {
-        Needs::Expansion => "capacity_min",
-        Needs::Registration | Needs::Create => "plugin_id",
-    };
-    let problem = |code, message: String, text: String, help: &str| {
-        Diagnostic::error(code, message)
-            .label(spec.field_span(field), "")
-            .note(format!("the server would say: {text}"))
-            .help(help)
-    };
+fn unable_plugin(demand: Demand<'_>, plugin: &Plugin) -> Option<Diagnostic> {
+    let (key, id) = (demand.volume, demand.plugin);
     if plugin.summary.controller_required && plugin.summary.controllers.healthy == 0 {
-        return Some(problem(
-            Code::PluginUnhealthy,
-            format!("plugin {id} of volume {key} has no healthy controller"),
-            format!("no healthy controllers for CSI plugin: {id}"),
-            &format!("see why with `nomad-csi plugin status {id}`, and try again when it is well"),
-        ));
+        let message = format!("plugin {id} of volume {key} has no healthy controller");
+        return Some(
+            demand
+                .told(Code::PluginUnhealthy, message)
+                .note(format!(
+                    "the server would say: no healthy controllers for CSI plugin: {id}"
+                ))
+                .help(format!(
+                    "see why with `nomad-csi plugin status {id}`, and try again when it is well"
+                )),
+        );
     }
     let controllers = known_controllers(plugin)?;
-    let able = |needed: fn(&ControllerInfo) -> bool| controllers.iter().any(|info| needed(info));
-    match needs {
-        Needs::Create if controllers.is_empty() => Some(problem(
-            Code::PluginNoController,
-            format!("plugin {id} cannot create volume {key}: it has no controller"),
-            "plugin has no controller".to_owned(),
-            BY_HAND,
-        )),
-        Needs::Create if !able(|info| info.capabilities.create_delete_volume) => Some(problem(
-            Code::PluginUnsupported,
-            format!("plugin {id} cannot create volume {key}: it does not create volumes"),
-            "plugin does not support creating volumes".to_owned(),
-            BY_HAND,
-        )),
-        Needs::Expansion if !able(|info| info.capabilities.expand_volume) => Some(problem(
-            Code::PluginUnsupported,
-            format!("plugin {id} cannot expand volume {key}"),
-            "expand is not implemented by this controller plugin".to_owned(),
-            "leave `capacity_min` at what the volume has, or expand it with the storage provider's own tools",
-        )),
-        Needs::Registration | Needs::Create | Needs::Expansion => None,
-    }
+    let able = |can: fn(&ControllerCapabilities) -> bool| {
+        controllers.iter().any(|info| can(&info.capabilities))
+    };
+    let lack = match demand.needs {
+        Needs::Create if controllers.is_empty() => Lack {
+            code: Code::PluginNoController,
+            message: format!("plugin {id} cannot create volume {key}: it has no controller"),
+            note: "the server would say: plugin has no controller".to_owned(),
+            help: BY_HAND,
+        },
+        Needs::Create if !able(|can| can.create_delete_volume) => Lack {
+            code: Code::PluginUnsupported,
+            message: format!("plugin {id} cannot create volume {key}: it does not create volumes"),
+            note: "the server would say: plugin does not support creating volumes".to_owned(),
+            help: BY_HAND,
+        },
+        Needs::Expansion if !able(|can| can.expand_volume) => Lack {
+            code: Code::PluginUnsupported,
+            message: format!("plugin {id} cannot expand volume {key}"),
+            note: "the server would say: expand is not implemented by this controller plugin".to_owned(),
+            help: "leave `capacity_min` at what the volume has, or expand it with the storage provider's own tools",
+        },
+        Needs::Snapshot if !able(|can| can.create_delete_snapshot) => Lack {
+            code: Code::PluginUnsupported,
+            message: format!("plugin {id} cannot take a snapshot of volume {key}"),
+            note: format!("the server would say: plugin \"{id}\" does not support snapshot"),
+            help: "copy the data with the storage provider's own tools, then leave out `--snapshot-first`",
+        },
+        Needs::Deletion if controllers.is_empty() => Lack {
+            code: Code::PluginNoController,
+            message: format!("plugin {id} cannot delete volume {key}: it has no controller"),
+            note: format!("the server would say: plugin \"{id}\" for volume \"{}\" not found", key.id),
+            help: DELETED_BY_HAND,
+        },
+        Needs::Deletion if !able(|can| can.create_delete_volume) => Lack {
+            code: Code::PluginUnsupported,
+            message: format!("plugin {id} cannot delete volume {key}: it does not delete volumes"),
+            note: "the plugin does not report CREATE_DELETE_VOLUME, and the server would ask it all the same".to_owned(),
+            help: DELETED_BY_HAND,
+        },
+        Needs::Registration
+        | Needs::Create
+        | Needs::Expansion
+        | Needs::Snapshot
+        | Needs::Deletion => return None,
+    };
+    let problem = demand.told(lack.code, lack.message);
+    Some(problem.note(lack.note).help(lack.help))
 }
+
+/// What a plugin lacks.
+struct Lack {
+    code: Code,
+    message: String,
+    note: String,
+    help: &'static str,
+}
+
+const DELETED_BY_HAND: &str =
+    "deregister the volume, then delete its data with the storage provider's own tools";
 
 const BY_HAND: &str =
     "create the volume with the storage provider's own tools, then give its `external_id` here";

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use super::action::{Action, Planned, Replace, ReplaceSteps, Wait};
 use super::inputs::{Inputs, OwnedVolume};
 use super::pin::Pin;
-use super::precondition::{Needs, plugin_problem};
+use super::precondition::{Needs, plugin_problem, present_plugin_problem};
 use super::removal::{Removal, claimed, holders_in_the_way, shared};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::model::{NamespacedId, Volume, WantedRequest};
 use crate::spec::VolumeSpec;
 
@@ -35,6 +35,7 @@ fn gone(key: &NamespacedId, inputs: &Inputs<'_>) -> Planned {
         Removal::Deregister { force: false }
     };
     let action = existing.map_or(Action::Unchanged, |volume| remove(volume, removal, inputs));
+    let is_missing = existing.is_none() && removal == Removal::Delete;
     Planned {
         key: key.clone(),
         spec: None,
@@ -42,11 +43,45 @@ fn gone(key: &NamespacedId, inputs: &Inputs<'_>) -> Planned {
         pin: Pin::of(existing),
         stakes: None,
         depends_on: vec![],
-        warnings: vec![],
+        warnings: is_missing
+            .then(|| not_there(key, inputs))
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// It may have been deleted before, or somebody mistyped.
+fn not_there(key: &NamespacedId, inputs: &Inputs<'_>) -> Diagnostic {
+    let message =
+        format!("there is no data of volume {key} to delete: the server has no such volume");
+    let warning = Diagnostic::warning(Code::VolumeNotFound, message);
+    let registered = &inputs.observed.registered;
+    let elsewhere = registered.iter().find(|volume| volume.id == key.id);
+    if let Some(elsewhere) = elsewhere {
+        let place = &elsewhere.namespace;
+        return warning.help(format!(
+            "namespace {place} has one; if it is meant: `--delete-data {place}/{}`",
+            key.id
+        ));
+    }
+    let ids = registered
+        .iter()
+        .filter(|volume| volume.namespace == key.namespace)
+        .map(|volume| volume.id.as_str());
+    match nearest(key.id.as_str(), ids) {
+        Some(similar) => warning.help(format!("there is a volume {similar}; is it meant?")),
+        None => warning.help("nothing is to be done if it was deleted before"),
     }
 }
 
 fn remove(volume: &Volume, removal: Removal, inputs: &Inputs<'_>) -> Action {
+    let unable = match removal {
+        Removal::Delete => present_plugin_problem(volume, None, inputs.observed, Needs::Deletion),
+        Removal::Deregister { .. } => None,
+    };
+    if let Some(problem) = unable {
+        return Action::Blocked(vec![problem]);
+    }
     match obstacle(volume, removal, inputs) {
         Some(obstacle) => obstacle,
         None => match removal {
@@ -106,8 +141,9 @@ pub(super) fn replaced(spec: &VolumeSpec, existing: &Volume, inputs: &Inputs<'_>
         let removal = Removal::Deregister { force: false };
         (steps, removal, Needs::Registration)
     };
-    if let Some(problem) = plugin_problem(spec, inputs.observed, needs) {
-        return Action::Blocked(vec![problem]);
+    let problems = unable(spec, existing, needs, inputs);
+    if !problems.is_empty() {
+        return Action::Blocked(problems);
     }
     if let Some(obstacle) = obstacle(existing, removal, inputs) {
         return obstacle;
@@ -118,6 +154,30 @@ pub(super) fn replaced(spec: &VolumeSpec, existing: &Volume, inputs: &Inputs<'_>
         steps,
         request,
     }))
+}
+
+/// What the plugins cannot do: that of the file make the new volume, that of the old one let go of it.
+fn unable(
+    spec: &VolumeSpec,
+    existing: &Volume,
+    needs: Needs,
+    inputs: &Inputs<'_>,
+) -> Vec<Diagnostic> {
+    let mut problems: Vec<_> = plugin_problem(spec, inputs.observed, needs)
+        .into_iter()
+        .collect();
+    let snapshot = inputs.requests.snapshot_first.then_some(Needs::Snapshot);
+    // Who creates volumes deletes them.
+    let is_another = existing.plugin_id != spec.request.plugin_id;
+    let deletion = (needs == Needs::Create && is_another).then_some(Needs::Deletion);
+    for needs in snapshot.into_iter().chain(deletion) {
+        let problem = present_plugin_problem(existing, Some(spec), inputs.observed, needs);
+        let is_new =
+            |problem: &Diagnostic| !problems.iter().any(|told| told.message == problem.message);
+        let problem = problem.filter(is_new);
+        problems.extend(problem);
+    }
+    problems
 }
 
 #[cfg(test)]

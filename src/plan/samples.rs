@@ -143,6 +143,7 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
         controller: Some(ControllerInfo {
             capabilities: ControllerCapabilities {
                 create_delete_volume: true,
+                create_delete_snapshot: true,
                 expand_volume: true,
                 ..ControllerCapabilities::default()
             },

@@ -27,7 +27,7 @@ use super::inputs::{Observed, PluginState, Requests};
 use super::pin::Pin;
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, NamespacedId, WantedRequest};
+use crate::model::{ExternalId, NamespacedId, WantedRequest, hex};
 
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u32 = 1;
@@ -340,15 +340,8 @@ fn plugin_version(planned: &Planned, observed: &Observed) -> Option<String> {
 
 /// Of everything that a specification says, except hidden values.
 fn hash(request: &WantedRequest) -> String {
-    let digest = Sha256::digest(canonical(request).to_string());
-    digest.iter().fold(String::new(), |mut text, byte| {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        text
-    })
+    hex(&Sha256::digest(canonical(request).to_string())).collect()
 }
-
-const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 fn canonical(request: &WantedRequest) -> Value {
     let options = request.mount_options.as_ref();

@@ -13,7 +13,6 @@ use crate::model::{
     Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
     Volume, VolumeRequest, VolumeSummary,
 };
-use crate::plan::MergeRules;
 
 /// A server said no, or could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,8 +101,6 @@ pub trait VolumeReader: Send + Sync {
     fn name(&self) -> &str;
     /// Who answers.
     async fn server(&self) -> Result<ServerKind, ApiError>;
-    /// How this server merges an update into a volume: discovered, never assumed.
-    async fn merge_rules(&self) -> Result<MergeRules, ApiError>;
     /// Names of all namespaces in which the token may do anything, as
     /// [`super::access::AccessReader`] gives them.
     async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError>;

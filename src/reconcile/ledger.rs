@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::diagnostic::Code;
 use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, SetName, StoredSet};
 use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
@@ -214,20 +215,32 @@ async fn renew(lock: &dyn SetLock) -> LedgerError {
     let mut pause = time_to_live / 2;
     loop {
         sleep(pause).await;
-        match lock.renew().await {
-            Ok(()) => {
-                renewed = Instant::now();
-                pause = time_to_live / 2;
+        // The server counts from when it answers, so counting from here is on the safe side.
+        let asked = Instant::now();
+        let left = time_to_live.saturating_sub(renewed.elapsed());
+        match timeout(left, lock.renew()).await {
+            Ok(Ok(())) => {
+                renewed = asked;
+                pause = (time_to_live / 2).saturating_sub(asked.elapsed());
             }
-            Err(error) => {
-                let is_lost = error.failure == LedgerFailure::LockLost;
-                if is_lost || renewed.elapsed() > time_to_live {
+            Ok(Err(error)) => {
+                let left = time_to_live.saturating_sub(renewed.elapsed());
+                if error.failure == LedgerFailure::LockLost || left.is_zero() {
                     return error;
                 }
-                pause = AGAIN;
+                pause = AGAIN.min(left);
             }
+            Err(_) => return unanswered(time_to_live),
         }
     }
+}
+
+fn unanswered(time_to_live: Duration) -> LedgerError {
+    let seconds = time_to_live.as_secs();
+    let message = format!(
+        "the set's lock may have run out: the server did not renew it in the {seconds} seconds that it holds"
+    );
+    LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::execution::Execution;
 use super::outcome::{Ending, Outcome};
 use super::record::Recorded;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NamespacedId, VolumeSummary};
+use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeSummary};
 use crate::plan::{IntentStep, Pin, Planned, Removal, removal_problems};
 use crate::ports::{ApiError, VolumeApi, VolumeQuery};
 
@@ -21,17 +21,16 @@ pub(super) async fn remove(
 ) -> Outcome {
     match clear(execution, &planned.key, planned.pin, removal).await {
         Ok(Clear::Gone) => gone(execution, &planned.key, vec![]).await,
-        Ok(Clear::There) if execution.stop.is_cancelled() => Outcome::plain(Ending::NotBegun),
-        Ok(Clear::There) => take_away(execution, planned, removal).await,
+        Ok(Clear::There(_)) if execution.stop.is_cancelled() => Outcome::plain(Ending::NotBegun),
+        Ok(Clear::There(existing)) => take_away(execution, planned, &existing, removal).await,
         Err(ending) => Outcome::plain(ending),
     }
 }
 
 /// What there is to remove.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clear {
     /// The volume, and nothing stands against its removal.
-    There,
+    There(Box<Volume>),
     /// Nothing any more.
     Gone,
 }
@@ -58,7 +57,7 @@ pub(super) async fn clear(
         Removal::Deregister { .. } => vec![],
     };
     match removal_problems(&now, removal, &others).into_iter().next() {
-        None => Ok(Clear::There),
+        None => Ok(Clear::There(Box::new(now))),
         Some(problem) => Err(Ending::Stale(problem)),
     }
 }
@@ -81,10 +80,21 @@ async fn everything(api: &dyn VolumeApi) -> Result<Vec<VolumeSummary>, ApiError>
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }
 
+/// The secrets that a call about the volume as it is takes along: those of its file, unless they are
+/// meant for another plugin.
+pub(super) fn secrets_for(execution: &Execution<'_>, existing: &Volume) -> Secrets {
+    let wanted = execution.resolved.request(&existing.key());
+    let given = wanted.filter(|wanted| wanted.plugin_id == existing.plugin_id);
+    given
+        .and_then(|wanted| wanted.secrets.clone())
+        .unwrap_or_default()
+}
+
 /// Removes it, with nothing in the way.
 pub(super) async fn take_away(
     execution: &Execution<'_>,
     planned: &Planned,
+    existing: &Volume,
     removal: Removal,
 ) -> Outcome {
     let key = &planned.key;
@@ -97,9 +107,7 @@ pub(super) async fn take_away(
     }
     let sent = match removal {
         Removal::Delete => {
-            let resolved = execution.resolved.request(key);
-            let given = resolved.and_then(|request| request.secrets.clone());
-            let secrets = given.unwrap_or_default();
+            let secrets = secrets_for(execution, existing);
             execution.api.delete_volume(key, &secrets).await
         }
         Removal::Deregister { force } => execution.api.deregister_volume(key, force).await,

@@ -2,18 +2,19 @@
 //!
 //! Between the two steps there is none. Each is noted by itself, and both are level-triggered: a run
 //! that was cut short after the first finds no volume, and the next plan creates it. With a snapshot
-//! wanted first, nothing is removed before the provider has said that it is cut and ready. A snapshot
-//! is named after the volume and the index at which it was seen, so that a repetition finds the one
-//! that is there.
+//! wanted first, nothing is removed before the provider has said that it is cut and ready; that takes
+//! its time, so whoever has come to use the volume meanwhile is looked for again. A snapshot is named
+//! after the volume and the index at which it was seen, so that a repetition finds the one that is
+//! there.
 
 use std::time::Duration;
 
 use super::change::{Call, Verb, send};
 use super::execution::Execution;
 use super::outcome::{Ending, Outcome};
-use super::remove::{Clear, clear, take_away};
+use super::remove::{Clear, clear, secrets_for, take_away};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Snapshot};
+use crate::model::{NamespacedId, Snapshot, Volume};
 use crate::plan::{Pin, Planned, Removal, Replace, ReplaceSteps};
 use crate::ports::SnapshotRequest;
 
@@ -29,24 +30,10 @@ pub(super) async fn replace(
             (Removal::Deregister { force: false }, Verb::Register)
         }
     };
-    let mut warnings = match clear(execution, &planned.key, planned.pin, removal).await {
-        Err(ending) => return Outcome::plain(ending),
-        Ok(_) if execution.stop.is_cancelled() => return Outcome::plain(Ending::NotBegun),
-        Ok(Clear::Gone) => vec![],
-        Ok(Clear::There) => {
-            let taken = match snapshot_first(execution, planned, order).await {
-                Ok(taken) => taken,
-                Err(why) => return Outcome::plain(Ending::Failed(why)),
-            };
-            let removed = take_away(execution, planned, removal).await;
-            let warnings = taken.into_iter().chain(removed.warnings).collect();
-            if !removed.ending.is_success() {
-                let ending = removed.ending;
-                return Outcome { ending, warnings };
-            }
-            warnings
-        }
-    };
+    let mut warnings = vec![];
+    if let Err(ending) = make_room(execution, planned, order, removal, &mut warnings).await {
+        return Outcome { ending, warnings };
+    }
     let call = Call::new(verb, &order.request);
     let made = send(execution, &planned.key, Pin::Absent, call).await;
     warnings.extend(made.warnings);
@@ -66,6 +53,46 @@ pub(super) async fn replace(
     Outcome { ending, warnings }
 }
 
+/// Takes the old volume away, after its snapshot if one is wanted. Warnings are told also if it stays.
+async fn make_room(
+    execution: &Execution<'_>,
+    planned: &Planned,
+    order: &Replace,
+    removal: Removal,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(), Ending> {
+    let mut found = look(execution, planned, removal).await?;
+    if let Clear::There(existing) = &found
+        && order.snapshot_first
+    {
+        snapshot(execution, planned, existing, warnings).await?;
+        found = look(execution, planned, removal).await?;
+    }
+    let Clear::There(existing) = found else {
+        return Ok(());
+    };
+    let removed = take_away(execution, planned, &existing, removal).await;
+    warnings.extend(removed.warnings);
+    if removed.ending.is_success() {
+        Ok(())
+    } else {
+        Err(removed.ending)
+    }
+}
+
+/// Whether the old volume may go now.
+async fn look(
+    execution: &Execution<'_>,
+    planned: &Planned,
+    removal: Removal,
+) -> Result<Clear, Ending> {
+    let found = clear(execution, &planned.key, planned.pin, removal).await?;
+    if execution.stop.is_cancelled() {
+        return Err(Ending::NotBegun);
+    }
+    Ok(found)
+}
+
 /// How often and after which pauses a snapshot is asked for that is not ready yet.
 const READY: [Duration; 6] = [
     Duration::ZERO,
@@ -76,54 +103,69 @@ const READY: [Duration; 6] = [
     Duration::from_secs(40),
 ];
 
-/// Cuts a snapshot if one is wanted, and says where the old data is.
-async fn snapshot_first(
+/// Cuts a snapshot and waits until a volume can be made from it. One that was cut is told, whatever
+/// happens then.
+async fn snapshot(
     execution: &Execution<'_>,
     planned: &Planned,
-    order: &Replace,
-) -> Result<Option<Diagnostic>, Diagnostic> {
-    if !order.snapshot_first {
-        return Ok(None);
-    }
-    let taken = snapshot(execution, planned).await?;
-    let message = format!(
-        "the old data of volume {} is in snapshot {} of plugin {}",
-        planned.key, taken.id, order.request.plugin_id
-    );
-    let told = Diagnostic::warning(Code::ApplySnapshotTaken, message);
-    Ok(Some(told.help(Code::ApplySnapshotTaken.remedy())))
-}
-
-/// Cuts a snapshot and waits until a volume can be made from it.
-async fn snapshot(execution: &Execution<'_>, planned: &Planned) -> Result<Snapshot, Diagnostic> {
+    existing: &Volume,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(), Ending> {
     let key = &planned.key;
-    let (Some(wanted), Pin::At(index)) = (planned.request(), planned.pin) else {
-        let message = format!("volume {key} has nothing to take a snapshot of");
-        return Err(Diagnostic::error(Code::Internal, message));
-    };
-    let resolved = execution.resolved.request(key);
-    let given = resolved.and_then(|request| request.secrets.clone());
     let request = SnapshotRequest {
         volume: key.clone(),
-        plugin_id: wanted.plugin_id.clone(),
-        name: format!("nomad-csi-{}-{index}", key.id),
+        plugin_id: existing.plugin_id.clone(),
+        name: format!("nomad-csi-{}-{}", key.id, existing.modify_index),
         parameters: [].into(),
-        secrets: given.unwrap_or_default(),
+        secrets: secrets_for(execution, existing),
     };
+    let mut cut = None;
     for pause in READY {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = execution.stop.cancelled() => {
+                warnings.extend(cut);
+                return Err(Ending::NotBegun);
+            }
+        }
         match execution.snapshots.create_snapshot(&request).await {
-            Ok(snapshot) if snapshot.is_ready => return Ok(snapshot),
-            Ok(_) => {}
-            Err(error) => return Err(left(key, error.diagnostic())),
+            Ok(snapshot) if snapshot.is_ready => {
+                warnings.push(taken(existing, &snapshot));
+                return Ok(());
+            }
+            Ok(snapshot) => cut = Some(taken(existing, &snapshot)),
+            Err(error) => {
+                warnings.extend(cut);
+                return Err(Ending::Failed(left(key, error.diagnostic())));
+            }
         }
     }
+    warnings.extend(cut);
     let message = format!("the snapshot {} of volume {key} is not ready", request.name);
     let unready = Diagnostic::error(Code::ApplySnapshotNotReady, message);
-    Err(left(
-        key,
-        unready.help(Code::ApplySnapshotNotReady.remedy()),
-    ))
+    let unready = unready.help(Code::ApplySnapshotNotReady.remedy());
+    Err(Ending::Failed(left(key, unready)))
+}
+
+/// Says where the old data is.
+fn taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
+    let message = if snapshot.is_ready {
+        format!(
+            "the old data of volume {} is in snapshot {} of plugin {}",
+            existing.key(),
+            snapshot.id,
+            existing.plugin_id
+        )
+    } else {
+        format!(
+            "a snapshot {} of volume {} was cut at plugin {}, and is not ready yet",
+            snapshot.id,
+            existing.key(),
+            existing.plugin_id
+        )
+    };
+    let told = Diagnostic::warning(Code::ApplySnapshotTaken, message);
+    told.help(Code::ApplySnapshotTaken.remedy())
 }
 
 fn left(key: &NamespacedId, why: Diagnostic) -> Diagnostic {

@@ -17,8 +17,14 @@ pub(super) const PER_PLUGIN: usize = 16;
 /// What is waiting, what may begin, and what is under way.
 pub(super) struct Schedule {
     entries: Vec<Entry>,
+    lanes: BTreeMap<Option<PluginId>, Lane>,
+}
+
+/// The entries of one plugin, or of none.
+#[derive(Default)]
+struct Lane {
     ready: BTreeSet<usize>,
-    running: BTreeMap<PluginId, usize>,
+    running: usize,
 }
 
 struct Entry {
@@ -50,40 +56,46 @@ impl Schedule {
                 }
             }
         }
-        let free = |(position, entry): (usize, &Entry)| (entry.waits_for == 0).then_some(position);
-        let ready = entries.iter().enumerate().filter_map(free).collect();
-        Self {
+        Self::of(entries)
+    }
+
+    fn of(entries: Vec<Entry>) -> Self {
+        let mut schedule = Self {
             entries,
-            ready,
-            running: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+        };
+        for position in 0..schedule.entries.len() {
+            if schedule.entries[position].waits_for == 0 {
+                schedule.lane(position).ready.insert(position);
+            }
         }
+        schedule
+    }
+
+    fn lane(&mut self, position: usize) -> &mut Lane {
+        let plugin = self.entries[position].plugin.clone();
+        self.lanes.entry(plugin).or_default()
     }
 
     /// The next entry that may begin; `None` if one that is under way has to end first, or all have
     /// had their turn.
     pub(super) fn next(&mut self) -> Option<Turn> {
-        let has_room = |plugin: &Option<PluginId>| {
-            let running = plugin.as_ref().and_then(|plugin| self.running.get(plugin));
-            running.copied().unwrap_or_default() < PER_PLUGIN
+        let first = |(plugin, lane): (&Option<PluginId>, &Lane)| {
+            let has_room = plugin.is_none() || lane.running < PER_PLUGIN;
+            lane.ready.first().copied().filter(|_| has_room)
         };
-        let free = |position: &&usize| has_room(&self.entries[**position].plugin);
-        let position = *self.ready.iter().find(free)?;
-        self.ready.remove(&position);
-        let entry = &self.entries[position];
-        if let Some(plugin) = &entry.plugin {
-            *self.running.entry(plugin.clone()).or_default() += 1;
-        }
-        let missing = entry.missing;
+        let position = self.lanes.iter().filter_map(first).min()?;
+        let lane = self.lane(position);
+        lane.ready.remove(&position);
+        lane.running += 1;
+        let missing = self.entries[position].missing;
         Some(Turn { position, missing })
     }
 
     /// An entry has ended.
     pub(super) fn ended(&mut self, position: usize, succeeded: bool) {
-        if let Some(plugin) = &self.entries[position].plugin
-            && let Some(running) = self.running.get_mut(plugin)
-        {
-            *running = running.saturating_sub(1);
-        }
+        let lane = self.lane(position);
+        lane.running = lane.running.saturating_sub(1);
         for later in std::mem::take(&mut self.entries[position].needed_by) {
             let entry = &mut self.entries[later];
             entry.waits_for = entry.waits_for.saturating_sub(1);
@@ -91,7 +103,7 @@ impl Schedule {
                 entry.missing.get_or_insert(position);
             }
             if entry.waits_for == 0 {
-                self.ready.insert(later);
+                self.lane(later).ready.insert(later);
             }
         }
     }
@@ -167,29 +179,20 @@ mod tests {
 
     #[test]
     fn one_plugin_is_not_asked_for_everything_at_once() {
-        let mut entries: Vec<Entry> = (0..PER_PLUGIN + 2)
-            .map(|_| Entry {
-                plugin: Some(PluginId::new("busy")),
-                waits_for: 0,
-                needed_by: vec![],
-                missing: None,
-            })
-            .collect();
-        entries.push(Entry {
-            plugin: Some(PluginId::new("idle")),
+        let entry = |plugin: &str| Entry {
+            plugin: Some(PluginId::new(plugin)),
             waits_for: 0,
             needed_by: vec![],
             missing: None,
-        });
-        let last = entries.len() - 1;
-        let mut schedule = Schedule {
-            ready: (0..entries.len()).collect(),
-            entries,
-            running: BTreeMap::new(),
         };
+        let mut entries: Vec<Entry> = (0..PER_PLUGIN + 2).map(|_| entry("busy")).collect();
+        entries.push(entry("idle"));
+        let last = entries.len() - 1;
+        let mut schedule = Schedule::of(entries);
         let first = turns(&mut schedule);
-        assert_eq!(first.len(), PER_PLUGIN + 1);
-        assert!(first.contains(&(last, None)));
+        let positions: Vec<_> = first.iter().map(|(position, _)| *position).collect();
+        let expected: Vec<_> = (0..PER_PLUGIN).chain([last]).collect();
+        assert_eq!(positions, expected, "in the plan's order");
         schedule.ended(3, true);
         assert_eq!(turns(&mut schedule), [(PER_PLUGIN, None)]);
     }

@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::record::VolumeRecord;
 use super::tables::State;
+use crate::model::hex;
 
 /// How much of the ID the provider's name shows.
 const READABLE: usize = 24;
@@ -29,7 +30,7 @@ pub fn provider_name(state: &State, record: &VolumeRecord) -> String {
         hash.update(part);
     }
     let digest = hash.finalize();
-    let unique: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
+    let unique: String = hex(&digest[..16]).collect();
     let readable = readable(key.id.as_str());
     if readable.is_empty() {
         format!("csi-{unique}")

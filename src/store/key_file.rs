@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::diagnostic::Code;
-use crate::model::SecretOwner;
+use crate::model::{SecretOwner, hex};
 
 const KEY: usize = 32;
 /// What the file says before the key's digits.
@@ -149,10 +149,7 @@ pub(super) fn make_key(path: &Path) -> Result<Key, KeyError> {
 fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str(LABEL);
-    for byte in key.iter() {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 0xf)].into());
-    }
+    text.extend(hex(&**key));
     text.push('\n');
     // Mode 0600 from the beginning.
     let mut file = tempfile::Builder::new()
@@ -162,8 +159,6 @@ fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile>
     file.as_file().sync_all()?;
     Ok(file)
 }
-
-const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 /// Fills with random bytes of the operating system's.
 pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {

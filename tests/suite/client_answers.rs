@@ -1,13 +1,12 @@
 //! What the client makes of answers: Nomad's of all versions, our agent's, and those of others.
 
 use nomad_csi::diagnostic::Code;
-use nomad_csi::model::{Namespace, PluginId, Secrets};
+use nomad_csi::model::{Namespace, PluginId, Secrets, ServerVersion};
 use nomad_csi::nomad::{Hidden, NomadClient, Settings};
-use nomad_csi::plan::MergeRules;
-use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeReader as _, Written};
+use nomad_csi::ports::{ApiError, ServerKind, VolumeApi as _, VolumeReader as _, Written};
 
 use crate::client_requests::{key, query, request};
-use crate::support::http_server::{Answer, Server, answer, json, text};
+use crate::support::http_server::{Answer, Seen, Server, answer, json, text};
 
 /// What reading a volume makes of an answer.
 async fn read_failure(given: Answer) -> ApiError {
@@ -243,17 +242,22 @@ async fn who_answers_is_discovered_and_not_assumed() {
     let regions = |status, headers: &[(&str, &str)]| {
         answer(status, "application/json", headers, br#"["global"]"#)
     };
-    for (given, expected) in [
-        (regions(200, &[]), MergeRules::NOMAD),
-        (regions(500, &[]), MergeRules::NOMAD),
+    let about = r#"{"config":{"Version":{"Version":"1.9.4"}}}"#;
+    let nomad = ServerKind::Nomad(ServerVersion::new(1, 9, 4));
+    let agent: &[_] = &[("X-Nomad-CSI-Agent", "0.1.0")];
+    for (headers, expected, asked) in [
         (
-            regions(200, &[("X-Nomad-CSI-Agent", "0.1.0")]),
-            MergeRules::AGENT,
+            &[][..],
+            nomad,
+            &["GET /v1/regions", "GET /v1/agent/self"][..],
         ),
+        (agent, ServerKind::Agent, &["GET /v1/regions"]),
     ] {
-        let server = Server::always(given).await;
-        assert_eq!(server.client().merge_rules().await, Ok(expected));
-        assert_eq!(server.only().line(), "GET /v1/regions");
+        let answers = [regions(200, headers), json(about)];
+        let server = Server::start(move |_, number| answers[number].clone()).await;
+        assert_eq!(server.client().server().await, Ok(expected));
+        let lines: Vec<_> = server.seen().iter().map(Seen::line).collect();
+        assert_eq!(lines, asked);
     }
 }
 

@@ -8,7 +8,7 @@ use nomad_csi::plan::{Actor, LedgerKey, LedgerSet, Ownership, SetName, StoredSet
 use nomad_csi::ports::{Ledger as _, LedgerError, LedgerFailure, LockHolder};
 
 use super::client_requests::request;
-use crate::support::http_server::{Server, text};
+use crate::support::http_server::{Server, json, text};
 use crate::support::variables::{Fault, Variables};
 
 fn name() -> SetName {
@@ -84,6 +84,24 @@ async fn a_set_of_many_shards_is_read_back_and_shrinks_again() {
     assert_eq!(read(&ledger).await, (stored, owning(0..5)));
     let sets = ledger.sets().await.expect("it lists");
     assert_eq!(sets.into_iter().collect::<Vec<_>>(), [name()]);
+}
+
+/// The list of variables and the head are two reads: a first writer may come between them.
+#[tokio::test]
+async fn a_set_that_is_first_written_while_it_is_read_is_read_again() {
+    let variables = Variables::new();
+    let (_server, ledger) = serve(&variables).await;
+    let mut stored = StoredSet::default();
+    save(&ledger, &owning(0..2), &mut stored, "1")
+        .await
+        .expect("it writes");
+    let server = Server::start(move |seen, number| match number {
+        0 => json("[]"),
+        _ => variables.serve(seen),
+    })
+    .await;
+    let ledger = server.client().ledger(Namespace::default());
+    assert_eq!(read(&ledger).await, (stored, owning(0..2)));
 }
 
 #[tokio::test]

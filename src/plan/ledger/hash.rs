@@ -15,7 +15,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
-use crate::model::{Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest};
+use crate::model::{
+    Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest, hex,
+};
 
 /// The key under which a set's hashes are made.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,13 +110,13 @@ pub struct FieldHash([u8; 16]);
 
 impl std::fmt::Debug for FieldHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&digits(&self.0))
+        f.write_str(&hex(&self.0).collect::<String>())
     }
 }
 
 impl Serialize for FieldHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&digits(&self.0))
+        serializer.serialize_str(&hex(&self.0).collect::<String>())
     }
 }
 
@@ -126,7 +128,7 @@ impl<'de> Deserialize<'de> for FieldHash {
 
 impl Serialize for LedgerKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&digits(&self.0))
+        serializer.serialize_str(&hex(&self.0).collect::<String>())
     }
 }
 
@@ -134,19 +136,6 @@ impl<'de> Deserialize<'de> for LedgerKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         bytes(deserializer).map(Self)
     }
-}
-
-fn digits(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let both = |byte: &u8| {
-        [
-            DIGITS[usize::from(byte >> 4)],
-            DIGITS[usize::from(byte & 15)],
-        ]
-    };
-    bytes.iter().flat_map(both).collect()
 }
 
 fn bytes<'de, const N: usize, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; N], D::Error> {

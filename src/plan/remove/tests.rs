@@ -128,6 +128,7 @@ fn what_is_gone_already_is_no_change() {
         ..case()
     };
     let gone = gone.only();
+    assert_eq!(gone.warnings[0].code, Code::VolumeNotFound);
     assert_eq!((gone.action, gone.pin), (Action::Unchanged, Pin::Absent));
     assert_eq!(gone.stakes, None);
 }
@@ -221,6 +222,113 @@ fn data_of_a_volume_that_a_file_wants_is_not_deleted() {
         codes(&contradiction.only()),
         [Code::PlanStillWanted.as_str()]
     );
+}
+
+/// Nobody finds out by an empty plan that he mistyped what he wanted to have deleted.
+#[test]
+fn a_deletion_of_what_does_not_exist_says_so_and_what_may_be_meant() {
+    let typed = |namespace: &str, id: &str| {
+        NamespacedId::new(crate::model::Namespace::new(namespace), VolumeId::new(id))
+    };
+    for (asked, registered, help) in [
+        (typed("default", "dbb"), "default", "there is a volume db;"),
+        (typed("prod", "db"), "default", "`--delete-data default/db`"),
+        (typed("default", "web"), "default", "deleted before"),
+    ] {
+        let document = serde_json::json!({
+            "ID": "db", "Namespace": registered, "PluginID": "hostpath", "ExternalID": "vol-1",
+        });
+        let volume: VolumeSummary = crate::wire::summary_from_wire(
+            &crate::wire::decode_value(&document).expect("an entry"),
+        );
+        let mut there = observed(None, plugin(|_| {}));
+        there.registered = vec![volume];
+        let missing = Case {
+            observed: there,
+            requests: Requests {
+                delete_data: [asked].into(),
+                ..Requests::default()
+            },
+            ..case()
+        };
+        let missing = missing.only();
+        assert_eq!(missing.action, Action::Unchanged);
+        assert!(missing.warnings[0].help[0].contains(help), "{missing:?}");
+    }
+}
+
+/// `users` 18: the plugin that has the data must be able to let go of it, and to cut the snapshot;
+/// which may be another than the one that makes the new volume.
+#[test]
+fn what_the_old_plugin_cannot_do_is_said_before_anything_goes() {
+    type Change = fn(&mut crate::model::Plugin);
+    let able: Change = |_| {};
+    let no_snapshot: Change = |plugin| {
+        for instance in plugin.controllers.values_mut() {
+            let controller = instance.controller.as_mut().expect("it has one");
+            controller.capabilities.create_delete_snapshot = false;
+        }
+    };
+    let no_deletion: Change = |plugin| {
+        for instance in plugin.controllers.values_mut() {
+            let controller = instance.controller.as_mut().expect("it has one");
+            controller.capabilities.create_delete_volume = false;
+        }
+    };
+    let unhealthy: Change = |plugin| plugin.summary.controllers.healthy = 0;
+    let none: Change = |plugin| {
+        plugin.summary.controller_required = false;
+        plugin.controllers.clear();
+    };
+    for (change, snapshot_first, expected) in [
+        (able, true, &[][..]),
+        (no_snapshot, false, &[]),
+        (no_snapshot, true, &[Code::PluginUnsupported]),
+        (no_deletion, false, &[Code::PluginUnsupported]),
+        (none, false, &[Code::PluginNoController]),
+        (unhealthy, true, &[Code::PluginUnhealthy]),
+    ] {
+        let mut there = observed(Some(existing()), plugin(change));
+        let new = crate::model::PluginId::new("another");
+        there.plugins.insert(new.clone(), plugin(|_| {}));
+        let replaced = Case {
+            observed: there.clone(),
+            requests: Requests {
+                replace: [key()].into(),
+                snapshot_first,
+                ..Requests::default()
+            },
+            wanted: vec![WantedRequest {
+                plugin_id: new,
+                ..wanted()
+            }],
+            ..case()
+        };
+        let replaced = replaced.only();
+        let expected: Vec<_> = expected.iter().map(|code| code.as_str()).collect();
+        if expected.is_empty() {
+            assert!(
+                matches!(replaced.action, Action::Replace(_)),
+                "{replaced:?}"
+            );
+        } else {
+            assert_eq!(codes(&replaced), expected);
+        }
+        let deleted = Case {
+            observed: there,
+            requests: Requests {
+                delete_data: [key()].into(),
+                ..Requests::default()
+            },
+            ..case()
+        };
+        let deleted = deleted.only();
+        if expected.is_empty() || (snapshot_first && change as usize == no_snapshot as usize) {
+            assert_eq!(deleted.action, Action::DeleteData);
+        } else {
+            assert_eq!(codes(&deleted), expected);
+        }
+    }
 }
 
 /// `users` 12: replacement has its word, and says in words what it destroys.

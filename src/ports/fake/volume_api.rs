@@ -46,6 +46,7 @@ struct Content {
     plugins: BTreeMap<PluginId, Plugin>,
     faults: VecDeque<(&'static str, Option<CallFault>)>,
     calls: Vec<String>,
+    delete_secrets: Vec<usize>,
 }
 
 impl FakeServer {
@@ -63,6 +64,7 @@ impl FakeServer {
             plugins: BTreeMap::new(),
             faults: VecDeque::new(),
             calls: vec![],
+            delete_secrets: vec![],
         })))
     }
 
@@ -103,6 +105,25 @@ impl FakeServer {
     /// Removes a volume behind everyone's back.
     pub fn remove(&self, key: &NamespacedId) {
         self.content().volumes.remove(key);
+    }
+
+    /// Registers the data of a volume under another name too, behind everyone's back.
+    pub fn alias(&self, key: &NamespacedId, other: &NamespacedId) {
+        let mut content = self.content();
+        if let Some(volume) = content.volumes.get(key) {
+            let alias = Volume {
+                namespace: other.namespace.clone(),
+                id: other.id.clone(),
+                external_id: Some(volume.remote_id()),
+                ..volume.clone()
+            };
+            content.volumes.insert(other.clone(), alias);
+        }
+    }
+
+    /// How many secrets went along with each deletion.
+    pub fn delete_secrets(&self) -> Vec<usize> {
+        self.content().delete_secrets.clone()
     }
 
     /// The next call of that name (`create`, `register`, `read`, …) goes wrong; several line up.
@@ -288,10 +309,6 @@ impl VolumeReader for FakeServer {
         Ok(self.content().kind.clone())
     }
 
-    async fn merge_rules(&self) -> Result<MergeRules, ApiError> {
-        Ok(self.content().rules)
-    }
-
     async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError> {
         Ok([Namespace::default()].into())
     }
@@ -382,8 +399,11 @@ impl VolumeApi for FakeServer {
         self.call("deregister", key.id.as_str(), |content| content.forget(key))
     }
 
-    async fn delete_volume(&self, key: &NamespacedId, _secrets: &Secrets) -> Result<(), ApiError> {
-        self.call("delete", key.id.as_str(), |content| content.forget(key))
+    async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
+        self.call("delete", key.id.as_str(), |content| {
+            content.delete_secrets.push(secrets.expose().count());
+            content.forget(key)
+        })
     }
 
     async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError> {

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::diagnostic::SourceMap;
 use crate::model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalVolume,
-    Namespace, NamespacedId, PluginId, SecretRef, Secrets, Snapshot, SnapshotId, VolumeId,
-    WantedRequest,
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
+    ExternalVolume, Namespace, NamespacedId, PluginId, Secret, SecretRef, SecretRefs, Secrets,
+    Snapshot, SnapshotId, VolumeId, WantedRequest,
 };
 use crate::plan::{Inputs, IntentStep, MergeRules, Requests, build};
 use crate::ports::VolumeReader as _;
@@ -530,11 +530,25 @@ async fn a_snapshot_that_is_wanted_first_is_cut_first() {
     }
 }
 
-/// A provider that never finishes a snapshot.
-struct Slow;
+/// A provider whose snapshots become ready or not, and what happens while one is cut.
+struct Provider<F> {
+    is_ready: bool,
+    meanwhile: F,
+    asked: Mutex<Vec<SnapshotRequest>>,
+}
+
+impl<F: Fn() + Sync> Provider<F> {
+    fn new(is_ready: bool, meanwhile: F) -> Self {
+        Self {
+            is_ready,
+            meanwhile,
+            asked: Mutex::default(),
+        }
+    }
+}
 
 #[async_trait::async_trait]
-impl ProviderReader for Slow {
+impl<F: Fn() + Send + Sync> ProviderReader for Provider<F> {
     async fn list_external_volumes(
         &self,
         _: &PluginId,
@@ -554,14 +568,16 @@ impl ProviderReader for Slow {
 }
 
 #[async_trait::async_trait]
-impl SnapshotApi for Slow {
+impl<F: Fn() + Send + Sync> SnapshotApi for Provider<F> {
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
+        self.asked.lock().unwrap().push(request.clone());
+        (self.meanwhile)();
         Ok(Snapshot {
-            id: SnapshotId::new(request.name.clone()),
+            id: SnapshotId::new(format!("snap-{}", request.name)),
             source: ExternalId::new("ext-db"),
             size: Bytes::ZERO,
             create_time: 0,
-            is_ready: false,
+            is_ready: self.is_ready,
         })
     }
 
@@ -576,26 +592,115 @@ impl SnapshotApi for Slow {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_is_replaced_while_its_snapshot_is_not_ready() {
-    let server = created(&["db"]).await;
+/// Replaces `db` by what is wanted, with a snapshot first.
+async fn replace_with(
+    server: &FakeServer,
+    wanted: VolumeSpec,
+    snapshots: &dyn SnapshotApi,
+    stop: &CancellationToken,
+) -> Outcome {
     let asked = requests(|requests| {
         requests.replace.insert(key("db"));
         requests.snapshot_first = true;
     });
-    let plan = plan_with(&server, vec![wanted("db", 2000)], &asked).await;
-    let seen = Seen::default();
+    let plan = plan_with(server, vec![wanted], &asked).await;
     let execution = Execution {
-        api: &server,
-        snapshots: &Slow,
+        api: server,
+        snapshots,
         rules: MergeRules::NOMAD,
         resolved: &resolved(&plan).await,
         parallelism: 1,
-        stop: &seen.stop,
-        watch: &seen,
+        stop,
+        watch: &Seen::default(),
         record: &Unrecorded,
     };
-    let outcome = execute(&execution, &plan).await.remove(0);
+    execute(&execution, &plan).await.remove(0)
+}
+
+/// The one warning, which names the snapshot that exists.
+fn assert_told(outcome: &Outcome) {
+    let [told] = outcome.warnings.as_slice() else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(told.code, Code::ApplySnapshotTaken);
+    assert!(told.message.contains("snap-nomad-csi-db-11"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_replaced_while_its_snapshot_is_not_ready() {
+    let server = created(&["db"]).await;
+    let slow = Provider::new(false, || {});
+    let stop = CancellationToken::new();
+    let outcome = replace_with(&server, wanted("db", 2000), &slow, &stop).await;
     assert_eq!(failure(&outcome).code, Code::ApplySnapshotNotReady);
+    assert_told(&outcome);
     assert_eq!(server.writes(), ["create db"]);
+}
+
+/// A snapshot takes minutes: what is looked at before it is looked at again after it.
+#[tokio::test(start_paused = true)]
+async fn what_comes_up_while_a_snapshot_is_cut_keeps_the_volume() {
+    let claim: fn(&FakeServer) = |server| {
+        server.change(&key("db"), |volume| {
+            volume.write_allocs.insert(AllocId::new("a1"));
+        });
+    };
+    let share: fn(&FakeServer) = |server| server.alias(&key("db"), &key("other"));
+    let remove: fn(&FakeServer) = |server| server.remove(&key("db"));
+    for (meanwhile, code) in [
+        (claim, Some(Code::PlanStale)),
+        (share, Some(Code::VolumeShared)),
+        (remove, None),
+    ] {
+        let server = created(&["db"]).await;
+        let provider = Provider::new(true, || meanwhile(&server));
+        let stop = CancellationToken::new();
+        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        assert_told(&outcome);
+        let writes = server.writes();
+        match code {
+            Some(code) => {
+                assert!(matches!(outcome.ending, Ending::Stale(_)), "{outcome:?}");
+                assert_eq!(failure(&outcome).code, code);
+                assert_eq!(writes, ["create db"]);
+            }
+            None => assert_eq!(writes, ["create db", "create db"], "{outcome:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_interrupt_a_snapshot_is_not_waited_for_and_nothing_goes() {
+    for is_ready in [true, false] {
+        let server = created(&["db"]).await;
+        let stop = CancellationToken::new();
+        let provider = Provider::new(is_ready, || stop.cancel());
+        let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
+        assert_eq!(outcome.ending, Ending::NotBegun);
+        assert_told(&outcome);
+        assert_eq!(provider.asked.lock().unwrap().len(), 1);
+        assert_eq!(server.writes(), ["create db"]);
+    }
+}
+
+/// The plugin that has the data cuts its snapshot, and is shown no secrets of another.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_the_old_plugins_and_so_are_the_secrets() {
+    for (plugin, secrets) in [("hostpath", 1), ("another", 0)] {
+        let server = created(&["db"]).await;
+        server.add_plugin("another");
+        let mut anew = wanted("db", 2000);
+        anew.request.plugin_id = PluginId::new(plugin);
+        let secret = SecretRef::Literal(Secret::new("hunter2".into()));
+        anew.request.secrets = Some(SecretRefs::from_iter([("token", secret)]));
+        let provider = Provider::new(true, || {});
+        let stop = CancellationToken::new();
+        let outcome = replace_with(&server, anew, &provider, &stop).await;
+        assert!(matches!(outcome.ending, Ending::Done(_)), "{outcome:?}");
+        assert!(outcome.warnings[0].message.contains("of plugin hostpath"));
+        let asked = provider.asked.lock().unwrap().remove(0);
+        assert_eq!(asked.plugin_id, PluginId::new("hostpath"));
+        assert_eq!(asked.secrets.expose().count(), secrets, "{plugin}");
+        assert_eq!(server.delete_secrets(), [secrets], "{plugin}");
+    }
 }

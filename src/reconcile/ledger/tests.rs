@@ -144,3 +144,34 @@ async fn work_hears_that_its_lock_is_lost_and_ends_as_it_likes() {
     assert_eq!(done, "finished");
     assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
 }
+
+/// A server that took a lock and has been silent since.
+struct Silent;
+
+#[async_trait::async_trait]
+impl SetLock for Silent {
+    fn time_to_live(&self) -> Option<Duration> {
+        Some(Duration::from_secs(15))
+    }
+
+    async fn renew(&self) -> Result<(), LedgerError> {
+        std::future::pending().await
+    }
+
+    async fn release(self: Box<Self>) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
+
+/// `nomad-neighbour-apis` 2: whoever holds a lock may rely on its time to live and no longer.
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_renewal_is_not_answered_is_lost_when_it_runs_out() {
+    let start = Instant::now();
+    let (heard, ended) = hold(Box::new(Silent), async |mut lost| {
+        lost.changed().await.unwrap();
+        start.elapsed()
+    })
+    .await;
+    assert_eq!(heard, Duration::from_secs(15));
+    assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
+}
