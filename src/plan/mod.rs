@@ -47,7 +47,7 @@ pub use permissions::{
     Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability, missing_permissions,
 };
 pub use pin::Pin;
-pub use removal::{Removal, removal_problems};
+pub use removal::{Removal, forced_claims, removal_problems};
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
 pub use rules::{
     MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, Unseen,

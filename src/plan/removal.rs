@@ -39,6 +39,33 @@ pub fn removal_problems(
     problems
 }
 
+/// What `--force` passes over and what it cannot: the claims that are dropped; `None` if there are none.
+pub fn forced_claims(volume: &Volume) -> Option<Diagnostic> {
+    let dropped: Vec<Holder> = Holder::of(volume)
+        .into_iter()
+        .filter(|holder| !holder.is_live())
+        .collect();
+    if dropped.is_empty() {
+        return None;
+    }
+    let key = volume.key();
+    let claims = match dropped.len() {
+        1 => "1 claim".to_owned(),
+        count => format!("{count} claims"),
+    };
+    let message = format!("`--force` drops {claims} of volume {key}");
+    let mut warning = Diagnostic::warning(Code::VolumeInUse, message);
+    for claim in dropped {
+        warning = warning.note(claim.to_string());
+    }
+    Some(
+        warning
+            .note("it skips the server's check that nobody claims the volume, for claims like these only; where one may still run the server refuses all the same")
+            .note("nothing is unmounted on a node or detached from one by it")
+            .help("be sure that nothing has the volume mounted any more"),
+    )
+}
+
 /// Who holds the volume back from being removed so.
 pub(super) fn holders_in_the_way(volume: &Volume, removal: Removal) -> Vec<Holder> {
     let mut holders = Holder::of(volume);

@@ -19,7 +19,7 @@ use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
     Settings,
 };
-use crate::ports::{Clock as _, JournalError};
+use crate::ports::{Clock as _, JournalError, PluginConnection};
 use crate::state::{Event, EventKind, State};
 
 /// The agent and its world.
@@ -150,9 +150,20 @@ impl FakeAgent {
         self.observe(true).await;
     }
 
+    /// Puts another plugin on its node, well, behind that connection.
+    pub async fn add_plugin(&self, id: &str, settings: Settings, connection: PluginConnection) {
+        self.directory
+            .insert(id.into(), Self::NODE.into(), connection);
+        self.observe_as(id, settings, true).await;
+    }
+
     /// Records the plugin as it says it is, well or unwell.
     pub async fn observe(&self, healthy: bool) {
-        let settings = self.backend.settings();
+        self.observe_as(Self::PLUGIN, self.backend.settings(), healthy)
+            .await;
+    }
+
+    async fn observe_as(&self, id: &str, settings: Settings, healthy: bool) {
         let instance = PluginInstance {
             alloc_id: AllocId::new("99999999-2222-4333-8444-555555555555"),
             health: Health {
@@ -175,7 +186,7 @@ impl FakeAgent {
             }),
         };
         self.happened(EventKind::PluginInstanceObserved {
-            plugin: PluginId::new(Self::PLUGIN),
+            plugin: PluginId::new(id),
             node: NodeId::new(Self::NODE),
             instance: Box::new(instance),
         })

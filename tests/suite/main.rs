@@ -6,6 +6,8 @@
     reason = "a test that fails is to say so loudly"
 )]
 
+#[cfg(feature = "agent")]
+mod apply_faults;
 mod architecture;
 mod bad_input;
 mod canary;
@@ -23,6 +25,8 @@ mod csi;
 mod csi_storage;
 #[cfg(feature = "agent")]
 mod faults;
+#[cfg(feature = "agent")]
+mod fixpoint;
 mod generated;
 #[cfg(feature = "agent")]
 mod hostpath_controller;

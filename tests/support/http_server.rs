@@ -213,7 +213,8 @@ async fn serve<S>(
     }
 }
 
-async fn request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
+/// Reads one request; `None` if it ends early.
+pub(crate) async fn request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
     let mut bytes = vec![];
     let head_end = loop {
         if let Some(at) = find(&bytes, b"\r\n\r\n") {

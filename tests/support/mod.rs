@@ -4,6 +4,8 @@
 pub(crate) mod canned;
 pub(crate) mod certificates;
 #[cfg(feature = "agent")]
+pub(crate) mod client_process;
+#[cfg(feature = "agent")]
 pub(crate) mod exemplar;
 #[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;
@@ -15,6 +17,8 @@ pub(crate) mod http_server;
 pub(crate) mod plugin_client;
 #[cfg(feature = "agent")]
 pub(crate) mod power;
+#[cfg(feature = "agent")]
+pub(crate) mod road;
 pub(crate) mod transcript;
 pub(crate) mod variables;
 #[expect(dead_code, reason = "the tests of real processes use the rest")]

@@ -2,8 +2,8 @@
 //!
 //! Nomad deletes the data before it asks whether anybody uses it (`nomad-http-api` 3.7), so
 //! everything is looked at before anything is sent: what exists, who claims it, whose data it shares.
-//! If one volume may not be removed, none is. Then somebody agrees; then each volume is read once
-//! more, and left alone if it has changed; then it goes. IDs are taken exactly: a prefix that hits
+//! If one volume may not be removed, none is. Then somebody agrees; then each volume and whoever
+//! shares its data is looked at once more, and it is left alone if that has changed; then it goes. IDs are taken exactly: a prefix that hits
 //! the wrong volume cannot be undone.
 
 use crate::cli::args::{Delete, Deregister, Hidden};
@@ -11,9 +11,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, nearest};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, nearest};
 use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeId, VolumeSummary};
-use crate::plan::{Pin, Removal, removal_problems};
+use crate::plan::{Pin, Removal, forced_claims, removal_problems};
 use crate::ports::{ApiError, VolumeApi, VolumeQuery};
 
 /// What a person asked for.
@@ -109,7 +109,7 @@ async fn remove(
             continue;
         }
         if let Err(error) = remove_one(context, api, order, volume).await {
-            context.report(&error.diagnostics, &crate::diagnostic::SourceMap::default());
+            context.report(&error.diagnostics, &SourceMap::default());
             exit = exit.max(error.exit);
         }
     }
@@ -218,6 +218,14 @@ fn several(id: &str, namespaces: &[Namespace]) -> Diagnostic {
         .help("name the one that is meant with `--namespace`")
 }
 
+/// Every volume that can be seen, if it matters who has the same data.
+async fn others(api: &dyn VolumeApi, order: &Order<'_>) -> Result<Vec<VolumeSummary>, ApiError> {
+    match order.removal {
+        Removal::Delete => list(api, &Namespace::new(Namespace::ALL), None).await,
+        Removal::Deregister { .. } => Ok(vec![]),
+    }
+}
+
 /// Refuses everything if one may not be removed. What shares a volume's data is searched in all
 /// namespaces; if that search fails, nothing is deleted.
 async fn check(
@@ -226,21 +234,22 @@ async fn check(
     order: &Order<'_>,
     volumes: &[Volume],
 ) -> Result<(), CliError> {
-    let others = if order.removal == Removal::Delete && !volumes.is_empty() {
-        let all = Namespace::new(Namespace::ALL);
-        context.interrupts.unless(list(api, &all, None)).await??
-    } else {
-        vec![]
-    };
+    if volumes.is_empty() {
+        return Ok(());
+    }
+    let others = context.interrupts.unless(others(api, order)).await??;
     let problems: Vec<Diagnostic> = volumes
         .iter()
         .flat_map(|volume| removal_problems(volume, order.removal, &others))
         .collect();
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(CliError::blocked(problems))
+    if !problems.is_empty() {
+        return Err(CliError::blocked(problems));
     }
+    if let Removal::Deregister { force: true } = order.removal {
+        let forced = volumes.iter().filter_map(forced_claims);
+        context.report(&forced.collect(), &SourceMap::default());
+    }
+    Ok(())
 }
 
 async fn approve(context: &Context, order: &Order<'_>, volume: &Volume) -> Result<(), CliError> {
@@ -329,6 +338,11 @@ async fn remove_one(
         .help(
             "look at it with `nomad-csi volume status`, then run the command again",
         )]));
+    }
+    // Somebody may have registered its data once more while a person was asked.
+    let problems = removal_problems(&now, order.removal, &others(api, order).await?);
+    if !problems.is_empty() {
+        return Err(CliError::blocked(problems));
     }
     let sent = match order.removal {
         Removal::Delete => api.delete_volume(&key, &order.secrets).await,

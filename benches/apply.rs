@@ -1,0 +1,257 @@
+//! The program as a person waits for it: how long it takes to start, to plan 10,000 volumes and to
+//! create 1,000, each beside what the same work takes without it.
+//!
+//! The floor of a plan is a bare loop of the same GETs over as many connections, that of an apply the
+//! same volumes created by the plugin itself, called directly. Nothing asserts any of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a benchmark that fails is to say so loudly, and it prints its figures"
+)]
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nomad_csi::csi::proto;
+use nomad_csi::model::SealedSecrets;
+use nomad_csi::ports::Journal as _;
+use nomad_csi::state::samples::{definition, key, provided};
+use nomad_csi::state::{Event, EventKind, State};
+use nomad_csi::store::EmbeddedJournal;
+
+#[path = "../tests/support/load.rs"]
+#[expect(dead_code, reason = "the agent's benchmark uses the rest")]
+mod load;
+#[path = "../tests/support/plugin_client.rs"]
+#[expect(dead_code, reason = "tests use the rest")]
+mod plugin_client;
+
+use load::{Agent, milliseconds, request, run};
+use plugin_client::{Client, channel, named};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
+const PLANNED: usize = 10_000;
+const CREATED: usize = 1_000;
+/// What the program does by default.
+const PARALLELISM: usize = 32;
+
+fn main() {
+    start_up();
+    plan();
+    apply();
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn start_up() {
+    let mut times: Vec<Duration> = (0..50)
+        .map(|_| finish(Command::new(PROGRAM).arg("--version")).0)
+        .collect();
+    times.sort_unstable();
+    println!(
+        "--version: best {:.1} ms, median {:.1} ms",
+        milliseconds(times[0]),
+        milliseconds(times[times.len() / 2])
+    );
+}
+
+/// Nothing differs, so that every volume is read and compared, and little is printed.
+fn plan() {
+    let data = directory();
+    fill(data.path());
+    let agent = Agent::start(data.path());
+    let file = data.path().join("volumes.hcl");
+    std::fs::write(&file, specification(PLANNED, PLANNED_VOLUME)).unwrap();
+    let get = |at: usize| {
+        request(
+            "GET",
+            &format!("/v1/volume/csi/v{at}?namespace=default"),
+            None,
+        )
+    };
+    for _ in 0..3 {
+        let begun = Instant::now();
+        run(agent.address, PARALLELISM, PLANNED - 1, &get);
+        let floor = begun.elapsed();
+        let (time, memory) = finish(client(&agent).args(["plan", "-f"]).arg(&file));
+        println!(
+            "plan of {PLANNED}: {:.0} ms, {memory}; floor {:.0} ms; ratio {:.2}",
+            milliseconds(time),
+            milliseconds(floor),
+            time.as_secs_f64() / floor.as_secs_f64()
+        );
+    }
+    let (time, _) = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
+    println!(
+        "  of it, reading and checking the file: {:.0} ms",
+        milliseconds(time)
+    );
+}
+
+fn apply() {
+    let data = directory();
+    let agent = Agent::start(data.path());
+    let file = data.path().join("volumes.hcl");
+    std::fs::write(&file, specification(CREATED, CREATED_VOLUME)).unwrap();
+    let (time, memory) = finish(client(&agent).args(["apply", "--yes", "-f"]).arg(&file));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let floor = runtime.block_on(plugin_alone());
+    println!(
+        "apply of {CREATED}: {:.0} ms, {memory}; the plugin alone {:.0} ms; ratio {:.2}",
+        milliseconds(time),
+        milliseconds(floor),
+        time.as_secs_f64() / floor.as_secs_f64()
+    );
+}
+
+/// The same volumes, with as many calls at once.
+async fn plugin_alone() -> Duration {
+    let data = directory();
+    let socket = data.path().join("csi.sock");
+    let mut plugin = Command::new(PROGRAM)
+        .args(["plugin", "serve", "--node-id", "n", "--endpoint"])
+        .arg(format!("unix://{}", socket.display()))
+        .arg("--state-dir")
+        .arg(data.path().join("state"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut client = Client::over(channel(&socket));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.identity.probe(proto::ProbeRequest {}).await.is_err() {
+        assert!(Instant::now() < deadline, "the plugin does not start");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let begun = Instant::now();
+    let callers = (0..PARALLELISM).map(|caller| {
+        let mut client = client.clone();
+        tokio::spawn(async move {
+            for at in (caller..CREATED).step_by(PARALLELISM) {
+                let volume = proto::CreateVolumeRequest {
+                    parameters: [("backing".to_owned(), "directory".to_owned())].into(),
+                    ..named(&format!("v{at}"))
+                };
+                client.try_create(volume).await.unwrap();
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    let time = begun.elapsed();
+    plugin.kill().unwrap();
+    plugin.wait().unwrap();
+    time
+}
+
+fn client(agent: &Agent) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .env("NOMAD_ADDR", format!("http://{}", agent.address))
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end; how long it took, and the most memory that it had.
+fn finish(command: &mut Command) -> (Duration, String) {
+    let begun = Instant::now();
+    let output = (Stdio::null(), Stdio::null());
+    let mut child = command.stdout(output.0).stderr(output.1).spawn().unwrap();
+    let mut memory = String::new();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{command:?}: {status}");
+            return (begun.elapsed(), memory);
+        }
+        memory = most_memory(&child).unwrap_or(memory);
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+fn most_memory(child: &Child) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
+    Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// What [`definition`] registers.
+const PLANNED_VOLUME: &str = r#"
+  capacity_min = "1GiB"
+  capacity_max = "2GiB"
+  snapshot_id  = "snap-1"
+  topology_request {
+    required {
+      topology {
+        segments {
+          zone = "a"
+        }
+      }
+    }
+  }
+  mount_options {
+    fs_type = "ext4"
+  }
+  parameters {
+    type = "fast"
+  }
+"#;
+
+const CREATED_VOLUME: &str = r#"
+  parameters {
+    backing = "directory"
+  }
+"#;
+
+fn specification(number: usize, rest: &str) -> String {
+    let mut text = String::new();
+    for at in 0..number {
+        write!(
+            text,
+            "volume \"v{at}\" {{
+  type      = \"csi\"
+  name      = \"v{at} of default\"
+  plugin_id = \"hostpath\"
+  capability {{
+    access_mode     = \"single-node-writer\"
+    attachment_mode = \"file-system\"
+  }}
+{rest}}}
+"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// Writes the journal of an agent that has registered them all.
+fn fill(data: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let journal = EmbeddedJournal::open(data.join("journal.redb"))
+            .await
+            .unwrap();
+        let events: Vec<Event> = (0..PLANNED).map(registered).collect();
+        let first = State::FIRST_INDEX + 1;
+        journal.append(first, events.into()).await.unwrap();
+    });
+}
+
+fn registered(at: usize) -> Event {
+    let key = key("default", &format!("v{at}"));
+    let kind = EventKind::VolumeRegistered {
+        definition: Box::new(definition(&key)),
+        provided: Box::new(provided(&format!("external-{at}"))),
+        secrets: SealedSecrets::default(),
+    };
+    Event::new(1, kind)
+}
