@@ -216,6 +216,22 @@ fn certificate(problem: &CertificateError, name: &str) -> Explained {
             refuse(format!("the certificate of {name} is not valid yet"))
                 .help("Check the clock of this machine and of the server.")
         }
+        CertificateError::BadSignature => refuse(format!(
+            "the certificate of {name} is not signed by the authority whose name it bears"
+        ))
+        .help("The server's CA may have been made anew under the same name: name its present certificate with --ca-cert or NOMAD_CACERT."),
+        CertificateError::Revoked => {
+            refuse(format!("the certificate of {name} has been revoked")).help("Renew it.")
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            refuse(format!("the certificate of {name} is not one for servers"))
+                .help("It needs the extended key usage `serverAuth`.")
+        }
+        // rustls has no words of its own for these.
+        CertificateError::Other(_) => refuse(format!(
+            "the certificate of {name} is of a kind that no server should have: an authority's own (CA:TRUE), or one with unknown extensions"
+        ))
+        .help("Give the server a certificate that the authority has signed; or, if it shall be trusted by itself, name this very certificate with --ca-cert or NOMAD_CACERT."),
         other => refuse(format!(
             "the certificate of {name} is not accepted: {other}"
         )),
@@ -291,10 +307,16 @@ fn explain_broken(error: &reqwest::Error, context: Context<'_>) -> Explained {
     }
     let sentence = format!("{name} ended the connection before its answer was complete");
     let explained = Explained::perhaps_sent(Code::ApiConnectionLost, sentence);
-    let help = if context.address.is_https() && !context.has_identity {
-        "If it stays so: does the server want a client certificate (--client-cert, --client-key)?"
-    } else {
-        "If it stays so: is the address that of Nomad's HTTP port, 4646 unless configured otherwise?"
+    let help = match (context.address.is_https(), context.has_identity) {
+        (true, false) => {
+            "If it stays so: does the server want a client certificate (--client-cert, --client-key)?"
+        }
+        (true, true) => {
+            "If it stays so: is the address that of Nomad's HTTP port, 4646 unless configured otherwise?"
+        }
+        (false, _) => {
+            "If it stays so: does the server speak TLS? Then write `https://` in the address. Or is it not Nomad's HTTP port, 4646 unless configured otherwise?"
+        }
     };
     explained.help(help)
 }

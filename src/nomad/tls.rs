@@ -9,13 +9,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore,
+    SignatureScheme,
 };
 
 use super::settings::TlsSettings;
@@ -55,15 +57,15 @@ pub(super) fn secure(
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier::of_anyone(provider)))
     } else {
-        let roots = Arc::new(roots(settings)?);
-        match name {
-            NameCheck::Host => builder.with_root_certificates(roots),
-            NameCheck::Other(name) => {
-                let verifier = Verifier::of_name(name, roots, provider)?;
-                builder
-                    .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(verifier))
-            }
+        let trust = trust(settings)?;
+        if trust.authorities.is_empty() {
+            // A system without authorities: nobody is believed.
+            builder.with_root_certificates(trust.authorities)
+        } else {
+            let verifier = Verifier::of(name, trust, provider)?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
         }
     };
     match client_identity(settings)? {
@@ -84,26 +86,38 @@ pub(super) fn plain() -> Result<ClientConfig, ApiError> {
         .with_no_client_auth())
 }
 
-fn roots(settings: &TlsSettings) -> Result<RootCertStore, ApiError> {
-    let mut roots = RootCertStore::empty();
+/// Whom a person trusts.
+struct Trust {
+    authorities: RootCertStore,
+    /// The certificates that the settings name, as they are: each is believed also by itself.
+    named: Vec<CertificateDer<'static>>,
+}
+
+fn trust(settings: &TlsSettings) -> Result<Trust, ApiError> {
+    let mut trust = Trust {
+        authorities: RootCertStore::empty(),
+        named: vec![],
+    };
     if let Some(file) = given(settings.ca_file.as_ref()) {
         for certificate in certificates(file)? {
-            roots
-                .add(certificate)
+            trust
+                .authorities
+                .add(certificate.clone())
                 .map_err(|error| unusable(&shown(file), &error.to_string()))?;
+            trust.named.push(certificate);
         }
     } else if let Some(directory) = given(settings.ca_directory.as_ref()) {
-        add_directory(&mut roots, directory)?;
+        add_directory(&mut trust, directory)?;
     } else {
         // Unreadable ones are passed over: what matters is whether the server's issuer is there.
         let system = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(system.certs);
+        trust.authorities.add_parsable_certificates(system.certs);
     }
-    Ok(roots)
+    Ok(trust)
 }
 
 /// Every certificate of every file below a directory; files that hold none are passed over.
-fn add_directory(roots: &mut RootCertStore, directory: &Path) -> Result<(), ApiError> {
+fn add_directory(trust: &mut Trust, directory: &Path) -> Result<(), ApiError> {
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
         let cannot_read = |error: std::io::Error| unusable(&shown(&folder), &error.to_string());
@@ -112,11 +126,13 @@ fn add_directory(roots: &mut RootCertStore, directory: &Path) -> Result<(), ApiE
             if entry.file_type().map_err(cannot_read)?.is_dir() {
                 folders.push(entry.path());
             } else if let Ok(found) = certificates(&entry.path()) {
-                roots.add_parsable_certificates(found);
+                let believed = found.iter().cloned();
+                trust.authorities.add_parsable_certificates(believed);
+                trust.named.extend(found);
             }
         }
     }
-    if roots.is_empty() {
+    if trust.authorities.is_empty() {
         return Err(unusable(
             &shown(directory),
             "no file in it holds a certificate",
@@ -214,25 +230,40 @@ struct Verifier {
 /// Which certificates are believed.
 #[derive(Debug)]
 enum Belief {
-    /// Those of the authorities for this name, whatever the URL says.
-    Name(ServerName<'static>, Arc<WebPkiServerVerifier>),
+    /// Those of the authorities, and those that were named themselves.
+    Trusted {
+        authorities: Arc<WebPkiServerVerifier>,
+        named: Vec<CertificateDer<'static>>,
+        /// For this name, whatever the URL says.
+        name: Option<ServerName<'static>>,
+    },
     /// Any.
     Anyone,
 }
 
 impl Verifier {
-    fn of_name(
-        name: &str,
-        roots: Arc<RootCertStore>,
+    fn of(
+        name: NameCheck<'_>,
+        trust: Trust,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, ApiError> {
+        let roots = Arc::new(trust.authorities);
         let authorities = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .map_err(|error| unusable("the certificate authorities", &error.to_string()))?;
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|error| unusable_name(name, &error.to_string()))?;
+        let name = match name {
+            NameCheck::Host => None,
+            NameCheck::Other(name) => Some(
+                ServerName::try_from(name.to_owned())
+                    .map_err(|error| unusable_name(name, &error.to_string()))?,
+            ),
+        };
         Ok(Self {
-            belief: Belief::Name(name, authorities),
+            belief: Belief::Trusted {
+                authorities,
+                named: trust.named,
+                name,
+            },
             provider,
         })
     }
@@ -250,13 +281,31 @@ impl ServerCertVerifier for Verifier {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _host: &ServerName<'_>,
+        host: &ServerName<'_>,
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match &self.belief {
-            Belief::Name(name, authorities) => {
-                authorities.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
+            Belief::Trusted {
+                authorities,
+                named,
+                name,
+            } => {
+                let name = name.as_ref().unwrap_or(host);
+                let checked = authorities.verify_server_cert(
+                    end_entity,
+                    intermediates,
+                    name,
+                    ocsp_response,
+                    now,
+                );
+                match checked {
+                    Err(error) if is_about_its_kind(&error) && named.contains(end_entity) => {
+                        verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                        Ok(ServerCertVerified::assertion())
+                    }
+                    checked => checked,
+                }
             }
             Belief::Anyone => Ok(ServerCertVerified::assertion()),
         }
@@ -290,10 +339,21 @@ impl ServerCertVerifier for Verifier {
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
         match &self.belief {
-            Belief::Name(_, authorities) => authorities.root_hint_subjects(),
+            Belief::Trusted { authorities, .. } => authorities.root_hint_subjects(),
             Belief::Anyone => None,
         }
     }
+}
+
+/// Whether a certificate was refused for what kind of certificate it is, such as an authority's. Then
+/// its time was found to be right: that is looked at before. A certificate of that kind is believed if
+/// it is byte for byte one that was named, as by Go's TLS, so that a server whose own certificate signs
+/// itself can be trusted by naming it.
+fn is_about_its_kind(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(CertificateError::Other(_))
+    )
 }
 
 /// Whether a server name is an IP address: such a name is never sent to the server (RFC 6066).

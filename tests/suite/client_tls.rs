@@ -111,6 +111,64 @@ async fn by_default_the_systems_authorities_are_trusted_and_no_others() {
         .expect("nothing is verified");
 }
 
+/// As by Go's TLS, which Nomad's own tools are written with.
+#[tokio::test]
+async fn a_certificate_that_signs_itself_is_believed_if_it_is_named_itself() {
+    let place = Place::new();
+    let identity = Identity::self_signed_authority(&["127.0.0.1"], 4000);
+    let named = |identity: &Identity, name: &str| TlsSettings {
+        ca_file: Some(identity.write(place.path(), name).0),
+        ..TlsSettings::default()
+    };
+    let server = serving(&identity, None).await;
+    let address = https(server.address);
+    list(&address, named(&identity, "own"))
+        .await
+        .expect("it is this very certificate");
+    let directory = TlsSettings {
+        ca_directory: Some(place.path().to_owned()),
+        ..TlsSettings::default()
+    };
+    list(&address, directory)
+        .await
+        .expect("it is in the directory");
+    refused(
+        list(&address, place.trusting()).await,
+        "(CA:TRUE)",
+        "name this very certificate",
+    );
+    let other_name = TlsSettings {
+        server_name: Some("server.global.nomad".into()),
+        ..named(&identity, "own")
+    };
+    refused(
+        list(&address, other_name).await,
+        "is for",
+        "--tls-server-name",
+    );
+
+    let expired = Identity::self_signed_authority(&["127.0.0.1"], 2001);
+    let server = serving(&expired, None).await;
+    let result = list(&https(server.address), named(&expired, "expired")).await;
+    refused(result, "has expired", "Renew it");
+}
+
+#[tokio::test]
+async fn an_authority_that_was_made_anew_under_its_name_is_told() {
+    let place = Place::new();
+    let server = serving(
+        &Authority::new("test authority").server(&["127.0.0.1"]),
+        None,
+    )
+    .await;
+    let result = list(&https(server.address), place.trusting()).await;
+    refused(
+        result,
+        "not signed by the authority whose name it bears",
+        "made anew",
+    );
+}
+
 /// The name is sent to the server (SNI) and checked; requests still go to the address's host.
 #[tokio::test]
 async fn a_server_name_is_sent_and_checked_in_place_of_the_host() {

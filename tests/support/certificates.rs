@@ -76,6 +76,18 @@ impl Authority {
 }
 
 impl Identity {
+    /// A server's certificate that signs itself and is an authority's, as some tools make it.
+    pub(crate) fn self_signed_authority(names: &[&str], until: i32) -> Self {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).expect("names are names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("it signs itself");
+        Self { certificate, key }
+    }
+
     /// Writes certificate and key.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> (PathBuf, PathBuf) {
         let certificate = write(folder, &format!("{name}.pem"), &self.certificate.pem());
