@@ -6,7 +6,7 @@ use crate::spec::template::template;
 
 #[test]
 fn a_flat_file_is_one_volume() {
-    let (specs, said) = read_as(template(Syntax::Hcl), Syntax::Hcl);
+    let (specs, said) = read_as(&template(Syntax::Hcl, "volume.hcl"), Syntax::Hcl);
     assert_eq!(said, Vec::<String>::new());
     assert_eq!(specs.len(), 1);
     assert_eq!(specs[0].request.id.as_str(), "database");

@@ -21,12 +21,12 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Exit, CliError>
         .map(Syntax::from)
         .or(by_name)
         .unwrap_or(Syntax::Hcl);
-    let text = template(syntax);
     if named == Some(Path::new("-")) {
-        context.printer.data(text);
+        context.printer.data(&template(syntax, "FILE"));
         return Ok(Exit::Done);
     }
     let file = named.map_or_else(|| PathBuf::from(format!("volume.{syntax}")), Path::to_owned);
+    let text = template(syntax, &file.display().to_string());
     write_new(&context.directory, &file, text.as_bytes())?;
     context.printer.talk(&format!(
         "wrote {}; now edit it, and check it with `nomad-csi validate -f {}`",
