@@ -160,6 +160,9 @@ impl Context {
     ) -> Result<Exit, CliError> {
         let chosen = self.cluster_context()?;
         let target = target(&self.global, &self.environment, &self.directory, chosen)?;
+        if let Some((remark, sources)) = chosen.and_then(Chosen::remark) {
+            self.report(&remark.clone().into(), sources);
+        }
         let session = self.interrupts.unless(self.servers.open(&target)).await??;
         let done = work(&session.api).await;
         let closed = session.close().await;

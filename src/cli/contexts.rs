@@ -8,7 +8,7 @@
 //! no other; its references are followed when a server is opened.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::args::Global;
 use super::env::{Environment, Variable};
@@ -40,6 +40,8 @@ pub(super) struct Chosen {
     /// Where its relative paths start from.
     directory: PathBuf,
     sources: Arc<SourceMap>,
+    /// What is to be warned of, once its token was looked up.
+    remark: OnceLock<Diagnostic>,
 }
 
 /// Where the config file is and what `context use` wrote, if the user has a config home.
@@ -130,11 +132,22 @@ impl ConfigHome {
         let (mut contexts, sources) = self.contexts()?;
         match contexts.remove(name) {
             Some(context) => Ok((context, sources)),
-            None => Err(self.no_context(name, &contexts)),
+            None => Err(self.no_context(name, &contexts).into()),
         }
     }
 
-    fn no_context(&self, name: &str, contexts: &ClusterContexts) -> CliError {
+    /// Nobody typed the name now: who said it, where, and how to say something else.
+    fn chosen_wrongly(&self, unknown: Diagnostic) -> Diagnostic {
+        let choice = self.choice();
+        unknown
+            .note(format!(
+                "`nomad-csi context use` chose it, which stands in {}",
+                choice.display()
+            ))
+            .help("choose another with `nomad-csi context use NAME`, or none with `nomad-csi context use --none`; `--context` and NOMAD_ADDR beat it")
+    }
+
+    fn no_context(&self, name: &str, contexts: &ClusterContexts) -> Diagnostic {
         let config = self.config();
         let message = format!("there is no context `{name}` in {}", config.display());
         let diagnostic = Diagnostic::error(Code::ConfigNoContext, message);
@@ -146,7 +159,6 @@ impl ConfigHome {
             }
             None => diagnostic.help(format!("there are: {}", names.join(", "))),
         }
-        .into()
     }
 }
 
@@ -176,13 +188,21 @@ pub(super) fn chosen(
             (home, name, NamedBy::Choice)
         }
     };
-    let (cluster, sources) = home.context(&name)?;
+    let (mut contexts, sources) = home.contexts()?;
+    let Some(cluster) = contexts.remove(&name) else {
+        let unknown = home.no_context(&name, &contexts);
+        return Err(match by {
+            NamedBy::Flag => unknown.into(),
+            NamedBy::Choice => home.chosen_wrongly(unknown).into(),
+        });
+    };
     let chosen = Chosen {
         name,
         cluster,
         by,
         directory: home.0,
         sources: Arc::new(sources),
+        remark: OnceLock::new(),
     };
     match environment.text(Variable::Address)? {
         Some(other) if !same_address(other, &chosen.cluster.address) => Err(chosen.conflict()),
@@ -215,7 +235,12 @@ impl Chosen {
         }
     }
 
-    /// The token, where the context says where it is.
+    /// What is to be warned of, with the texts that it points into; known once the token was looked up.
+    pub(super) fn remark(&self) -> Option<(&Diagnostic, &SourceMap)> {
+        Some((self.remark.get()?, &self.sources))
+    }
+
+    /// The token, where the context says where it is. A warning is kept for [`Chosen::remark`].
     ///
     /// # Errors
     /// If it is not there.
@@ -227,7 +252,17 @@ impl Chosen {
         let lookup = move |name: &str| variables.any(name).map(ToOwned::to_owned);
         let found = LocalSecrets::new(Arc::new(lookup)).find(reference, &self.directory);
         found
-            .map(|found| Some(Hidden::new(found.value.trim())))
+            .map(|found| {
+                if let Some(remark) = found.warning {
+                    let message = format!("the token of context `{}`: {remark}", self.name);
+                    let warning = Diagnostic::warning(remark.code, message)
+                        .label(*place, "referred to here")
+                        .help(remark.code.remedy());
+                    // Looked up again, it says the same.
+                    drop(self.remark.set(warning));
+                }
+                Some(Hidden::new(found.value.trim()))
+            })
             .map_err(|remark| {
                 let message = format!(
                     "the token of context `{}` cannot be had: {remark}",

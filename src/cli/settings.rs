@@ -178,7 +178,10 @@ fn cluster(
 
 fn tls(global: &Global, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
     let skip_verify = layers.environment.text(Variable::SkipVerify)?;
-    let skips = |chosen: &Chosen| chosen.cluster.tls_skip_verify;
+    let skip_verify = layers.join(
+        |context| context.tls_skip_verify,
+        skip_verify.and_then(boolean),
+    );
     Ok(TlsSettings {
         ca_file: layers.path(
             global.ca_cert.as_ref(),
@@ -205,16 +208,17 @@ fn tls(global: &Global, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
             |context| context.tls_server_name.clone(),
             Variable::TlsServerName,
         )?,
-        skip_verify: global.tls_skip_verify
-            || skip_verify.is_some_and(is_true)
-            || layers.chosen.is_some_and(skips),
+        skip_verify: global.tls_skip_verify.or(skip_verify).unwrap_or(false),
     })
 }
 
-/// What Go's `ParseBool` takes for true; other text is ignored, as by Nomad's CLI
-/// (`nomad-http-api` 2.2).
-fn is_true(text: &str) -> bool {
-    matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
+/// As Go's `ParseBool` reads it; other text is ignored, as by Nomad's CLI (`nomad-http-api` 2.2).
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// The namespace that was asked for, if one was.

@@ -40,8 +40,8 @@ pub struct ClusterContext {
     pub client_key: Option<PathBuf>,
     /// Name that the server's certificate must carry.
     pub tls_server_name: Option<String>,
-    /// Whether any certificate is accepted.
-    pub tls_skip_verify: bool,
+    /// Whether any certificate is accepted, if that was said.
+    pub tls_skip_verify: Option<bool>,
 }
 
 /// All clusters of a config file, by name.
@@ -329,17 +329,13 @@ impl Reader<'_> {
         Some(self.directory.join(text))
     }
 
-    fn boolean(&mut self, keys: &Table<'_>, name: &str) -> bool {
-        match entry(keys, name) {
-            None => false,
-            Some((key, value)) => match value.get_ref() {
-                DeValue::Boolean(value) => *value,
-                _ => {
-                    self.wrong_type(key, value, "`true` or `false`");
-                    false
-                }
-            },
-        }
+    fn boolean(&mut self, keys: &Table<'_>, name: &str) -> Option<bool> {
+        let (key, value) = entry(keys, name)?;
+        let DeValue::Boolean(value) = value.get_ref() else {
+            self.wrong_type(key, value, "`true` or `false`");
+            return None;
+        };
+        Some(*value)
     }
 
     fn wrong_type(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, wanted: &str) {

@@ -127,7 +127,10 @@ fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
         ("Client Certificate", path(&cluster.client_cert)),
         ("Client Key", path(&cluster.client_key)),
         ("TLS Server Name", text(&cluster.tls_server_name)),
-        ("TLS Skip Verify", cluster.tls_skip_verify.to_string()),
+        (
+            "TLS Skip Verify",
+            cluster.tls_skip_verify.unwrap_or(false).to_string(),
+        ),
     ])
 }
 

@@ -70,6 +70,42 @@ fn a_flag_wins_over_its_variable_and_empty_counts_as_unset() {
     assert_eq!(settings.address.expose(), "http://127.0.0.1:4646");
 }
 
+/// Whoever skips verification for one cluster can be told otherwise for one command.
+#[test]
+fn a_flag_and_the_environment_can_take_skipping_back() {
+    let config = "[context.lax]\naddress = \"https://lax:1\"\ntls_skip_verify = true\n";
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let folder = home.path().join("nomad-csi");
+    std::fs::create_dir(&folder).expect("it is new");
+    std::fs::write(folder.join("config.toml"), config).expect("it is writable");
+    std::fs::write(folder.join("context"), "lax").expect("it is writable");
+    let home = home.path().to_str().expect("it is text");
+    for (by_flag, flag, variable, expected) in [
+        (false, None, "", true),
+        (false, None, "false", false),
+        (false, None, "yes", true),
+        (true, None, "false", true),
+        (true, Some(false), "", false),
+        (false, Some(false), "true", false),
+        (false, Some(true), "false", true),
+    ] {
+        let global = Global {
+            context: by_flag.then(|| "lax".to_owned()),
+            tls_skip_verify: flag,
+            ..Global::default()
+        };
+        let environment =
+            environment(&[("XDG_CONFIG_HOME", home), ("NOMAD_SKIP_VERIFY", variable)]);
+        let chosen =
+            crate::cli::contexts::chosen(&global, &environment).expect("the file is right");
+        let settings = cluster(&global, &environment, chosen.as_ref()).expect("all is text");
+        assert_eq!(
+            settings.tls.skip_verify, expected,
+            "{by_flag} {flag:?} {variable}"
+        );
+    }
+}
+
 const CONFIG: &str = "[context.prod]\naddress = \"https://prod:1\"\nnamespace = \"context\"\nregion = \"context\"\ntoken = { env = \"PROD_TOKEN\" }\nca_cert = \"ca.pem\"\n[context.bare]\naddress = \"https://bare:1\"\n";
 
 /// Address, namespace, token.
