@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use super::durations::TimeSpan;
 use super::env;
 use super::ledger::LedgerChoice;
 #[cfg(feature = "agent")]
 use super::ui::CheckReport;
 use super::ui::{Output, ReportFile};
 use crate::model::{ServerVersion, SetName};
-use crate::plan::{DenyRule, Risk};
+use crate::plan::{Awaited, DenyRule, HiddenField, Risk};
 
 /// Nomad's CSI volumes as specifications: check, plan and apply them, on a cluster or on an
 /// embedded agent with a real CSI plugin.
@@ -92,9 +93,12 @@ pub(super) struct Global {
     /// Name that the server's certificate must carry, if it is not the host's
     #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, hide_short_help = true)]
     pub tls_server_name: Option<String>,
-    /// Accept any server certificate: never in production
-    #[arg(long, global = true, help_heading = SERVER, hide_short_help = true)]
-    pub tls_skip_verify: bool,
+    /// Accept any server certificate: never in production; `=false` where something else says so
+    #[arg(
+        long, global = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", help_heading = SERVER, hide_short_help = true
+    )]
+    pub tls_skip_verify: Option<bool>,
     /// No colours
     #[arg(long, global = true, help_heading = TALK, conflicts_with = "force_color", hide_short_help = true)]
     pub no_color: bool,
@@ -182,6 +186,17 @@ pub(super) enum Command {
     /// Work with volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Work with snapshots of volumes
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// List what a provider has and nobody registered; register or delete it
+    ///
+    /// The plugin's own list is joined with what is registered in all namespaces, of any plugin. With
+    /// `--adopt` orphans are registered. With `--delete-data` they are deleted with their data, each
+    /// approved by name: they are registered first, since a server deletes registered volumes only; a
+    /// second run goes on where one was cut short. Nothing is deleted (exit code 3) where the token may
+    /// not list the volumes of every namespace. What another cluster has registered, nobody here knows.
+    Orphans(OrphansArguments),
     /// Work with plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -487,6 +502,22 @@ pub(super) enum VolumeCommand {
     ///
     /// ID may be the start of an ID; an exact match wins.
     Status(VolumeStatus),
+    /// Take volumes off a node that has nothing running with them any more
+    ///
+    /// A server does that by itself once an allocation has ended; this is for what was left over.
+    /// Refused while an allocation on that node may still use the volume (exit code 3).
+    Detach(Detach),
+    /// Wait until a volume can be used, is used by nobody, or is gone
+    ///
+    /// Says why it is not so yet, whenever the reason changes. Exits with 3 if the time is over before
+    /// it is so.
+    Wait(WaitArguments),
+    /// Make a volume larger, and change nothing else about it
+    ///
+    /// With `--size` everything else is sent as the server shows it. Where the server hides something
+    /// that this would erase (mount flags; secrets on Nomad), it is refused (exit code 3) until a file
+    /// gives it (`-f`) or its loss is accepted. Volumes never shrink.
+    Expand(ExpandArguments),
     /// Write an example specification
     Init(Init),
 }
@@ -542,6 +573,184 @@ pub(super) struct Delete {
     /// A volume that does not exist is no error
     #[arg(long)]
     pub if_exists: bool,
+}
+
+/// `volume detach`.
+#[derive(Args, Debug)]
+pub(super) struct Detach {
+    /// The volume's ID, exactly
+    #[arg(value_name = "VOLUME")]
+    pub id: String,
+    /// The node's whole ID; of a node that an allocation of the volume is on, its name or the start
+    /// of its ID will do
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}
+
+/// `volume wait`.
+#[derive(Args, Debug)]
+pub(super) struct WaitArguments {
+    /// The volume's ID, exactly
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// How the volume shall be
+    #[arg(long = "for", value_name = "STATE", value_parser = one_of(Awaited::ALL, Awaited::as_str))]
+    pub awaited: Awaited,
+    /// How long to wait at most, such as 30s, 5m or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub timeout: TimeSpan,
+}
+
+/// `volume expand`.
+#[derive(Args, Debug)]
+pub(super) struct ExpandArguments {
+    /// The volume's ID, exactly
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// How large it shall be at least
+    #[arg(long, value_name = "SIZE", required_unless_present = "files")]
+    pub size: Option<String>,
+    /// How large it may be at most [default: as before, if that is not too small]
+    #[arg(long, value_name = "SIZE", requires = "size")]
+    pub max_size: Option<String>,
+    /// Specification that gives the new size, and everything that the server hides: a file, a glob, a
+    /// directory, or `-` for standard input; may be repeated
+    #[arg(short, long = "file", value_name = "PATH", conflicts_with = "size", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<String>,
+    /// Syntax of standard input, and of files whose names do not say it [default: json if the text
+    /// starts with `{`, else hcl]
+    #[arg(long, value_name = "SYNTAX", requires = "files")]
+    pub syntax: Option<SpecSyntax>,
+    /// Let the volume lose a value that the server hides; may be repeated
+    #[arg(long, value_name = "FIELD", value_parser = one_of(HiddenField::ALL, HiddenField::as_str))]
+    pub accept_loss: Vec<HiddenField>,
+    /// Version of the Nomad server, where it does not say it to the token [default: ask it]
+    #[arg(long, value_name = "VERSION")]
+    pub server_version: Option<ServerVersion>,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Secrets for the storage provider, where no specification gives them.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SecretArguments {
+    /// File with secrets for the storage provider: one map of texts, as YAML or JSON
+    ///
+    /// In place of a text, `{env: NAME}` is the value of an environment variable and `{file: PATH}`
+    /// that of a file, its path starting from the directory of this one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub secrets: Option<PathBuf>,
+    /// Secret for the storage provider, from a variable or a file: KEY=env:NAME or KEY=file:PATH; may
+    /// be repeated
+    ///
+    /// Laid over those of `--secrets`. The value itself is not taken here: other users of this machine
+    /// could see it in the list of processes.
+    #[arg(long, value_name = "KEY=SOURCE")]
+    pub secret_from: Vec<Hidden>,
+}
+
+/// `orphans`.
+#[derive(Args, Debug)]
+pub(super) struct OrphansArguments {
+    /// Plugin whose provider is asked
+    #[arg(long, value_name = "ID")]
+    pub plugin: String,
+    /// Register this volume of the provider, under the ID given or its own; may be repeated
+    #[arg(long, value_name = "[ID=]EXTERNAL_ID", conflicts_with = "delete_data")]
+    pub adopt: Vec<String>,
+    /// Delete this volume of the provider and its data; may be repeated
+    #[arg(long, value_name = "EXTERNAL_ID")]
+    pub delete_data: Vec<String>,
+    /// How the volumes may be used, such as single-node-writer:file-system; may be repeated
+    ///
+    /// For `--delete-data` it need not be said, unless the plugin refuses single-node-writer:file-system.
+    #[arg(long, value_name = "ACCESS_MODE:ATTACHMENT_MODE")]
+    pub capability: Vec<String>,
+    /// Agree to the deletion of this volume, `destroys-data:EXTERNAL_ID`; may be repeated
+    #[arg(long, value_name = "RISK:EXTERNAL_ID", requires = "delete_data")]
+    pub approve: Vec<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArguments,
+    /// Form of the list.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `snapshot …`.
+#[derive(Subcommand, Debug)]
+pub(super) enum SnapshotCommand {
+    /// Take a snapshot of a volume
+    ///
+    /// Of one name a provider makes one snapshot: the same command again gives the same one.
+    Create(SnapshotCreate),
+    /// List the snapshots of a plugin's provider, the latest first
+    ///
+    /// No server remembers snapshots; the plugin is asked for all pages of its list.
+    List(SnapshotList),
+    /// Delete snapshots
+    ///
+    /// Asks on a terminal. A snapshot that the provider does not list is an error, unless
+    /// `--if-exists` is given.
+    Delete(SnapshotDelete),
+}
+
+/// `snapshot create`.
+#[derive(Args, Debug)]
+pub(super) struct SnapshotCreate {
+    /// The volume's ID, exactly
+    #[arg(value_name = "VOLUME")]
+    pub id: String,
+    /// What the snapshot is called, up to 128 bytes
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// Parameter for the storage provider; may be repeated
+    #[arg(long = "parameter", value_name = "KEY=VALUE")]
+    pub parameters: Vec<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArguments,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `snapshot list`.
+#[derive(Args, Debug)]
+pub(super) struct SnapshotList {
+    /// Plugin whose provider is asked; with `--volume` that of the volume
+    #[arg(long, value_name = "ID", required_unless_present = "volume")]
+    pub plugin: Option<String>,
+    /// Only snapshots of this volume
+    #[arg(long, value_name = "ID")]
+    pub volume: Option<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArguments,
+    /// Form of the result.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// `snapshot delete`.
+#[derive(Args, Debug)]
+pub(super) struct SnapshotDelete {
+    /// The plugin's ID
+    #[arg(value_name = "PLUGIN")]
+    pub plugin: String,
+    /// The provider's IDs of the snapshots, exactly
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    pub ids: Vec<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// A snapshot that does not exist is no error
+    #[arg(long)]
+    pub if_exists: bool,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArguments,
 }
 
 /// `volume status`.

@@ -15,7 +15,7 @@ use super::commands::agent;
 use super::commands::context as contexts;
 use super::commands::submit::{self, Verb};
 use super::commands::{
-    auth, completion, explain, forget, man, plan, plugin, set, validate, volume,
+    auth, completion, explain, forget, man, orphans, plan, plugin, set, snapshot, validate, volume,
 };
 use super::context::{Context, Stdin};
 use super::env::Variable;
@@ -138,6 +138,8 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Set(command) => wait(context, process, set::run(context, command)),
         Command::Forget(arguments) => wait(context, process, forget::run(context, arguments)),
         Command::Volume(command) => on_volume(context, command, process),
+        Command::Snapshot(command) => wait(context, process, snapshot::run(context, command)),
+        Command::Orphans(arguments) => wait(context, process, orphans::run(context, arguments)),
         Command::Plugin(PluginCommand::Status(arguments)) => {
             wait(context, process, plugin::status::run(context, arguments))
         }
@@ -188,6 +190,15 @@ fn on_volume(
         }
         VolumeCommand::Status(arguments) => {
             wait(context, process, volume::status::run(context, arguments))
+        }
+        VolumeCommand::Detach(arguments) => {
+            wait(context, process, volume::detach::run(context, arguments))
+        }
+        VolumeCommand::Wait(arguments) => {
+            wait(context, process, volume::wait::run(context, arguments))
+        }
+        VolumeCommand::Expand(arguments) => {
+            wait(context, process, volume::expand::run(context, arguments))
         }
         VolumeCommand::Init(arguments) => volume::init::run(context, arguments),
     }

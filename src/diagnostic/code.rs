@@ -51,6 +51,8 @@ codes! {
         "Apply it once with `protect = false`, or give it up with `forget`; then remove it.";
     PlanStillWanted = "plan/still-wanted": "A volume is to be removed, and a file still wants it.",
         "Decide: remove it from the files, or do not ask for its removal.";
+    PlanOtherChanges = "plan/other-changes": "A file changes more of a volume than what was asked for.",
+        "Apply the file, or leave the rest of it as the volume is.";
     PlanStale = "plan/stale": "Between the plan and its execution the volume was changed by somebody else, so it was left alone.",
         "Run the command again: it plans from what is there now.";
 
@@ -274,6 +276,8 @@ codes! {
         "Upgrade the servers: Nomad 1.5 and later take 64 KiB.";
     VariableLockLost = "variable/lock-lost": "A variable's lock ran out or was taken away.",
         "Run the command again.";
+    SnapshotNotFound = "snapshot/not-found": "The plugin's provider lists no snapshot of that ID.",
+        "Check the ID and the plugin; `snapshot list --plugin PLUGIN` lists all.";
     SnapshotInUse = "snapshot/in-use": "The provider needs the snapshot for something else, such as a volume made from it.",
         "Delete what was made from it first.";
 
@@ -297,11 +301,25 @@ codes! {
     LedgerUnfinished = "ledger/unfinished": "An earlier run began something with the volume and was cut short before it recorded how that ended.",
         "Nothing needs repair: what is there has been read. `apply` goes on from there.";
 
+    // --- orphan: what a provider has and nobody registered
+    OrphanRegistered = "orphan/registered": "The provider's volume is registered, so it is no orphan; or the name that it was to get is another volume's.",
+        "Look at what is registered with `nomad-csi volume status`.";
+    OrphanNotListed = "orphan/not-listed": "The provider's list has no volume of that external ID.",
+        "Check the external ID and the plugin; `nomad-csi orphans --plugin PLUGIN` lists all orphans.";
+    OrphanInUse = "orphan/in-use": "The provider says that the volume is published to a node, so somebody may use it, maybe of another cluster.",
+        "Find out who uses it, and end that with the provider's own tools.";
+    OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token may not list the volumes of all namespaces, so that nobody can say what is registered nowhere.",
+        "Use a token that may list volumes in every namespace: `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and no rule that takes it away.";
+
     // --- volume: what a server says of a volume
     VolumeNotFound = "volume/not-found": "The server has no volume of that ID in that namespace.",
         "Check the ID and the namespace; `volume status --namespace '*'` lists all.";
     VolumeInUse = "volume/in-use": "Allocations claim the volume.",
         "Stop the jobs that use it, and wait until their allocations have ended.";
+    VolumeNotAttached = "volume/not-attached": "The server knows of nothing that the volume left on that node.",
+        "If the volume cannot be used all the same, look at its claims with `volume status`.";
+    VolumeNotYet = "volume/not-yet": "The time to wait is over, and the volume is not as it was waited for.",
+        "See to what the message names, or wait longer with `--timeout`.";
     VolumeImmutableField = "volume/immutable-field": "A field is to change that cannot change once the volume exists.",
         "Put the old value back, or make a new volume and move the data.";
     VolumeInvalid = "volume/invalid": "The server holds the volume to be invalid.",

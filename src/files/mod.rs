@@ -11,6 +11,6 @@ pub use config::{
     CONTEXT_KEYS, ClusterContext, ClusterContexts, choose_context, chosen_context, read_config,
 };
 pub use ledger::FileLedger;
-pub use pairs::read_pairs;
+pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, Request, read};
 pub use write::{write_new, write_over};

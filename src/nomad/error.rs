@@ -99,6 +99,7 @@ const TABLE: &[Row] = table! {
     Starts "volume not found" => VolumeNotFound, "there is no such volume";
     Starts "volume in use" => VolumeInUse, "allocations claim it",
         "Stop the jobs that use it, and wait until their allocations have ended. If it was to be deleted: Nomad asks the provider first, so check whether the data is still there.";
+    Is "Unknown allocation" => VolumeNotAttached, "the server knows of nothing that it left there";
     Starts "validation: " => VolumeInvalid, "the server holds it to be invalid";
     Starts "missing volume definition" => VolumeInvalid, "the request names no volume";
     Has &["max requested capacity (", ") less than or equal to "] => VolumeCapacity,

@@ -5,6 +5,7 @@
 
 mod action;
 mod approval;
+mod awaited;
 mod build;
 mod deny;
 mod depend;
@@ -30,6 +31,7 @@ mod update;
 
 pub use action::{Action, Counts, Plan, Planned, Replace, ReplaceSteps, Update, Wait};
 pub use approval::{Approvals, Unapproved};
+pub use awaited::{Awaited, Standing};
 pub use build::build;
 pub use deny::DenyRule;
 pub use diff::{Change, Shown, diff};

@@ -314,6 +314,26 @@ impl Grants {
     }
 }
 
+impl Grants {
+    /// Whether the volumes of every namespace can be listed, also of those that the token cannot even
+    /// see: there is a rule for all namespaces, and none of a closer name that takes it away. `None`
+    /// if it cannot be known.
+    pub fn lists_every_namespace(&self) -> Option<bool> {
+        match self {
+            Self::Everything => Some(true),
+            Self::Unknown => None,
+            Self::Rules(rules) => {
+                let mut labels = rules.namespaces.keys();
+                let lists = |label: &String| {
+                    let namespace = &rules.namespaces[label];
+                    gives(&namespace.capabilities, VolumeCapability::List)
+                };
+                Some(rules.namespaces.contains_key(Namespace::ALL) && labels.all(lists))
+            }
+        }
+    }
+}
+
 /// Why a token cannot do what is needed, with the smallest policy that grants all of it; `None` if
 /// nothing is known to be missing.
 pub fn missing_permissions(needs: &Needs, grants: &Grants) -> Option<Diagnostic> {
@@ -350,14 +370,13 @@ fn granted(rules: &AclPolicy, permission: &Permission) -> bool {
     }
 }
 
+fn gives(words: &BTreeSet<String>, capability: VolumeCapability) -> bool {
+    let mut givers = capability.given_by().iter();
+    !words.contains("deny") && givers.any(|word| words.contains(*word))
+}
+
 fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: VolumeCapability) -> bool {
-    let gives = |words: &BTreeSet<String>| {
-        !words.contains("deny")
-            && capability
-                .given_by()
-                .iter()
-                .any(|word| words.contains(*word))
-    };
+    let gives = |words: &BTreeSet<String>| gives(words, capability);
     if namespace.as_str() == Namespace::ALL {
         return rules
             .namespaces

@@ -7,6 +7,7 @@ mod execution;
 mod ledger;
 mod notebook;
 mod observe;
+mod orphans;
 mod outcome;
 mod permissions;
 mod record;
@@ -14,13 +15,18 @@ mod remove;
 mod replace;
 mod resolve;
 mod schedule;
+mod wait;
 
 pub use apply::{Owner, apply};
 pub use execute::execute;
 pub use execution::{Execution, Watch};
 pub use ledger::{SetLedger, hold};
 pub use observe::{Looking, Observation, observe};
+pub use orphans::{
+    Deleted, Inventory, Listed, adopt, delete, deletion_name, join, registered_anywhere,
+};
 pub use outcome::{Ending, Outcome};
 pub use permissions::{Access, access, preflight};
 pub use record::{Record, Recorded, Unrecorded};
 pub use resolve::{Resolved, Unresolved, known_secrets, resolve};
+pub use wait::{Wait, Waited, wait};

@@ -44,6 +44,13 @@ transcripts! {
     shells_and_the_manual_are_served = "talk/completion.md";
     sets_in_a_file_are_shown_and_let_go = "set/file.md";
     sets_in_variables_are_shown_and_let_go = "set/nomad.md";
+    snapshots_are_taken_listed_and_deleted = "snapshot/snapshot.md";
+    snapshots_of_the_embedded_agent = "snapshot/embedded.md";
+    a_volume_is_detached = "volume/detach.md";
+    a_volume_is_waited_for = "volume/wait.md";
+    a_volume_is_expanded = "volume/expand.md";
+    orphans_are_shown_registered_and_deleted = "orphans/orphans.md";
+    orphans_of_the_embedded_agent = "orphans/embedded.md";
     codes_are_explained = "talk/explain.md";
     wrong_usage_is_an_error = "talk/usage.md";
     everything_wrong_is_told_at_once = "validate/everything-at-once.md";
@@ -204,11 +211,6 @@ const SHOWN_ELSEWHERE: &[(Code, &str, &str)] = &[
     ),
     (
         Code::VariableLockLost,
-        "src/nomad/error/tests.rs",
-        "every_text_has_its_code_and_every_row_its_text",
-    ),
-    (
-        Code::SnapshotInUse,
         "src/nomad/error/tests.rs",
         "every_text_has_its_code_and_every_row_its_text",
     ),

@@ -141,6 +141,11 @@ fn command(context: &Context, words: &[OsString]) -> clap::Command {
             command
                 .mut_subcommand("delete", |verb| verb.mut_arg("ids", volumes))
                 .mut_subcommand("deregister", |verb| verb.mut_arg("ids", volumes))
+                .mut_subcommand("detach", |verb| verb.mut_arg("id", volumes))
+                .mut_subcommand("wait", |verb| verb.mut_arg("id", volumes))
+                .mut_subcommand("expand", |verb| {
+                    verb.mut_arg("id", volumes).mut_arg("output", forms)
+                })
                 .mut_subcommand("create", |verb| verb.mut_arg("output", forms))
                 .mut_subcommand("register", |verb| verb.mut_arg("output", forms))
                 .mut_subcommand("status", |verb| {
@@ -148,6 +153,21 @@ fn command(context: &Context, words: &[OsString]) -> clap::Command {
                         .mut_arg("plugin", plugins)
                         .mut_arg("output", forms)
                 })
+        })
+        .mut_subcommand("orphans", |command| {
+            command.mut_arg("plugin", plugins).mut_arg("output", forms)
+        })
+        .mut_subcommand("snapshot", |command| {
+            command
+                .mut_subcommand("create", |verb| {
+                    verb.mut_arg("id", volumes).mut_arg("output", forms)
+                })
+                .mut_subcommand("list", |verb| {
+                    verb.mut_arg("plugin", plugins)
+                        .mut_arg("volume", volumes)
+                        .mut_arg("output", forms)
+                })
+                .mut_subcommand("delete", |verb| verb.mut_arg("plugin", plugins))
         })
         .mut_subcommand("plugin", |command| {
             command.mut_subcommand("status", |verb| {

@@ -15,6 +15,13 @@ pub(crate) struct Now {
     pub zone: TimeZone,
 }
 
+impl Now {
+    /// How long ago that was: `1h20m ago`; nothing for a time that was never set.
+    pub(crate) fn ago(&self, nanoseconds: i64) -> String {
+        ago(nanoseconds, self.nanoseconds)
+    }
+}
+
 /// The section on allocations; short IDs and ages, or everything if it is `wide`.
 pub(super) fn allocations(allocs: &[Alloc], now: &Now, wide: bool) -> String {
     let mut text = heading("Allocations");

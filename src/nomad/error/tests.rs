@@ -81,6 +81,7 @@ const TEXTS: &[(&str, Code)] = {
         ("volume not found: db0", C::VolumeNotFound),
         ("rpc error: volume not found: db0", C::VolumeNotFound),
         ("volume in use: db0", C::VolumeInUse),
+        ("Unknown allocation", C::VolumeNotAttached),
         (
             "validation: missing volume id, missing plugin id",
             C::VolumeInvalid,

@@ -204,3 +204,31 @@ fn plugins_are_read_by_those_who_may_read() {
         assert_eq!(grants.allows(&Permission::ReadAgent), Some(false), "{word}");
     }
 }
+
+/// Who cannot list somewhere does not know what is registered nowhere.
+#[test]
+fn every_namespace_is_listed_only_by_a_rule_for_all_that_none_takes_away() {
+    let everywhere = "namespace \"*\" { capabilities = [\"csi-list-volume\"] }";
+    let closer = |rule: &str| format!("{everywhere} namespace \"prod-*\" {{ {rule} }}");
+    for (rules, expected) in [
+        (everywhere.to_owned(), true),
+        (closer("policy = \"read\""), true),
+        (closer("policy = \"deny\""), false),
+        (closer("capabilities = [\"csi-write-volume\"]"), false),
+        (
+            "namespace \"*\" { capabilities = [\"submit-job\"] }".to_owned(),
+            false,
+        ),
+        (
+            "namespace \"default\" { policy = \"write\" }".to_owned(),
+            false,
+        ),
+        (String::new(), false),
+    ] {
+        let policy = acl_policy(&rules).expect("the rules can be read");
+        let grants = Grants::of([policy]);
+        assert_eq!(grants.lists_every_namespace(), Some(expected), "{rules}");
+    }
+    assert_eq!(Grants::Everything.lists_every_namespace(), Some(true));
+    assert_eq!(Grants::Unknown.lists_every_namespace(), None);
+}

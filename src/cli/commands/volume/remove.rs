@@ -6,15 +6,16 @@
 //! shares its data is looked at once more, and it is left alone if that has changed; then it goes. IDs are taken exactly: a prefix that hits
 //! the wrong volume cannot be undone.
 
+use super::find::{Found, find, list, missing, several};
 use crate::cli::args::{Delete, Deregister, Hidden};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::one_line;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, nearest};
-use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeId, VolumeSummary};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeSummary};
 use crate::plan::{Pin, Removal, forced_claims, removal_problems};
-use crate::ports::{ApiError, VolumeApi, VolumeQuery};
+use crate::ports::{ApiError, VolumeApi};
 
 /// What a person asked for.
 struct Order<'a> {
@@ -116,6 +117,9 @@ async fn remove(
     Ok(exit)
 }
 
+/// What is said of a volume that is not there, besides.
+const IF_EXISTS: &str = "if it may have been removed before, `--if-exists` makes that no error";
+
 async fn find_all(
     context: &Context,
     api: &dyn VolumeApi,
@@ -134,7 +138,7 @@ async fn find_all(
                     one_line(id)
                 ));
             }
-            Found::None => problems.push(missing(api, &scope, id).await),
+            Found::None => problems.push(missing(api, &scope, id).await.help(IF_EXISTS)),
             Found::Several(namespaces) => problems.push(several(id, &namespaces)),
         }
     }
@@ -142,80 +146,6 @@ async fn find_all(
         return Ok(volumes);
     }
     Err(problems.into_iter().collect::<Diagnostics>().into())
-}
-
-enum Found {
-    None,
-    One(Box<Volume>),
-    Several(Vec<Namespace>),
-}
-
-async fn find(api: &dyn VolumeApi, scope: &Namespace, id: &str) -> Result<Found, ApiError> {
-    let mut namespaces = vec![scope.clone()];
-    if scope.as_str() == Namespace::ALL {
-        let listed = list(api, scope, Some(id)).await?;
-        let exact = listed.into_iter().filter(|volume| volume.id.as_str() == id);
-        namespaces = exact.map(|volume| volume.namespace).collect();
-    }
-    let [namespace] = namespaces.as_slice() else {
-        return Ok(if namespaces.is_empty() {
-            Found::None
-        } else {
-            Found::Several(namespaces)
-        });
-    };
-    let key = NamespacedId::new(namespace.clone(), VolumeId::new(id));
-    let reading = api.read_volume(&key).await?;
-    Ok(reading.map_or(Found::None, |reading| Found::One(Box::new(reading.value))))
-}
-
-async fn list(
-    api: &dyn VolumeApi,
-    namespace: &Namespace,
-    prefix: Option<&str>,
-) -> Result<Vec<VolumeSummary>, ApiError> {
-    let query = VolumeQuery {
-        namespace: namespace.clone(),
-        prefix: prefix.map(str::to_owned),
-        plugin: None,
-    };
-    let listed = api.list_volumes(&query).await?;
-    Ok(listed.into_iter().map(|reading| reading.value).collect())
-}
-
-/// The others are named if they can be had; that they cannot is no second problem.
-async fn missing(api: &dyn VolumeApi, scope: &Namespace, id: &str) -> Diagnostic {
-    let place = if scope.as_str() == Namespace::ALL {
-        "in any namespace".to_owned()
-    } else {
-        format!("in namespace {scope}")
-    };
-    let message = format!("{} has no volume `{id}` {place}", api.name());
-    let mut problem = Diagnostic::error(Code::VolumeNotFound, message);
-    let everywhere = list(api, &Namespace::new(Namespace::ALL), None)
-        .await
-        .unwrap_or_default();
-    let elsewhere = everywhere.iter().find(|volume| volume.id.as_str() == id);
-    let in_scope = everywhere
-        .iter()
-        .filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
-    if let Some(elsewhere) = elsewhere {
-        problem = problem.help(format!(
-            "namespace {} has one; if it is meant, add `--namespace {}`",
-            elsewhere.namespace, elsewhere.namespace
-        ));
-    } else if let Some(similar) = nearest(id, in_scope.map(|volume| volume.id.as_str())) {
-        problem = problem.help(format!("there is a volume {similar}; is it meant?"));
-    }
-    problem.help("if it may have been removed before, `--if-exists` makes that no error")
-}
-
-fn several(id: &str, namespaces: &[Namespace]) -> Diagnostic {
-    let names: Vec<_> = namespaces.iter().map(Namespace::as_str).collect();
-    let message = format!("{} namespaces have a volume `{id}`", namespaces.len());
-    Diagnostic::error(Code::CliAmbiguousId, message)
-        .note(format!("they are: {}", names.join(", ")))
-        .help("name the one that is meant with `--namespace`")
 }
 
 /// Every volume that can be seen, if it matters who has the same data.

@@ -1,0 +1,111 @@
+//! Secrets that are given beside specifications: a file, or references on the command line.
+//!
+//! A value on a command line can be read by every user of the machine, so only where it is can be
+//! said there. Everything is looked up at once, before anything is sent.
+
+use std::path::{Path, PathBuf};
+
+use super::args::{Hidden, SecretArguments};
+use super::context::Context;
+use super::error::CliError;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::files::read_secret_refs;
+use crate::model::{SecretRef, SecretRefs, Secrets};
+
+/// The values; says what is to be warned of.
+///
+/// # Errors
+/// If the file cannot be read, an argument is no reference, a value is not there, or somebody
+/// interrupts.
+pub(super) async fn given_secrets(
+    context: &Context,
+    arguments: &SecretArguments,
+) -> Result<Secrets, CliError> {
+    let mut groups = vec![];
+    if let Some(file) = &arguments.secrets {
+        let file = context.directory.join(file);
+        let directory = file.parent().unwrap_or(Path::new("")).to_owned();
+        groups.push((in_file(&file)?, directory));
+    }
+    let typed = arguments.secret_from.iter().map(typed);
+    let typed: SecretRefs = typed.collect::<Result<Vec<_>, _>>()?.into_iter().collect();
+    groups.push((typed, context.directory.clone()));
+    let source = context.secrets();
+    let looking = tokio::task::spawn_blocking(move || look_up(&groups, &*source));
+    let found = context.interrupts.unless(looking).await?;
+    let (secrets, warnings) = found.map_err(|error| {
+        Diagnostic::error(Code::Internal, "the secrets could not be looked up")
+            .note(error.to_string())
+    })??;
+    for warning in &warnings {
+        context.say(warning);
+    }
+    Ok(secrets)
+}
+
+fn in_file(file: &Path) -> Result<SecretRefs, CliError> {
+    read_secret_refs(file).map_err(|reason| {
+        let message = format!("the file {} cannot be used", file.display());
+        Diagnostic::error(Code::CliInvalidValue, message)
+            .note(reason)
+            .help("write one map of texts, as in `token: {env: TOKEN}`")
+            .into()
+    })
+}
+
+/// `KEY=env:NAME` or `KEY=file:PATH`. What is neither is not shown: it may be the secret itself.
+fn typed(argument: &Hidden) -> Result<(String, SecretRef), CliError> {
+    let pair = argument.0.split_once('=');
+    let Some((key, source)) = pair.filter(|(key, _)| !key.is_empty()) else {
+        return Err(
+            Diagnostic::error(Code::CliInvalidValue, "a `--secret-from` has no key")
+                .help(TYPED)
+                .into(),
+        );
+    };
+    let reference = match source.split_once(':') {
+        Some(("env", name)) if !name.is_empty() => SecretRef::Env(name.to_owned()),
+        Some(("file", path)) if !path.is_empty() => SecretRef::File(path.to_owned()),
+        Some(_) | None => {
+            let message = format!("`--secret-from {key}=` names no variable and no file");
+            return Err(Diagnostic::error(Code::CliInvalidValue, message)
+                .help(TYPED)
+                .into());
+        }
+    };
+    Ok((key.to_owned(), reference))
+}
+
+const TYPED: &str = "write `--secret-from KEY=env:NAME` or `--secret-from KEY=file:PATH`";
+
+fn look_up(
+    groups: &[(SecretRefs, PathBuf)],
+    source: &dyn crate::ports::SecretSource,
+) -> Result<(Secrets, Vec<Diagnostic>), Diagnostics> {
+    let mut secrets = Secrets::default();
+    let mut warnings = vec![];
+    let mut missing = vec![];
+    for (references, directory) in groups {
+        let found: Result<Secrets, Vec<Diagnostics>> = references.resolve(|key, reference| {
+            let found = source.find(reference, directory).map_err(|remark| {
+                let message = format!("the secret `{key}` has no value: {remark}");
+                let problem = Diagnostic::error(remark.code, message);
+                Diagnostics::from(problem.help(remark.code.remedy()))
+            })?;
+            warnings.extend(found.warning.map(|remark| {
+                let message = format!("the secret `{key}`: {remark}");
+                Diagnostic::warning(remark.code, message).help(remark.code.remedy())
+            }));
+            Ok(found.value)
+        });
+        match found {
+            Ok(found) => secrets = secrets.overlaid_by(&found),
+            Err(problems) => missing.extend(problems.into_iter().flatten()),
+        }
+    }
+    if missing.is_empty() {
+        Ok((secrets, warnings))
+    } else {
+        Err(missing.into_iter().collect())
+    }
+}

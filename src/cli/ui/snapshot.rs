@@ -1,0 +1,89 @@
+//! Snapshots, for people and machines. The JSON has Nomad's keys (`nomad-http-api` 4.4), of which a
+//! server fills in only these.
+
+use serde_json::json;
+
+use super::allocs::Now;
+use super::table::{key_values, table};
+use super::time::{ago, local};
+use crate::model::{Bytes, PluginId, Snapshot};
+use crate::ports::Document;
+
+/// A list of snapshots; their exact times and sizes if wide.
+pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &Now, wide: bool) -> String {
+    let rows = snapshots.iter().map(|snapshot| {
+        let (size, time) = if wide {
+            (
+                exactly(snapshot.size),
+                local(snapshot.create_time, &now.zone),
+            )
+        } else {
+            (
+                about(snapshot.size),
+                ago(snapshot.create_time, now.nanoseconds),
+            )
+        };
+        [
+            snapshot.id.to_string(),
+            snapshot.source.to_string(),
+            size,
+            time,
+            snapshot.is_ready.to_string(),
+        ]
+    });
+    let headings = [
+        "Snapshot ID",
+        "External Volume ID",
+        "Size",
+        "Create Time",
+        "Ready",
+    ];
+    table(headings, rows)
+}
+
+/// One snapshot.
+pub(crate) fn snapshot_detail(snapshot: &Snapshot, plugin: &PluginId, now: &Now) -> String {
+    let age = ago(snapshot.create_time, now.nanoseconds);
+    let time = local(snapshot.create_time, &now.zone);
+    let time = if time.is_empty() {
+        time
+    } else {
+        format!("{time} ({age})")
+    };
+    key_values([
+        ("Snapshot ID", snapshot.id.to_string()),
+        ("External Volume ID", snapshot.source.to_string()),
+        ("Plugin ID", plugin.to_string()),
+        ("Size", about(snapshot.size)),
+        ("Create Time", time),
+        ("Ready", snapshot.is_ready.to_string()),
+    ])
+}
+
+/// The same as JSON; the time in seconds since the epoch, as Nomad has it.
+pub(crate) fn snapshot_document(snapshot: &Snapshot, plugin: &PluginId) -> Document {
+    Document::of(&json!({
+        "CreateTime": snapshot.create_time / 1_000_000_000,
+        "ExternalSourceVolumeID": snapshot.source.as_str(),
+        "ID": snapshot.id.as_str(),
+        "IsReady": snapshot.is_ready,
+        "PluginID": plugin.as_str(),
+        "SizeBytes": snapshot.size.to_wire(),
+    }))
+}
+
+fn about(size: Bytes) -> String {
+    if size.is_zero() {
+        "unknown".to_owned()
+    } else {
+        size.binary()
+    }
+}
+
+fn exactly(size: Bytes) -> String {
+    if size.is_zero() {
+        "unknown".to_owned()
+    } else {
+        format!("{} bytes", size.get())
+    }
+}

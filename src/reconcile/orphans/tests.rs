@@ -1,0 +1,191 @@
+use super::*;
+use crate::model::{AccessMode, AttachmentMode, Bytes, Capability, CapacityRange};
+use crate::plan::MergeRules;
+use crate::ports::VolumeReader as _;
+use crate::ports::fake::{CallFault, FakeServer};
+
+fn external(id: &str) -> ExternalVolume {
+    ExternalVolume {
+        external_id: ExternalId::new(id),
+        capacity: Bytes::ZERO,
+        context: [].into(),
+        clone_id: None,
+        snapshot_id: None,
+        published_nodes: vec![],
+        condition: None,
+    }
+}
+
+fn summary(namespace: &str, id: &str, plugin: &str, external: Option<&str>) -> VolumeSummary {
+    VolumeSummary {
+        namespace: Namespace::new(namespace),
+        id: VolumeId::new(id),
+        name: id.into(),
+        external_id: external.map(ExternalId::new),
+        plugin_id: PluginId::new(plugin),
+        provider: "csi.example".into(),
+        schedulable: true,
+        access_mode: None,
+        attachment_mode: None,
+        readers: 0,
+        writers: 0,
+        create_index: 1,
+        modify_index: 1,
+    }
+}
+
+fn request(id: &VolumeId, remote: &str) -> VolumeRequest {
+    VolumeRequest {
+        namespace: Namespace::default(),
+        id: id.clone(),
+        name: Some(id.to_string()),
+        external_id: Some(ExternalId::new(remote)),
+        plugin_id: PluginId::new("ebs"),
+        capabilities: vec![Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        }],
+        capacity: CapacityRange::default(),
+        topology_request: None,
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: None,
+        secrets: None,
+        parameters: None,
+        context: None,
+    }
+}
+
+fn server() -> FakeServer {
+    let server = FakeServer::new(MergeRules::AGENT);
+    server.add_plugin("ebs");
+    server
+}
+
+fn temporary(remote: &str) -> VolumeRequest {
+    let name = deletion_name(&PluginId::new("ebs"), &ExternalId::new(remote));
+    request(&name, remote)
+}
+
+/// `users` 57, B35: by the provider's ID, in every namespace and of every plugin.
+#[test]
+fn what_anybody_registered_is_no_orphan() {
+    let plugin = PluginId::new("ebs");
+    let begun = deletion_name(&plugin, &ExternalId::new("v4"));
+    let registered = [
+        summary("default", "db", "ebs", Some("v1")),
+        summary("prod", "copy", "ebs", Some("v1")),
+        summary("prod", "v2", "ebs", None),
+        summary("prod", "other", "ebs-old", Some("v3")),
+        summary("default", begun.as_str(), "ebs", Some("v4")),
+        summary("prod", "lost", "ebs", Some("v9")),
+        summary("prod", "elsewhere", "efs", Some("f1")),
+    ];
+    let listed = ["v1", "v2", "v3", "v4", "v5"].map(external);
+    let inventory = join(&plugin, listed.to_vec(), &registered);
+    let found: Vec<(&str, usize, bool)> = inventory
+        .listed
+        .iter()
+        .map(|one| {
+            let id = one.volume.external_id.as_str();
+            (id, one.registered.len(), one.deletion.is_some())
+        })
+        .collect();
+    let expected = [
+        ("v1", 2, false),
+        ("v2", 1, false),
+        ("v3", 1, false),
+        ("v4", 0, true),
+        ("v5", 0, false),
+    ];
+    assert_eq!(found, expected);
+    let orphans: Vec<&str> = inventory
+        .orphans()
+        .map(|one| one.volume.external_id.as_str())
+        .collect();
+    assert_eq!(orphans, ["v4", "v5"]);
+    let missing: Vec<&str> = inventory
+        .missing
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    assert_eq!(missing, ["lost"]);
+}
+
+#[test]
+fn the_name_of_a_deletion_is_that_of_one_volume_of_one_plugin() {
+    let name = |plugin: &str, id: &str| deletion_name(&PluginId::new(plugin), &ExternalId::new(id));
+    assert_eq!(name("ebs", "v1"), name("ebs", "v1"));
+    assert_ne!(name("ebs", "v1"), name("ebs", "v2"));
+    assert_ne!(name("eb", "sv1"), name("ebs", "v1"));
+    assert_eq!(name("ebs", "a/b").problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_goes_on() {
+    let server = server();
+    let wanted = temporary("v1");
+    server.fail("delete", CallFault::Refused);
+    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    let secrets = Secrets::default();
+    let first = delete(&server, &wanted.key(), &secrets).await;
+    assert!(matches!(first, Deleted::HalfDone(_)), "{first:?}");
+    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    let second = delete(&server, &wanted.key(), &secrets).await;
+    assert_eq!(second, Deleted::Done);
+    let id = wanted.id.as_str();
+    let writes = ["register", "delete", "delete"].map(|call| format!("{call} {id}"));
+    assert_eq!(server.writes(), writes, "it is registered once");
+    assert_eq!(
+        delete(&server, &wanted.key(), &secrets).await,
+        Deleted::Done
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_of_either_step_is_read_back() {
+    let server = server();
+    let wanted = temporary("v1");
+    server.fail("register", CallFault::AnswerLost);
+    server.fail("delete", CallFault::AnswerLost);
+    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    let ended = delete(&server, &wanted.key(), &Secrets::default()).await;
+    assert_eq!(ended, Deleted::Done);
+    server.fail("register", CallFault::RequestLost);
+    assert!(adopt(&server, &wanted).await.is_err(), "nobody knows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_registers_between_the_steps_is_spared() {
+    let server = server();
+    let wanted = temporary("v1");
+    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    let theirs = request(&VolumeId::new("db"), "v1");
+    server.register_volume(&theirs).await.expect("it is taken");
+    let ended = delete(&server, &wanted.key(), &Secrets::default()).await;
+    let Deleted::Spared(reasons) = ended else {
+        panic!("their data is gone: {ended:?}");
+    };
+    assert_eq!(reasons[0].code, Code::VolumeShared);
+    assert_eq!(server.read_volume(&wanted.key()).await, Ok(None));
+    let there = server.read_volume(&theirs.key()).await.expect("it answers");
+    assert!(there.is_some(), "theirs stays");
+    let writes = server.writes();
+    assert!(
+        !writes.iter().any(|call| call.starts_with("delete")),
+        "{writes:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_registered_is_not_registered_twice() {
+    let server = server();
+    let theirs = request(&VolumeId::new("db"), "v1");
+    server.register_volume(&theirs).await.expect("it is taken");
+    for (id, remote) in [("again", "v1"), ("db", "v2")] {
+        let refused = adopt(&server, &request(&VolumeId::new(id), remote)).await;
+        let code = refused.map_err(|problem| problem.code);
+        assert_eq!(code, Err(Code::OrphanRegistered), "{id} {remote}");
+    }
+    assert_eq!(server.writes(), ["register db"]);
+}
