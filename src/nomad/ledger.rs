@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use sha2::{Digest as _, Sha256};
 
 use super::client::NomadClient;
 use super::session::Session;
 use super::variables::{Lock, Put, Variables};
 use crate::diagnostic::Code;
-use crate::model::Namespace;
+use crate::model::{Namespace, hex};
 use crate::plan::{SetName, ShardChange, ShardName, StoredSet, StoredShard};
 use crate::ports::{ApiError, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 use crate::wire::VariableDocument;
@@ -237,6 +238,25 @@ impl NomadLedger {
         }
     }
 
+    /// Takes a lock under an ID that is this holder's own, so that an attempt whose answer was lost is
+    /// made again, instead of waiting for oneself.
+    async fn acquire(&self, set: &SetName, path: &str, who: &str) -> Result<Lock, ApiError> {
+        let what = format!("the lock of set {set} was not taken");
+        let items = BTreeMap::from([(ITEM, who)]);
+        let id = lock_id(set, who);
+        let mut attempt = 1;
+        loop {
+            let variables = self.variables();
+            let acquired = variables.acquire(path, &id, &items, TIME_TO_LIVE, &what);
+            match acquired.await {
+                Err(error) if error.code == Code::ApiOutcomeUnknown && attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
+                acquired => return acquired,
+            }
+        }
+    }
+
     /// Who holds a set's lock, as far as he said.
     async fn holder(&self, set: &SetName) -> Option<LockHolder> {
         let what = format!("who holds the lock of set {set} could not be read");
@@ -244,6 +264,14 @@ impl NomadLedger {
         let variable = found.ok().flatten()?;
         serde_json::from_str(text(&variable)?).ok()
     }
+}
+
+/// In the form that the server gives IDs of its own.
+fn lock_id(set: &SetName, who: &str) -> String {
+    let digest = Sha256::digest(format!("{set}\n{who}"));
+    let digits: String = hex(&digest[..16]).collect();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    parts.join("-")
 }
 
 fn unsupported(why: &str, server_text: Option<String>) -> LedgerError {
@@ -307,14 +335,9 @@ impl Ledger for NomadLedger {
         set: &SetName,
         holder: &LockHolder,
     ) -> Result<Box<dyn SetLock>, LedgerError> {
-        let what = format!("the lock of set {set} was not taken");
         let who = serde_json::to_string(holder).unwrap_or_default();
-        let items = BTreeMap::from([(ITEM, who.as_str())]);
         let path = path(set, LOCK);
-        let acquired = self
-            .variables()
-            .acquire(&path, &items, TIME_TO_LIVE, &what)
-            .await;
+        let acquired = self.acquire(set, &path, &who).await;
         match acquired.map_err(|error| self.failed(error))? {
             Lock::Held(Some(id)) => Ok(Box::new(NomadLock {
                 ledger: Self {
@@ -359,10 +382,23 @@ impl SetLock for NomadLock {
     async fn release(self: Box<Self>) -> Result<(), LedgerError> {
         let what = format!("the lock of set {} was not given back", self.set);
         let variables = self.ledger.variables();
-        match variables.release(&self.path, &self.id, &what).await {
-            Ok(Lock::Held(_)) => Ok(()),
-            Ok(Lock::NotOurs) => Err(LedgerError::lock_lost(&self.set)),
-            Err(error) => Err(self.ledger.failed(error)),
+        let mut lost = None;
+        for _ in 0..ATTEMPTS {
+            match variables.release(&self.path, &self.id, &what).await {
+                Ok(Lock::Held(_)) => return Ok(()),
+                // An answer was lost before: that was the one.
+                Ok(Lock::NotOurs) if lost.is_some() => return Ok(()),
+                Err(error) if lost.is_some() && error.code == Code::VariableLockLost => {
+                    return Ok(());
+                }
+                Ok(Lock::NotOurs) => break,
+                Err(error) if error.code == Code::ApiOutcomeUnknown => lost = Some(error),
+                Err(error) => return Err(self.ledger.failed(error)),
+            }
         }
+        Err(lost.map_or_else(
+            || LedgerError::lock_lost(&self.set),
+            |error| self.ledger.failed(error),
+        ))
     }
 }

@@ -116,11 +116,14 @@ impl Variables<'_> {
         }
     }
 
-    /// Takes the lock of a variable, which then has these items. Once it ran out it stays held for a
-    /// second more (the shortest that is told apart from the default of 15).
+    /// Takes the lock of a variable under an ID of our own; the variable then has these items. Taking
+    /// it again under the same ID succeeds, so that it may be repeated (2.3; recorded on 2.0.5 as
+    /// `lock-acquire-given-id` and `lock-acquire-again`). Once it ran out it stays held for a second
+    /// more (the shortest that is told apart from the default of 15).
     pub(super) async fn acquire(
         self,
         path: &str,
+        id: &str,
         items: &BTreeMap<&str, &str>,
         time_to_live: Duration,
         what: &str,
@@ -129,7 +132,7 @@ impl Variables<'_> {
         let lock = LockDocument {
             ttl: GoDuration(nanoseconds),
             lock_delay: GoDuration::from_secs(1),
-            ..LockDocument::default()
+            id: id.to_owned(),
         };
         let body = self.body(Some(items), Some(lock), what)?;
         self.lock("lock-acquire", path, &body, what).await

@@ -2,14 +2,21 @@
 //!
 //! The apply that meets it may fail; if it says that it succeeded, it has. Whatever it said, a second
 //! apply ends with what is wanted: one volume of the provider's for each on record, none left over,
-//! none made twice (W05; `nomad-http-api` 10.1, item 11), and a plan that is empty. The client is a
-//! process, and death is `kill -9`. The agent is the real one over the strict fake plugin.
+//! none made twice (W05; `nomad-http-api` 10.1, item 11), all of them and nothing else in the set's
+//! ledger, no step left open there, and a plan that is empty. The client is a process, and death is
+//! `kill -9`. The agent is the real one over the strict fake plugin.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use nomad_csi::model::{Bytes, CapacityRange, ControllerCapabilities, ExternalId, VolumeRequest};
+use nomad_csi::model::{
+    Bytes, CapacityRange, ControllerCapabilities, ExternalId, Namespace, SetName, VolumeRequest,
+};
+use nomad_csi::nomad::{NomadClient, Settings as ClientSettings};
+use nomad_csi::plan::{LedgerKey, LedgerSet};
+use nomad_csi::ports::Ledger as _;
 use nomad_csi::ports::fake::Settings;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
@@ -19,7 +26,9 @@ use crate::support::client_process::{Ended, run};
 use crate::support::road::{Harm, Road};
 
 /// So many processes at once: most of their time goes by waiting.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
+/// Longer than a lock outlives whoever held it.
+const LOCK_IS_OVER: Duration = Duration::from_secs(60);
 
 /// What is there, and what is wanted.
 struct Scene {
@@ -31,7 +40,7 @@ struct Scene {
     words: [&'static [&'static str]; 2],
     /// What is on record in the end.
     wanted: &'static [&'static str],
-    /// The requests that change something, with nothing in their way.
+    /// The requests that change a volume, with nothing in their way.
     writes: &'static [&'static str],
     /// The size of the volume `old` in the end, in bytes.
     size: u64,
@@ -168,12 +177,42 @@ impl Stage {
     }
 
     async fn apply(&self, scene: &Scene, time: usize, harm: Option<(usize, Harm)>) -> Ended {
-        let apply = ["apply", "-f", "volumes.hcl", "--yes", "--parallelism", "1"];
+        let apply = [
+            "apply",
+            "-f",
+            "volumes.hcl",
+            "--set",
+            "web",
+            "--yes",
+            "--parallelism",
+            "1",
+        ];
         let words = [&apply[..], scene.words[time]].concat();
         self.client(&words, harm).await
     }
 
-    /// What is not as it should be.
+    /// What is not as it should be in the ledger.
+    async fn ledger_wrongs(&self, scene: &Scene) -> Vec<String> {
+        let client = NomadClient::new(&ClientSettings::new(self.road.url())).unwrap();
+        let name = SetName::parse("web").unwrap();
+        let stored = client.ledger(Namespace::default()).read(&name).await;
+        let set = LedgerSet::read(name, &stored.unwrap(), LedgerKey::new([1; 32])).unwrap();
+        let owned: Vec<_> = set.owned().map(|(key, _)| key.id.as_str()).collect();
+        let open = set
+            .intents()
+            .map(|(key, intent)| format!("{key}: {intent:?}"));
+        let open: Vec<_> = open.collect();
+        let mut wrongs = vec![];
+        if owned != scene.wanted {
+            wrongs.push(format!("owned: {owned:?}"));
+        }
+        if !open.is_empty() {
+            wrongs.push(format!("left open: {open:?}"));
+        }
+        wrongs
+    }
+
+    /// What is not as it should be with the agent and the provider.
     fn wrongs(&self, scene: &Scene) -> Vec<String> {
         let state = self.agent.state();
         let mut wrongs = violations(&state);
@@ -220,7 +259,8 @@ async fn requests(scene: &Scene) -> Vec<String> {
     assert_eq!(ended.code, Some(0), "{}: {}", scene.name, ended.said);
     let asked = stage.road.asked();
     assert_eq!(stage.wrongs(scene), Vec::<String>::new(), "{}", scene.name);
-    let writes = asked.iter().filter(|line| !line.starts_with("GET"));
+    let is_write = |line: &&String| !line.starts_with("GET") && line.contains("/volume/");
+    let writes = asked.iter().filter(is_write);
     assert_eq!(writes.collect::<Vec<_>>(), scene.writes, "{}", scene.name);
     asked
 }
@@ -230,6 +270,7 @@ async fn suffer(scene: &Scene, at: usize, harm: Harm) -> Vec<String> {
     let stage = Stage::set(scene).await;
     let first = stage.apply(scene, 0, Some((at, harm))).await;
     stage.road.deliver().await;
+    stage.agent.clock.advance(LOCK_IS_OVER);
     let mut wrongs = vec![];
     let dies = matches!(harm, Harm::DeathBefore | Harm::DeathAfter);
     if dies != first.code.is_none() {
@@ -246,7 +287,9 @@ async fn suffer(scene: &Scene, at: usize, harm: Harm) -> Vec<String> {
         ));
     }
     wrongs.extend(stage.wrongs(scene));
-    let plan = stage.client(&["plan", "-f", "volumes.hcl"], None).await;
+    wrongs.extend(stage.ledger_wrongs(scene).await);
+    let plan = ["plan", "-f", "volumes.hcl", "--set", "web"];
+    let plan = stage.client(&plan, None).await;
     if plan.code != Some(0) {
         wrongs.push(format!("the plan: {:?}: {}", plan.code, plan.said));
     }
@@ -259,12 +302,8 @@ async fn suffer(scene: &Scene, at: usize, harm: Harm) -> Vec<String> {
 async fn every_harm(scene: &Scene) {
     let requests = requests(scene).await;
     let cases = requests.iter().enumerate().flat_map(|(at, line)| {
-        let harms = if line.starts_with("GET") {
-            &Harm::TO_READS[..]
-        } else {
-            &Harm::TO_WRITES
-        };
-        harms.iter().map(move |harm| (at, line, *harm))
+        let harms = Harm::all_to(line).iter();
+        harms.map(move |harm| (at, line, *harm))
     });
     let outcomes = stream::iter(cases)
         .map(async |(at, line, harm)| {

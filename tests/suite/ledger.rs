@@ -185,6 +185,28 @@ async fn a_locked_set_says_by_whom_and_a_lock_that_ran_out_is_lost() {
     assert!(ledger.read(&name()).await.expect("it reads").is_empty());
 }
 
+/// Whoever's acquire was carried out and not answered does not wait for himself.
+#[tokio::test]
+async fn a_lock_whose_answer_is_lost_is_taken_and_given_back_all_the_same() {
+    use Fault::{AnswerLost, RequestLost};
+    for faults in [&[AnswerLost][..], &[RequestLost, AnswerLost]] {
+        let variables = Variables::new();
+        let (_server, ledger) = serve(&variables).await;
+        variables.fail(faults);
+        let ada = ledger.lock(&name(), &holder("ada")).await;
+        let ada = ada.expect("it is free");
+        ada.renew().await.expect("it is ours");
+        let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
+            panic!("two hold it");
+        };
+        assert!(matches!(refused.failure, LedgerFailure::Held(Some(_))));
+        variables.fail(faults);
+        assert_eq!(ada.release().await, Ok(()), "{faults:?}");
+        let bo = ledger.lock(&name(), &holder("bo")).await;
+        drop(bo.expect("it is free"));
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_too_old_is_told_with_what_to_use_instead() {
     let before_1_4 = Server::always(text(404, "")).await;

@@ -41,8 +41,8 @@ pub(crate) enum Harm {
 }
 
 impl Harm {
-    /// Everything that can happen to a request that changes something.
-    pub(crate) const TO_WRITES: [Self; 9] = [
+    /// Everything that can happen to a request that changes a volume.
+    const TO_VOLUMES: [Self; 9] = [
         Self::RequestLost,
         Self::RequestCut,
         Self::ReplyLost,
@@ -53,8 +53,28 @@ impl Harm {
         Self::DeathBefore,
         Self::DeathAfter,
     ];
+    /// What can happen to one that changes a variable: it says what it relies on, so that coming late
+    /// is as good as not coming.
+    const TO_VARIABLES: [Self; 5] = [
+        Self::RequestLost,
+        Self::ReplyLost,
+        Self::Twice,
+        Self::DeathBefore,
+        Self::DeathAfter,
+    ];
     /// What can happen to one that changes nothing and makes a difference to the client.
-    pub(crate) const TO_READS: [Self; 3] = [Self::ReplyLost, Self::ReplyCut, Self::DeathBefore];
+    const TO_READS: [Self; 3] = [Self::ReplyLost, Self::ReplyCut, Self::DeathBefore];
+
+    /// What can happen to this request (`PUT /v1/var/a`).
+    pub(crate) fn all_to(line: &str) -> &'static [Self] {
+        if line.starts_with("GET") {
+            &Self::TO_READS
+        } else if line.contains("/v1/var/") {
+            &Self::TO_VARIABLES
+        } else {
+            &Self::TO_VOLUMES
+        }
+    }
 }
 
 #[derive(Default)]

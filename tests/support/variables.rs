@@ -144,7 +144,8 @@ impl Content {
                 None => text(500, "variable doesn't hold a lock"),
             };
         }
-        if holder.is_some() {
+        let is_acquire = query.contains_key("lock-acquire");
+        if holder.is_some_and(|holder| !is_acquire || holder != id) {
             return conflict();
         }
         let now = self
@@ -165,8 +166,12 @@ impl Content {
         let mut variable =
             json!({"Path": path, "ModifyIndex": index, "Items": body["Items"].clone()});
         self.variables.insert(path.to_owned(), variable.clone());
-        if self.has_locks && query.contains_key("lock-acquire") {
-            let id = format!("lock-{index}");
+        if self.has_locks && is_acquire {
+            let id = if id.is_empty() {
+                format!("lock-{index}")
+            } else {
+                id.to_owned()
+            };
             variable["Lock"] = json!({"ID": id, "TTL": "15s", "LockDelay": "1s"});
             self.locks.insert(path.to_owned(), id);
         }
