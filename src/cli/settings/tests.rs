@@ -106,6 +106,33 @@ fn a_flag_and_the_environment_can_take_skipping_back() {
     }
 }
 
+/// It is used all the same: mounted secrets of containers are often like that.
+#[cfg(unix)]
+#[test]
+fn a_token_file_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let config = "[context.lab]\naddress = \"https://lab:1\"\ntoken = { file = \"token\" }\n";
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let folder = home.path().join("nomad-csi");
+    std::fs::create_dir(&folder).expect("it is new");
+    std::fs::write(folder.join("config.toml"), config).expect("it is writable");
+    let token = folder.join("token");
+    std::fs::write(&token, "canary").expect("it is writable");
+    let home = home.path().to_str().expect("it is text");
+    for (mode, expected) in [(0o600, None), (0o644, Some(Code::SecretExposed))] {
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode))
+            .expect("it is ours");
+        let environment = environment(&[("XDG_CONFIG_HOME", home)]);
+        let chosen = crate::cli::contexts::chosen(&named("lab"), &environment);
+        let chosen = chosen.expect("the file is right");
+        let chosen = chosen.as_ref().expect("it is named");
+        let settings = cluster(&named("lab"), &environment, Some(chosen)).expect("it is there");
+        assert!(settings.token.is_some());
+        let remark = chosen.remark().map(|(remark, _)| remark.code);
+        assert_eq!(remark, expected, "{mode:o}");
+    }
+}
+
 const CONFIG: &str = "[context.prod]\naddress = \"https://prod:1\"\nnamespace = \"context\"\nregion = \"context\"\ntoken = { env = \"PROD_TOKEN\" }\nca_cert = \"ca.pem\"\n[context.bare]\naddress = \"https://bare:1\"\n";
 
 /// Address, namespace, token.

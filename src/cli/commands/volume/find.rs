@@ -82,7 +82,8 @@ pub(crate) async fn list(
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }
 
-/// That there is no such volume. The others are named if they can be had; that they cannot is no second problem.
+/// That there is no such volume. The others are named if they can be had; that they cannot is no
+/// second problem.
 pub(crate) async fn missing(api: &dyn VolumeApi, scope: &Namespace, id: &str) -> Diagnostic {
     let place = if scope.as_str() == Namespace::ALL {
         "in any namespace".to_owned()
