@@ -317,7 +317,8 @@ impl Grants {
 impl Grants {
     /// Whether the volumes of every namespace can be listed, also of those that the token cannot even
     /// see: there is a rule for all namespaces, and none of a closer name that takes it away. `None`
-    /// if it cannot be known.
+    /// if it cannot be known. Nomad 2.0.5 lists with `*` all namespaces to whoever may list in one
+    /// (`nomad-http-api` 2.10); what deletes data does not rely on that.
     pub fn lists_every_namespace(&self) -> Option<bool> {
         match self {
             Self::Everything => Some(true),
