@@ -303,9 +303,10 @@ pub(super) struct PlanArguments {
     /// standard output takes the place of `--output`.
     #[arg(long = "format", value_name = "FORM=FILE", value_delimiter = ',')]
     pub formats: Vec<ReportFile>,
-    /// Save the plan in this file, which must not exist, as a record of what was looked at
+    /// Save the plan in this file, which must not exist, for `apply FILE`
     ///
-    /// It holds no secret. `apply` does not take it yet: it plans anew from the files.
+    /// It holds no secret and no specification: it names the files, and remembers what the plan
+    /// relied on, what was asked for and what was agreed to.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// What may be done, and for which server it is planned.
@@ -380,18 +381,41 @@ pub(super) struct Parallelism {
 /// `apply`.
 #[derive(Args, Debug)]
 pub(super) struct Apply {
-    /// What is wanted.
-    #[command(flatten)]
-    pub files: Files,
+    /// Saved plan to carry out, in place of files
+    ///
+    /// It is made again from the files that it names, for the same server and set, with what was
+    /// asked for and agreed to then. A volume that is not as it was then is left alone (exit code 3).
+    /// With a set it can be carried out once.
+    #[arg(
+        value_name = "PLAN", value_hint = ValueHint::FilePath,
+        conflicts_with_all = [
+            "files", "syntax", "set", "ledger", "ledger_namespace", "server_version",
+            "prune", "replace", "snapshot_first", "delete_data", "accept_loss",
+        ]
+    )]
+    pub plan: Option<PathBuf>,
+    /// File, glob, directory (read recursively), or `-` for standard input; may be repeated
+    #[arg(short, long = "file", value_name = "PATH", required_unless_present = "plan", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<String>,
+    /// Syntax of standard input, and of files whose names do not say it [default: json if the text
+    /// starts with `{`, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
     /// Whose it is.
     #[command(flatten)]
     pub set: SetArgument,
     /// Where that is remembered.
     #[command(flatten)]
     pub place: LedgerPlace,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
+    /// Whether to ask, to go on and to wait.
+    #[command(flatten)]
+    pub how: ApplyHow,
+    /// Wait until the volumes can be used, for five minutes at most (exit code 3 if one cannot)
+    #[arg(long)]
+    pub wait: bool,
+    /// Override the server's soft-mandatory policies (Nomad Enterprise)
+    #[arg(long)]
+    pub policy_override: bool,
     /// Form of the volumes printed.
     #[command(flatten)]
     pub output: OutputArguments,
@@ -401,6 +425,22 @@ pub(super) struct Apply {
     /// How many changes at once.
     #[command(flatten)]
     pub parallelism: Parallelism,
+}
+
+/// Whether `apply` asks, goes on and waits.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct ApplyHow {
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Do what can be done also while something else is blocked or has to wait
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Do not wait for plugins that are not healthy
+    ///
+    /// Without this, one that has no healthy controller is waited for, for two minutes at most.
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// Where sets are remembered.
@@ -528,6 +568,9 @@ pub(super) struct Submit {
     /// What is wanted.
     #[command(flatten)]
     pub files: Files,
+    /// Override the server's soft-mandatory policies (Nomad Enterprise)
+    #[arg(long)]
+    pub policy_override: bool,
     /// Form of the volumes printed.
     #[command(flatten)]
     pub output: OutputArguments,

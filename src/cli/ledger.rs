@@ -49,6 +49,17 @@ impl LedgerChoice {
     }
 }
 
+impl std::fmt::Display for LedgerChoice {
+    /// As it is typed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nomad => f.write_str("nomad"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Without => f.write_str("none"),
+        }
+    }
+}
+
 impl From<LedgerError> for CliError {
     /// A set that somebody else works on blocks; it is not a failure.
     fn from(error: LedgerError) -> Self {

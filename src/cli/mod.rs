@@ -17,6 +17,7 @@ mod given_secrets;
 mod interrupts;
 mod ledger;
 mod run;
+mod saved;
 mod servers;
 mod settings;
 mod specs;

@@ -15,7 +15,8 @@ use super::commands::agent;
 use super::commands::context as contexts;
 use super::commands::submit::{self, Verb};
 use super::commands::{
-    auth, completion, explain, forget, man, orphans, plan, plugin, set, snapshot, validate, volume,
+    apply, auth, completion, explain, forget, man, orphans, plan, plugin, set, snapshot, validate,
+    volume,
 };
 use super::context::{Context, Stdin};
 use super::env::Variable;
@@ -123,18 +124,7 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         }
         Command::Context(command) => contexts::run(context, command),
         Command::Plan(arguments) => wait(context, process, plan::run(context, arguments)),
-        Command::Apply(arguments) => {
-            let order = submit::Order {
-                files: &arguments.files,
-                set: &arguments.set,
-                place: Some(&arguments.place),
-                verb: Verb::Apply { yes: arguments.yes },
-                output: &arguments.output.output,
-                parallelism: arguments.parallelism.parallelism,
-                choices: &arguments.choices,
-            };
-            wait(context, process, submit::run(context, &order))
-        }
+        Command::Apply(arguments) => wait(context, process, apply::run(context, arguments)),
         Command::Set(command) => wait(context, process, set::run(context, command)),
         Command::Forget(arguments) => wait(context, process, forget::run(context, arguments)),
         Command::Volume(command) => on_volume(context, command, process),
@@ -172,12 +162,12 @@ fn on_volume(
     match command {
         VolumeCommand::Create(arguments) => {
             let (set, choices) = (SetArgument::default(), Choices::default());
-            let order = order(arguments, &set, &choices, Verb::Create);
+            let order = order(context, arguments, (&set, &choices), Verb::Create)?;
             wait(context, process, submit::run(context, &order))
         }
         VolumeCommand::Register(arguments) => {
             let (set, choices) = (SetArgument::default(), Choices::default());
-            let order = order(arguments, &set, &choices, Verb::Register);
+            let order = order(context, arguments, (&set, &choices), Verb::Register)?;
             wait(context, process, submit::run(context, &order))
         }
         VolumeCommand::Deregister(arguments) => wait(
@@ -205,12 +195,12 @@ fn on_volume(
 }
 
 fn order<'a>(
+    context: &Context,
     arguments: &'a Submit,
-    set: &'a SetArgument,
-    choices: &'a Choices,
+    (set, choices): (&'a SetArgument, &'a Choices),
     verb: Verb,
-) -> submit::Order<'a> {
-    submit::Order {
+) -> Result<submit::Order<'a>, CliError> {
+    Ok(submit::Order {
         files: &arguments.files,
         set,
         place: None,
@@ -218,7 +208,11 @@ fn order<'a>(
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,
         choices,
-    }
+        policy_override: arguments.policy_override,
+        wait: false,
+        saved: None,
+        namespace: context.namespace()?,
+    })
 }
 
 /// Waits for a command that talks to a server.

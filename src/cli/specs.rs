@@ -54,7 +54,21 @@ pub(super) fn load(
     set: &SetArgument,
 ) -> Result<Wanted, CliError> {
     let asked = context.namespace()?;
-    let (wanted, diagnostics) = read(context, arguments, purpose, set, asked.as_ref())?;
+    load_in(context, arguments, purpose, set, asked.as_ref())
+}
+
+/// The same; a volume that names no namespace is in the one that was asked for.
+///
+/// # Errors
+/// If anything is an error: then nothing may be sent.
+pub(super) fn load_in(
+    context: &Context,
+    arguments: &Files,
+    purpose: Purpose,
+    set: &SetArgument,
+    asked: Option<&Namespace>,
+) -> Result<Wanted, CliError> {
+    let (wanted, diagnostics) = read(context, arguments, purpose, set, asked)?;
     context.report(&diagnostics, &wanted.sources);
     if diagnostics.has_errors() {
         return Err(CliError::said(Exit::Error));

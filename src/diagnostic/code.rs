@@ -53,6 +53,10 @@ codes! {
         "Decide: remove it from the files, or do not ask for its removal.";
     PlanOtherChanges = "plan/other-changes": "A file changes more of a volume than what was asked for.",
         "Apply the file, or leave the rest of it as the volume is.";
+    PlanUnusable = "plan/unusable": "The file is no saved plan, or none that can be used here.",
+        "Make a plan with `plan --out FILE`, look at it, and apply that.";
+    PlanApplied = "plan/applied": "A saved plan is carried out once, and the set's ledger remembers that this one was.",
+        "Make a new plan, look at it, and apply that.";
     PlanStale = "plan/stale": "Between the plan and its execution the volume was changed by somebody else, so it was left alone.",
         "Run the command again: it plans from what is there now.";
 

@@ -5,6 +5,7 @@ mod config;
 mod ledger;
 mod pairs;
 mod specs;
+mod text;
 mod write;
 
 pub use config::{
@@ -13,4 +14,5 @@ pub use config::{
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, Request, read};
+pub use text::read_text;
 pub use write::{write_new, write_over};

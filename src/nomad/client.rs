@@ -35,6 +35,7 @@ const PER_PAGE: &str = "2000";
 #[derive(Debug)]
 pub struct NomadClient {
     pub(super) session: Arc<Session>,
+    overrides_policies: bool,
 }
 
 impl NomadClient {
@@ -45,7 +46,18 @@ impl NomadClient {
     pub fn new(settings: &Settings) -> Result<Self, ApiError> {
         Ok(Self {
             session: Arc::new(Session::new(settings)?),
+            overrides_policies: false,
         })
+    }
+
+    /// The same client; what it creates and registers overrides the server's soft-mandatory policies
+    /// (Nomad Enterprise, since 1.10.4), if that is said.
+    #[must_use]
+    pub fn overriding_policies(&self, overrides_policies: bool) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            overrides_policies,
+        }
     }
 
     async fn write(&self, request: &VolumeRequest, kind: WriteKind) -> Result<Written, ApiError> {
@@ -60,6 +72,7 @@ impl NomadClient {
             .map_err(|error| unsendable(&what, &error.to_string()))?;
         let body = WriteRequest {
             volumes: vec![volume],
+            policy_override: self.overrides_policies,
             ..WriteRequest::default()
         };
         let body =

@@ -44,12 +44,22 @@ pub struct Origin {
     pub server: String,
     /// What that server is: `Nomad 2.0.5`, `nomad-csi agent`.
     pub server_kind: String,
+    /// The server's version, if somebody said it.
+    pub server_version: Option<String>,
     /// Where the specifications are, as they were named.
     pub files: Vec<String>,
+    /// Their syntax, if somebody said it.
+    pub syntax: Option<String>,
     /// What relative names of files start from.
     pub directory: String,
+    /// The namespace of volumes that name none.
+    pub namespace: Option<String>,
     /// The set that the volumes belong to.
     pub set: Option<String>,
+    /// Where it is remembered, as it was typed.
+    pub ledger: String,
+    /// The namespace of the ledger's variables.
+    pub ledger_namespace: String,
 }
 
 /// A plan as a file.
@@ -118,6 +128,10 @@ impl Entry {
             },
             plugin_version: plugin_version(planned, observed),
         }
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.action == Action::Unchanged.word()
     }
 
     /// Why `now` is not what somebody agreed to.
@@ -284,9 +298,11 @@ impl SavedPlan {
         let then: BTreeMap<&NamespacedId, &Entry> = entries.collect();
         for planned in &mut plan.volumes {
             let now = Entry::of(planned, observed);
+            let is_unchanged = planned.action == Action::Unchanged;
             let why = match then.get(&planned.key) {
-                _ if planned.action == Action::Unchanged => vec![],
+                Some(entry) if is_unchanged && entry.is_unchanged() => vec![],
                 Some(entry) => entry.moved(&now),
+                None if is_unchanged => vec![],
                 None => vec!["the saved plan does not name it".to_owned()],
             };
             if !why.is_empty() {
@@ -296,7 +312,7 @@ impl SavedPlan {
         }
         let named: BTreeSet<&NamespacedId> = plan.volumes.iter().map(|one| &one.key).collect();
         let gone = then.iter().filter(|(key, _)| !named.contains(*key));
-        let changed = gone.filter(|(_, entry)| entry.action != Action::Unchanged.word());
+        let changed = gone.filter(|(_, entry)| !entry.is_unchanged());
         let remarks = changed.map(|(key, entry)| {
             let message = format!(
                 "the saved plan would {} volume {key}, and nothing asks for that any more",

@@ -25,6 +25,8 @@ pub struct Owner<'a> {
     pub clock: Arc<dyn Clock>,
     /// What the plan was made from.
     pub observed: &'a Observed,
+    /// The plan's ID if it was saved, under which the set remembers that it was applied.
+    pub saved: Option<&'a str>,
 }
 
 /// Carries out a plan; the outcomes are in its order. `execution.record` is used where there is no
@@ -45,10 +47,16 @@ pub async fn apply(
         by,
         clock,
         observed,
+        saved,
     } = owner;
     let now = clock.now();
-    set.update(|set| note_findings(set, plan, observed, now))
-        .await?;
+    set.update(|set| {
+        note_findings(set, plan, observed, now);
+        if let Some(id) = saved {
+            set.record_plan(id, now);
+        }
+    })
+    .await?;
     let (notebook, notes) = Notebook::new(plan, execution.rules, by, clock);
     let working = async move {
         let noted = Execution {

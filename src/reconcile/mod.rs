@@ -21,12 +21,12 @@ pub use apply::{Owner, apply};
 pub use execute::execute;
 pub use execution::{Execution, Watch};
 pub use ledger::{SetLedger, hold};
-pub use observe::{Looking, Observation, observe};
+pub use observe::{Looking, Observation, last_snapshots, observe};
 pub use orphans::{
     Deleted, Inventory, Listed, adopt, delete, deletion_name, join, registered_anywhere,
 };
 pub use outcome::{Ending, Outcome};
-pub use permissions::{Access, access, preflight};
+pub use permissions::{Access, Preflight, access, preflight};
 pub use record::{Record, Recorded, Unrecorded};
 pub use resolve::{Resolved, Unresolved, known_secrets, resolve};
 pub use wait::{Wait, Waited, wait};

@@ -5,13 +5,15 @@
 //! here writes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::timeout;
 
 use crate::diagnostic::Code;
-use crate::model::{Namespace, NamespacedId, PluginId};
-use crate::plan::{Observed, PluginState};
-use crate::ports::{ApiError, Document, VolumeApi, VolumeQuery};
+use crate::model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
+use crate::plan::{LastSnapshot, Observed, PluginState};
+use crate::ports::{ApiError, Document, ProviderReader, VolumeApi, VolumeQuery};
 use crate::spec::VolumeSpec;
 
 /// What was read.
@@ -104,6 +106,61 @@ async fn namespaces(
         return None;
     }
     api.namespace_names().await.ok()
+}
+
+/// How long a provider may take for its list of snapshots, which only informs.
+const SNAPSHOTS: Duration = Duration::from_secs(20);
+
+/// The last snapshot of volumes that are about to be lost, as far as their providers list them: one
+/// call per plugin and namespace. A provider that cannot, may not or does not in time leaves them
+/// unknown, which is no error.
+pub async fn last_snapshots(
+    provider: &dyn ProviderReader,
+    observed: &Observed,
+    keys: impl IntoIterator<Item = &NamespacedId>,
+) -> BTreeMap<NamespacedId, LastSnapshot> {
+    let mut asked: BTreeMap<(&PluginId, &Namespace), Vec<&Volume>> = BTreeMap::new();
+    for volume in keys.into_iter().filter_map(|key| observed.volumes.get(key)) {
+        if lists_snapshots(observed.plugins.get(&volume.plugin_id)) {
+            let of = (&volume.plugin_id, &volume.namespace);
+            asked.entry(of).or_default().push(volume);
+        }
+    }
+    let mut last = BTreeMap::new();
+    for ((plugin, namespace), volumes) in asked {
+        let none = Secrets::default();
+        let listing = provider.list_snapshots(plugin, namespace, &none);
+        let Ok(Ok(listed)) = timeout(SNAPSHOTS, listing).await else {
+            continue;
+        };
+        for volume in volumes {
+            last.insert(volume.key(), last_of(volume, &listed));
+        }
+    }
+    last
+}
+
+fn lists_snapshots(plugin: Option<&PluginState>) -> bool {
+    match plugin {
+        Some(PluginState::Known(plugin)) => plugin
+            .controllers
+            .values()
+            .filter_map(|instance| instance.controller.as_ref())
+            .any(|controller| controller.capabilities.list_snapshots),
+        Some(PluginState::Missing | PluginState::Unknown) | None => false,
+    }
+}
+
+fn last_of(volume: &Volume, listed: &[Snapshot]) -> LastSnapshot {
+    let remote = volume.remote_id();
+    let own = listed.iter().filter(|one| one.source == remote);
+    let last = own
+        .filter(|one| one.is_ready)
+        .max_by_key(|one| one.create_time);
+    last.map_or(LastSnapshot::None, |one| LastSnapshot::Taken {
+        id: one.id.to_string(),
+        at: one.create_time,
+    })
 }
 
 async fn plugin(api: &dyn VolumeApi, id: &PluginId) -> Result<PluginState, ApiError> {

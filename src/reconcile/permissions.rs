@@ -40,20 +40,39 @@ fn granted(policies: &[Policy]) -> Grants {
     read.map_or(Grants::Unknown, Grants::of)
 }
 
-/// Whether the token may do what is needed: the reason why not, with a policy to paste. For commands
-/// that are about to change something.
+/// What is known of a token before anything is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preflight {
+    /// It may do everything that is needed.
+    Granted,
+    /// It may not: why, with a policy to paste.
+    Missing(Box<Diagnostic>),
+    /// It cannot be known: why.
+    Unknown(String),
+}
+
+/// Whether the token may do what is needed. For commands that are about to change something.
 ///
 /// # Errors
 /// If the server does not know the token, or cannot be reached.
-pub async fn preflight(
-    reader: &dyn AccessReader,
-    needs: &Needs,
-) -> Result<Option<Diagnostic>, ApiError> {
-    match access(reader).await {
-        Ok(access) => Ok(missing_permissions(needs, &access.grants)),
-        Err(error) if does_not_answer(&error) => Ok(None),
-        Err(error) => Err(error),
+pub async fn preflight(reader: &dyn AccessReader, needs: &Needs) -> Result<Preflight, ApiError> {
+    let found = match access(reader).await {
+        Ok(found) => found,
+        Err(error) if does_not_answer(&error) => return Ok(Preflight::Unknown(error.message)),
+        Err(error) => return Err(error),
+    };
+    if let Some(missing) = missing_permissions(needs, &found.grants) {
+        return Ok(Preflight::Missing(Box::new(missing)));
     }
+    Ok(match (found.grants, found.owner) {
+        (Grants::Everything | Grants::Rules(_), _) => Preflight::Granted,
+        (Grants::Unknown, TokenOwner::Workload) => {
+            Preflight::Unknown("it is a workload's identity".to_owned())
+        }
+        (Grants::Unknown, _) => {
+            Preflight::Unknown("one of its policies cannot be understood".to_owned())
+        }
+    })
 }
 
 /// Whether a server, or a proxy before it, refuses the question and maybe not what comes after.
@@ -143,7 +162,7 @@ mod tests {
         ] {
             let shown = format!("{owner:?} {rules:?}");
             let found = preflight(&Server(owner, rules), &needs).await;
-            let found = found.map(|problem| problem.is_some());
+            let found = found.map(|found| matches!(found, Preflight::Missing(_)));
             assert_eq!(found.map_err(|error| error.code), expected, "{shown}");
         }
     }

@@ -101,6 +101,9 @@ pub struct WriteRequest {
     pub region: String,
     /// At least one.
     pub volumes: Vec<VolumeWrite>,
+    /// Overrides soft-mandatory policies of Nomad Enterprise (since 1.10.4); our agent has none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub policy_override: bool,
 }
 
 /// The answer to a register (since 1.10.5) or create.

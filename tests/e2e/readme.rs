@@ -1,4 +1,5 @@
-//! The README, followed to the letter: its sessions are run, and say what stands there.
+//! The README and the pages with sessions, followed to the letter: they are run, and say what stands
+//! there.
 //!
 //! A session is a `console` block: commands after `$ `, each with what it prints on both streams. IDs
 //! that differ at every run and the home are replaced on both sides. `NOMAD_CSI_BLESS=1` writes the
@@ -62,11 +63,13 @@ fn without_ids(text: &str) -> String {
     plain
 }
 
-/// Without how large a volume is: it has a size of its own only where the plugin runs as root.
+/// Without how large a volume is, which has a size of its own only where the plugin runs as root, and
+/// without how long ago something was.
 fn without_sizes(text: &str) -> String {
     let lines = text.lines().map(|line| {
-        let is_size = line.starts_with("Capacity  ");
-        if is_size { "Capacity" } else { line }
+        let varies = ["Capacity  ", "    lost: ", "error[plan/applied]: "];
+        let start = varies.into_iter().find(|start| line.starts_with(start));
+        start.unwrap_or(line)
     });
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     text.replace(", 1.0 GiB)", ")")
@@ -108,12 +111,21 @@ fn replayed(document: &str, home: &Path) -> String {
 
 #[test]
 fn the_readme_says_what_happens() {
-    let path = root().join("README.md");
-    let document = std::fs::read_to_string(&path).expect("the README is readable");
+    says_what_happens("README.md");
+}
+
+#[test]
+fn the_page_on_applying_says_what_happens() {
+    says_what_happens("docs/apply.md");
+}
+
+fn says_what_happens(document: &str) {
+    let path = root().join(document);
+    let document = std::fs::read_to_string(&path).expect("the document is readable");
     let home = tempfile::tempdir().expect("a home can be made");
     let replayed = replayed(&document, home.path());
     if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
-        std::fs::write(&path, &replayed).expect("the README can be written");
+        std::fs::write(&path, &replayed).expect("the document can be written");
         return;
     }
     let plain = |text: &str| without_sizes(&without_ids(text));

@@ -83,6 +83,9 @@ async fn no_secret_is_in_any_output() {
         "plan -f specs -o json -vv --log-format json",
         "apply -f specs --yes -vv",
         "apply -f specs --yes --set web -vv --log-format json",
+        "apply -f specs --yes --set web --ledger file:ledger.json -vv",
+        "plan -f specs --set web --ledger file:ledger.json --out plan.ncsi -vv",
+        "apply plan.ncsi --yes -vv",
         "volume create -f specs -vv",
         "volume register -f specs -vv",
         "volume create -f specs --token canary-flag -vv",
@@ -105,6 +108,10 @@ async fn no_secret_is_in_any_output() {
     for (line, text) in &shown {
         assert!(!text.is_empty(), "{line} says nothing");
         assert!(!text.contains("canary-"), "{line}:\n{text}");
+    }
+    for file in ["ledger.json", "plan.ncsi"] {
+        let kept = std::fs::read_to_string(directory.path().join(file)).expect("it was written");
+        assert!(!kept.contains("canary-"), "{file}:\n{kept}");
     }
     // The server got them all, so there was something to be hidden.
     let seen = format!("{:?}", server.seen());

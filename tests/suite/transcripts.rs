@@ -20,6 +20,9 @@ macro_rules! transcripts {
 transcripts! {
     a_plan_is_carried_out_when_somebody_agrees = "apply/apply.md";
     an_interrupt_lets_running_calls_finish = "apply/interrupt.md";
+    who_agrees_to_what = "apply/approvals.md";
+    a_saved_plan_is_carried_out_once = "apply/saved.md";
+    nothing_is_changed_before_everything_is_ready = "apply/before.md";
     a_set_owns_what_was_applied_with_it = "apply/set.md";
     secrets_are_looked_up_right_before_they_are_sent = "apply/secrets.md";
     references_and_sets_are_checked = "validate/references.md";

@@ -54,6 +54,12 @@ impl CannedServer {
                 r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
             ),
             ("GET /v1/namespaces", 403, "Permission denied"),
+            // Which asks nobody who he is.
+            (
+                "GET /v1/acl/token/self",
+                200,
+                r#"{"AccessorID":"acls-disabled","Name":"ACLs Disabled Token","Type":"client"}"#,
+            ),
         ];
         for (request, status, body) in unless_told {
             let told = Told {

@@ -27,6 +27,8 @@ pub(crate) struct Run<'a> {
     pub command: &'a str,
     /// In whose name, with the set's lock held; `None` if nothing is to be owned.
     pub set: Option<&'a mut SetLedger>,
+    /// The plan's ID if it was saved.
+    pub saved: Option<&'a str>,
     /// How many volumes at once.
     pub parallelism: u16,
     /// Nothing new begins once this is cancelled.
@@ -67,6 +69,7 @@ pub(crate) async fn carry_out(
         by: actor(context, run.command),
         clock: context.clock.clone(),
         observed: &prepared.observation.observed,
+        saved: run.saved,
     });
     let outcomes = apply(&execution, plan, owner).await?;
     for line in news.into_iter().flatten() {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "agent")]
 pub(crate) mod agent;
+pub(crate) mod apply;
 pub(crate) mod auth;
 pub(crate) mod carry_out;
 pub(crate) mod completion;
@@ -13,6 +14,7 @@ pub(crate) mod orphans;
 pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod prepare;
+pub(crate) mod ready;
 pub(crate) mod reference;
 pub(crate) mod set;
 pub(crate) mod snapshot;

@@ -1,5 +1,7 @@
 //! `plan`: what would be done; changes nothing on the server.
 
+use clap::ValueEnum as _;
+
 use crate::cli::args::{PlanArguments, ReportForm};
 use crate::cli::choices::chosen;
 use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
@@ -9,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::{open_set, owner};
 use crate::cli::specs::{Wanted, load};
 use crate::cli::ui::{Reported, json_text, one_line, plan_json, plan_text, report};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::files;
 use crate::model::SetName;
 use crate::nomad::NomadClient;
@@ -18,12 +20,22 @@ use crate::ports::{IdSource as _, RandomIds, ServerKind, VolumeApi, VolumeReader
 use crate::reconcile::SetLedger;
 use crate::spec::Purpose;
 
+/// What names standard input in place of a file.
+const STDIN: &str = "-";
+
 /// Prints the plan.
 ///
 /// # Errors
 /// If a specification is wrong, the server cannot be read, a file cannot be written, or somebody
 /// interrupts.
 pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<Exit, CliError> {
+    if arguments.out.is_some() && arguments.files.files.iter().any(|file| file == STDIN) {
+        let message = "a plan from standard input cannot be saved";
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .note("to carry it out, the specifications are read again")
+            .help("write them to a file and name that with `-f`")
+            .into());
+    }
     let wanted = load(
         context,
         &arguments.files,
@@ -80,10 +92,14 @@ async fn show(
     }
     context.report(&remarks, &wanted.sources);
     if let Some(file) = &arguments.out {
-        let saved = saved(context, api, &asked, &prepared, arguments);
+        let saved = saved(context, api, &asked, &prepared, arguments)?;
         files::write_new(&context.directory, file, saved.write().as_bytes())?;
         let file = one_line(&file.display().to_string());
         context.printer.talk(&format!("saved as {file}"));
+        if asked.set.is_none() {
+            let why = "nobody remembers whether it was applied: that it is applied once cannot be promised without a set and its ledger";
+            context.printer.talk(why);
+        }
     }
     let counts = plan.counts();
     Ok(match (counts.stuck(), counts.changes()) {
@@ -125,25 +141,34 @@ fn saved(
     asked: &Asked<'_>,
     prepared: &Prepared,
     arguments: &PlanArguments,
-) -> SavedPlan {
+) -> Result<SavedPlan, CliError> {
+    let syntax = arguments
+        .files
+        .syntax
+        .and_then(|syntax| syntax.to_possible_value());
     let origin = Origin {
         id: RandomIds.uuid(),
         made_at: context.clock.now(),
         server: api.name().to_owned(),
         server_kind: server_words(&prepared.server),
+        server_version: asked.chosen.version.as_ref().map(ToString::to_string),
         files: arguments.files.files.clone(),
+        syntax: syntax.map(|syntax| syntax.get_name().to_owned()),
         directory: context.directory.display().to_string(),
+        namespace: context.namespace()?.map(|namespace| namespace.to_string()),
         set: asked.wanted.set.as_ref().map(ToString::to_string),
+        ledger: arguments.place.ledger.to_string(),
+        ledger_namespace: arguments.place.ledger_namespace.clone(),
     };
     let observed = &prepared.observation.observed;
     let chosen = &asked.chosen;
-    SavedPlan::of(
+    Ok(SavedPlan::of(
         origin,
         &prepared.plan,
         observed,
         &chosen.requests,
         &chosen.approvals,
-    )
+    ))
 }
 
 /// What a server is, as a saved plan remembers it.

@@ -8,9 +8,10 @@ use crate::cli::error::CliError;
 use crate::cli::specs::Wanted;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, ServerVersion, SetName};
+use crate::nomad::NomadClient;
 use crate::plan::{Inputs, LedgerSet, MergeRules, Owned, Plan, build, rules_remark, unfinished};
-use crate::ports::{ServerKind, VolumeApi};
-use crate::reconcile::{Looking, Observation, Unresolved, known_secrets, observe};
+use crate::ports::{ServerKind, VolumeReader as _};
+use crate::reconcile::{Looking, Observation, Unresolved, known_secrets, last_snapshots, observe};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// What a plan is made of.
@@ -47,7 +48,7 @@ pub(crate) struct Prepared {
 /// If the server cannot be read, something is asked for that needs a ledger, or somebody interrupts.
 pub(crate) async fn prepare(
     context: &Context,
-    api: &dyn VolumeApi,
+    api: &NomadClient,
     asked: &Asked<'_>,
 ) -> Result<Prepared, CliError> {
     let requests = &asked.chosen.requests;
@@ -72,6 +73,11 @@ pub(crate) async fn prepare(
         (_, Some(version)) => ServerKind::Nomad(version.clone()),
         (server, None) => server,
     };
+    let mut observation = observation;
+    let lost = requests.delete_data.iter().chain(&requests.replace);
+    let asking = last_snapshots(api, &observation.observed, lost);
+    let snapshots = context.interrupts.unless(asking).await?;
+    observation.observed.snapshots = snapshots;
     let (rules, remark) = rules(&server);
     let owned = owned(context, asked).await?;
     let mut plan = build(Inputs {

@@ -11,17 +11,19 @@ use crate::cli::args::{Choices, Files, LedgerPlace, SetArgument};
 use crate::cli::choices::chosen;
 use crate::cli::commands::carry_out::{Run, carry_out, tell};
 use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
+use crate::cli::commands::ready::{check_token, prepare_when_well, wait_until_schedulable};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{alone_on_set, owner};
-use crate::cli::specs::{Wanted, load};
+use crate::cli::ledger::{LedgerChoice, alone_on_set, owner};
+use crate::cli::saved::{as_saved, still_valid};
+use crate::cli::specs::{Wanted, load_in};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{NamespacedId, Volume, VolumeSummary};
+use crate::model::{Namespace, NamespacedId, SetName, Volume, VolumeSummary};
 use crate::nomad::NomadClient;
-use crate::plan::{Action, Approvals, Plan, Unapproved};
-use crate::ports::{Document, Reading, VolumeApi, VolumeReader as _};
+use crate::plan::{self, Action, Approvals, Plan, SavedPlan, Unapproved};
+use crate::ports::{Document, Reading, ServerKind, VolumeApi, VolumeReader as _};
 use crate::reconcile::{Ending, Outcome, SetLedger};
 use crate::spec::Purpose;
 
@@ -35,11 +37,19 @@ pub(crate) enum Verb {
     Create,
     /// `volume register`.
     Register,
-    /// `apply`; `yes` if nobody is to be asked.
-    Apply {
-        /// `--yes`.
-        yes: bool,
-    },
+    /// `apply`.
+    Apply(How),
+}
+
+/// How plans are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct How {
+    /// Nobody is to be asked.
+    pub yes: bool,
+    /// What can be done is done, also while something else cannot.
+    pub keep_going: bool,
+    /// Plugins that are not well are not waited for.
+    pub no_wait: bool,
 }
 
 impl Verb {
@@ -48,7 +58,7 @@ impl Verb {
         match self {
             Self::Create => Purpose::Create,
             Self::Register => Purpose::Register,
-            Self::Apply { .. } => Purpose::ByExternalId,
+            Self::Apply(_) => Purpose::ByExternalId,
         }
     }
 }
@@ -69,6 +79,26 @@ pub(crate) struct Order<'a> {
     pub parallelism: u16,
     /// What may be done besides.
     pub choices: &'a Choices,
+    /// Whether the volumes are waited for until they can be used.
+    pub wait: bool,
+    /// Whether the server's policies are overridden where it lets one.
+    pub policy_override: bool,
+    /// The saved plan that is carried out, if one is.
+    pub saved: Option<&'a SavedPlan>,
+    /// The namespace of volumes that name none.
+    pub namespace: Option<Namespace>,
+}
+
+impl Order<'_> {
+    /// Which variables the ledger is kept in, if it is kept in any.
+    fn ledger(&self, set: Option<&SetName>) -> Option<plan::LedgerPlace> {
+        let place = self.place?;
+        (place.ledger == LedgerChoice::Nomad).then_some(())?;
+        Some(plan::LedgerPlace {
+            namespace: Namespace::new(place.ledger_namespace.as_str()),
+            set: set?.clone(),
+        })
+    }
 }
 
 /// Carries out what the files want.
@@ -76,9 +106,12 @@ pub(crate) struct Order<'a> {
 /// # Errors
 /// If a specification is wrong, nobody agrees, or the server cannot be read.
 pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
-    let wanted = load(context, order.files, order.verb.purpose(), order.set)?;
+    let purpose = order.verb.purpose();
+    let namespace = order.namespace.as_ref();
+    let wanted = load_in(context, order.files, purpose, order.set, namespace)?;
     context
         .with_client(async |client| {
+            let client = &client.overriding_policies(order.policy_override);
             let place = order.place;
             let owned = place.and_then(|at| owner(context, at, wanted.set.as_ref(), client));
             let Some((ledger, name)) = owned else {
@@ -103,29 +136,63 @@ async fn submit(
     let Order {
         verb, parallelism, ..
     } = *order;
+    let mut chosen = chosen(context, order.choices, &wanted.volumes)?;
+    if let Some(saved) = order.saved {
+        still_valid(context, saved, api, set.as_deref())?;
+        chosen = as_saved(chosen, saved)?;
+    }
     let asked = Asked {
         wanted,
         purpose: verb.purpose(),
         parallelism,
-        chosen: chosen(context, order.choices, &wanted.volumes)?,
+        chosen,
         documents: true,
         set: set.as_deref().map(SetLedger::set),
     };
-    let prepared = prepare(context, api, &asked).await?;
-    if matches!(verb, Verb::Apply { .. }) {
+    let how = match verb {
+        Verb::Apply(how) => Some(how),
+        Verb::Create | Verb::Register => None,
+    };
+    let keep_going = how.is_some_and(|how| how.keep_going);
+    let mut prepared = match how {
+        Some(How { no_wait: false, .. }) => {
+            prepare_when_well(context, api, &asked, keep_going).await?
+        }
+        Some(_) | None => prepare(context, api, &asked).await?,
+    };
+    if let Some(saved) = order.saved {
+        let observed = &prepared.observation.observed;
+        saved.hold_against(&mut prepared.plan, observed);
+    }
+    if how.is_some() {
         context.printer.talk(&plan_text(&prepared.plan, api.name()));
     }
     context.report(&remarks(&prepared.plan), &wanted.sources);
     let counts = prepared.plan.counts();
-    if counts.stuck() > 0 {
-        context
-            .printer
-            .talk("nothing was changed, because not everything can be");
+    if counts.stuck() > 0 && (!keep_going || counts.changes() == 0) {
+        let why = "nothing was changed, because not everything can be";
+        context.printer.talk(why);
+        if how.is_some() && counts.changes() > 0 {
+            let help = "`--keep-going` does what can be done";
+            context.printer.talk(help);
+        }
         return Ok(Exit::Blocked);
     }
     if counts.changes() > 0 {
+        // The agent asks nobody who he is.
+        if how.is_some() && prepared.server != ServerKind::Agent {
+            check_token(
+                context,
+                api,
+                &prepared.plan,
+                order.ledger(wanted.set.as_ref()).as_ref(),
+            )
+            .await?;
+        }
         approve_risks(context, &prepared.plan, &asked.chosen.approvals).await?;
-        approve(context, api, verb, counts.changes()).await?;
+        if let Some(How { yes: false, .. }) = how {
+            approve(context, api, counts.changes()).await?;
+        }
     }
     if verb == Verb::Create {
         tell_existing(context, &prepared.plan);
@@ -134,13 +201,18 @@ async fn submit(
     let run = Run {
         command: APPLY,
         set,
+        saved: order.saved.map(SavedPlan::id),
         parallelism,
         stop,
         watch: &progress,
     };
     let outcomes = carry_out(context, api, wanted, &prepared, run).await?;
     drop(progress);
-    let exit = tell(context, wanted, &prepared.plan, &outcomes);
+    let mut exit = tell(context, wanted, &prepared.plan, &outcomes);
+    if order.wait {
+        let volumes = wanted_and_there(&prepared.plan, &outcomes);
+        exit = exit.max(wait_until_schedulable(context, api, volumes, parallelism).await?);
+    }
     print(context, &prepared, &outcomes, order.output);
     Ok(exit)
 }
@@ -188,15 +260,7 @@ async fn approve_risks(
     })
 }
 
-async fn approve(
-    context: &Context,
-    api: &dyn VolumeApi,
-    verb: Verb,
-    changes: usize,
-) -> Result<(), CliError> {
-    let Verb::Apply { yes: false } = verb else {
-        return Ok(());
-    };
+async fn approve(context: &Context, api: &dyn VolumeApi, changes: usize) -> Result<(), CliError> {
     let volumes = if changes == 1 {
         "1 volume".to_owned()
     } else {
@@ -219,6 +283,15 @@ async fn approve(
         Code::CliApprovalNeeded,
         message,
     )))
+}
+
+/// Volumes of the files that are as they are wanted now.
+fn wanted_and_there(plan: &Plan, outcomes: &[Outcome]) -> Vec<NamespacedId> {
+    let volumes = plan.volumes.iter().zip(outcomes);
+    volumes
+        .filter(|(planned, outcome)| planned.spec.is_some() && outcome.ending.is_success())
+        .map(|(planned, _)| planned.key.clone())
+        .collect()
 }
 
 fn print(context: &Context, prepared: &Prepared, outcomes: &[Outcome], output: &Output) {

@@ -46,6 +46,7 @@ pub(super) use progress::Progress;
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};
 pub(super) use table::{key_values, table};
+pub(super) use time::ago;
 #[cfg(feature = "agent")]
 pub(super) use verdicts::{case_list, report_json, report_text};
 pub(super) use volume::{volume_detail, volume_list};

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// How long ago, in the two largest units: `1h20m ago`. Nothing for a time that was never set.
-pub(super) fn ago(nanoseconds: i64, now: i64) -> String {
+pub(crate) fn ago(nanoseconds: i64, now: i64) -> String {
     if nanoseconds <= 0 {
         return String::new();
     }

@@ -176,6 +176,7 @@ impl Scene {
             by: actor(),
             clock: Arc::new(FakeClock::at(5)),
             observed: &observed,
+            saved: Some("plan-1"),
         };
         let outcomes = apply(&execution, &plan, Some(owner)).await;
         Applied {

@@ -1,0 +1,36 @@
+//! One file that a person named, read whole.
+
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
+use super::specs::{MAX_BYTES, reason};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+
+/// The text of a file, its path starting from `base_directory`.
+///
+/// # Errors
+/// If it cannot be read, is larger than [`MAX_BYTES`], or is no text.
+pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
+    let name = file.display();
+    let refused = |code: Code, why: String| {
+        let message = format!("{name} could not be read: {why}");
+        Diagnostics::from(Diagnostic::error(code, message).help(code.remedy()))
+    };
+    let unreadable = |error: std::io::Error| {
+        let code = match error.kind() {
+            ErrorKind::NotFound => Code::FilesNotFound,
+            ErrorKind::InvalidData => Code::FilesNotUtf8,
+            _ => Code::FilesUnreadable,
+        };
+        refused(code, reason(&error))
+    };
+    let opened = std::fs::File::open(base_directory.join(file)).map_err(unreadable)?;
+    let mut text = String::new();
+    let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text);
+    read.map_err(unreadable)?;
+    if text.len() as u64 > MAX_BYTES {
+        let why = format!("it has more than {MAX_BYTES} bytes");
+        return Err(refused(Code::FilesTooLarge, why));
+    }
+    Ok(text)
+}
