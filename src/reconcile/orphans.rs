@@ -17,7 +17,7 @@ use super::change::LOOKS;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{
     ExternalId, ExternalVolume, Namespace, NamespacedId, PluginId, Secrets, Volume, VolumeId,
-    VolumeRequest, VolumeSummary,
+    VolumeRequest, VolumeSummary, hex,
 };
 use crate::plan::{Removal, removal_problems};
 use crate::ports::{ApiError, VolumeApi, VolumeQuery};
@@ -107,10 +107,7 @@ pub fn deletion_name(plugin: &PluginId, id: &ExternalId) -> VolumeId {
     hash.update([0]);
     hash.update(id.as_str());
     let hash = hash.finalize();
-    let digits: String = hash[..10]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digits: String = hex(&hash[..10]).collect();
     VolumeId::new(format!("nomad-csi-deleting-{digits}"))
 }
 

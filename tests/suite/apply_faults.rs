@@ -8,16 +8,18 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use nomad_csi::model::{
     Bytes, CapacityRange, ControllerCapabilities, ExternalId, Namespace, SetName, VolumeRequest,
 };
-use nomad_csi::nomad::{NomadClient, Settings as ClientSettings};
-use nomad_csi::plan::{LedgerKey, LedgerSet};
-use nomad_csi::ports::Ledger as _;
+use nomad_csi::nomad::{NomadClient, NomadLedger, Settings as ClientSettings};
+use nomad_csi::plan::{LedgerKey, LedgerSet, Ownership};
 use nomad_csi::ports::fake::Settings;
+use nomad_csi::ports::{Ledger as _, RandomIds};
+use nomad_csi::reconcile::SetLedger;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
 use nomad_csi::state::{Phase, violations};
@@ -35,6 +37,8 @@ struct Scene {
     name: &'static str,
     /// Volumes that the provider makes before.
     there: &'static [&'static str],
+    /// One of them that the set owns and no file names; its data stays.
+    pruned: Option<&'static str>,
     specification: &'static str,
     /// Beside `apply -f`, in the first run and in the second.
     words: [&'static [&'static str]; 2],
@@ -49,6 +53,7 @@ struct Scene {
 const GROWING: Scene = Scene {
     name: "create, register, expand",
     there: &["old"],
+    pruned: None,
     specification: r#"
 volume "new" {
   type      = "csi"
@@ -92,8 +97,9 @@ volume "old" {
 };
 
 const REPLACING: Scene = Scene {
-    name: "replace, delete",
-    there: &["old", "unwanted"],
+    name: "replace after a snapshot, delete, prune",
+    there: &["dropped", "old", "unwanted"],
+    pruned: Some("dropped"),
     specification: r#"
 volume "old" {
   type         = "csi"
@@ -111,17 +117,27 @@ volume "old" {
         &[
             "--replace",
             "old",
+            "--snapshot-first",
             "--delete-data",
             "unwanted",
+            "--prune",
             "--max-risk",
             "destroys-data",
         ],
-        &["--delete-data", "unwanted", "--max-risk", "destroys-data"],
+        &[
+            "--delete-data",
+            "unwanted",
+            "--prune",
+            "--max-risk",
+            "destroys-data",
+        ],
     ],
     wanted: &["old"],
     writes: &[
+        "PUT /v1/volumes/snapshot?namespace=default",
         "DELETE /v1/volume/csi/old/delete?namespace=default",
         "PUT /v1/volume/csi/old/create?namespace=default",
+        "DELETE /v1/volume/csi/dropped?force=false&namespace=default",
         "DELETE /v1/volume/csi/unwanted/delete?namespace=default",
     ],
     size: 1 << 20,
@@ -132,6 +148,8 @@ struct Stage {
     agent: FakeAgent,
     road: Road,
     directory: tempfile::TempDir,
+    /// What is to stay with the provider although nothing on record names it.
+    left: Option<String>,
 }
 
 impl Stage {
@@ -139,6 +157,7 @@ impl Stage {
         let agent = FakeAgent::start(Settings {
             controller: Some(ControllerCapabilities {
                 create_delete_volume: true,
+                create_delete_snapshot: true,
                 expand_volume: true,
                 ..ControllerCapabilities::default()
             }),
@@ -163,11 +182,34 @@ impl Stage {
         let road = Road::to(router(agent.services.clone())).await;
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("volumes.hcl"), scene.specification).unwrap();
-        Self {
+        let mut stage = Self {
             agent,
             road,
             directory,
+            left: None,
+        };
+        if let Some(id) = scene.pruned {
+            stage.own(id).await;
         }
+        stage
+    }
+
+    /// The set owns a volume, whose data is to stay.
+    async fn own(&mut self, id: &str) {
+        let name = SetName::parse("web").unwrap();
+        let ledger = Arc::new(self.ledger());
+        let opened = SetLedger::open(ledger, name, Arc::new(RandomIds)).await;
+        let key = FakeAgent::key(id);
+        let own = |set: &mut LedgerSet| set.own(key.clone(), Ownership::default());
+        opened.unwrap().update(own).await.unwrap();
+        let state = self.agent.state();
+        let external = state.record(&key).unwrap().provided.external_id.as_ref();
+        self.left = Some(external.unwrap().to_string());
+    }
+
+    fn ledger(&self) -> NomadLedger {
+        let client = NomadClient::new(&ClientSettings::new(self.road.url())).unwrap();
+        client.ledger(Namespace::default())
     }
 
     async fn client(&self, words: &[&str], harm: Option<(usize, Harm)>) -> Ended {
@@ -193,9 +235,8 @@ impl Stage {
 
     /// What is not as it should be in the ledger.
     async fn ledger_wrongs(&self, scene: &Scene) -> Vec<String> {
-        let client = NomadClient::new(&ClientSettings::new(self.road.url())).unwrap();
         let name = SetName::parse("web").unwrap();
-        let stored = client.ledger(Namespace::default()).read(&name).await;
+        let stored = self.ledger().read(&name).await;
         let set = LedgerSet::read(name, &stored.unwrap(), LedgerKey::new([1; 32])).unwrap();
         let owned: Vec<_> = set.owned().map(|(key, _)| key.id.as_str()).collect();
         let open = set
@@ -233,13 +274,19 @@ impl Stage {
         let on_record: BTreeSet<_> = state
             .records()
             .filter_map(|record| remote(record.provided.external_id.as_ref()))
+            .chain(self.left.clone())
             .collect();
         let provided = self.agent.backend.volumes();
         let provided: BTreeSet<_> = provided.iter().map(|v| v.external_id.to_string()).collect();
-        if on_record != provided || provided.len() != scene.wanted.len() {
+        let expected = scene.wanted.len() + usize::from(self.left.is_some());
+        if on_record != provided || provided.len() != expected {
             wrongs.push(format!(
                 "on record: {on_record:?}; in the provider: {provided:?}"
             ));
+        }
+        let snapshots = self.agent.backend.snapshots();
+        if snapshots.len() > 1 {
+            wrongs.push(format!("snapshots: {snapshots:?}"));
         }
         let sizes = state
             .records()
@@ -259,7 +306,7 @@ async fn requests(scene: &Scene) -> Vec<String> {
     assert_eq!(ended.code, Some(0), "{}: {}", scene.name, ended.said);
     let asked = stage.road.asked();
     assert_eq!(stage.wrongs(scene), Vec::<String>::new(), "{}", scene.name);
-    let is_write = |line: &&String| !line.starts_with("GET") && line.contains("/volume/");
+    let is_write = |line: &&String| !line.starts_with("GET") && line.contains("/v1/volume");
     let writes = asked.iter().filter(is_write);
     assert_eq!(writes.collect::<Vec<_>>(), scene.writes, "{}", scene.name);
     asked

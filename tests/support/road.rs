@@ -63,7 +63,7 @@ impl Harm {
         Self::DeathAfter,
     ];
     /// What can happen to one that changes nothing and makes a difference to the client.
-    const TO_READS: [Self; 3] = [Self::ReplyLost, Self::ReplyCut, Self::DeathBefore];
+    const TO_READS: [Self; 2] = [Self::ReplyLost, Self::DeathBefore];
 
     /// What can happen to this request (`PUT /v1/var/a`).
     pub(crate) fn all_to(line: &str) -> &'static [Self] {
