@@ -4,7 +4,9 @@
 
 #[cfg(feature = "agent")]
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -15,8 +17,10 @@ use super::ledger::LedgerChoice;
 #[cfg(feature = "agent")]
 use super::ui::CheckReport;
 use super::ui::{Output, ReportFile};
+use crate::diagnostic::nearest;
 use crate::model::{ServerVersion, SetName};
 use crate::plan::{Awaited, DenyRule, HiddenField, Risk};
+use crate::spec::schema;
 
 /// Nomad's CSI volumes as specifications: check, plan and apply them, on a cluster or on an
 /// embedded agent with a real CSI plugin.
@@ -175,6 +179,29 @@ pub(super) enum Command {
     /// again; if it has changed since the plan, it is left alone (exit code 3). With a set, what was
     /// found and done is written to the ledger, and two runs on one set take turns.
     Apply(Apply),
+    /// Show what is otherwise on the server than it was left; changes nothing anywhere
+    ///
+    /// Compares every volume of the set and of the files with what was last applied, by the ledger's
+    /// hash of each field. What only the files changed is no drift: `plan` shows it. Without a set or
+    /// a ledger the volumes are held against the files, and nobody can tell who changed what.
+    ///
+    /// Exits with 0 if nothing has drifted, with 2 if something has, with 1 on an error.
+    Drift(DriftArguments),
+    /// Look for drift again and again, and put it back with `--apply`
+    ///
+    /// Every round reads the files, the ledger and the server anew. A round comes at least once in
+    /// every interval, and sooner when the server says that something changed; after failures the
+    /// pauses grow. Without `--apply` nothing is changed. With it, what is reversible is put back;
+    /// what is worse needs a flag, and what is blocked is left to a person. Ends in order, with 0, at
+    /// Ctrl-C or SIGTERM.
+    Reconcile(ReconcileArguments),
+    /// Write down what exists, as specifications; changes no volume
+    ///
+    /// A plan made at once is empty. What the server hides is written as `unknown`, and what is not
+    /// as it should be is marked: hidden mount flags, an external ID that several volumes share, one
+    /// that the provider does not list, claims of allocations that have ended. With `--set` the set
+    /// owns the volumes from then on, protected from removal.
+    Import(ImportArguments),
     /// Let a set's volumes go: nothing is done to them, and nothing removes them any more
     ///
     /// Also lifts the protection of a volume, since what nobody owns is not removed. A volume that
@@ -441,6 +468,183 @@ pub(super) struct ApplyHow {
     /// Without this, one that has no healthy controller is waited for, for two minutes at most.
     #[arg(long)]
     pub no_wait: bool,
+}
+
+/// `drift`.
+#[derive(Args, Debug)]
+pub(super) struct DriftArguments {
+    /// What was wanted.
+    #[command(flatten)]
+    pub files: Files,
+    /// Whose it is.
+    #[command(flatten)]
+    pub set: SetArgument,
+    /// Say nothing of this field's drift; may be repeated
+    ///
+    /// FIELD is a key of a specification, dotted where it is nested: `context`,
+    /// `mount_options.fs_type`. In a file there is `ignore = ["FIELD"]` for one volume.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = drifting_field)]
+    pub ignore: Vec<String>,
+    /// Form of the report
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: ReportForm,
+    /// Where the set is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+    /// How much at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// `reconcile`.
+#[derive(Args, Debug)]
+pub(super) struct ReconcileArguments {
+    /// What is wanted.
+    #[command(flatten)]
+    pub files: Files,
+    /// Whose it is.
+    #[command(flatten)]
+    pub set: SetArgument,
+    /// How long at most until the next round: 30s, 5m, 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+    pub interval: Duration,
+    /// Also change what is otherwise than the files say
+    #[arg(long)]
+    pub apply: bool,
+    /// Where Prometheus finds the metrics, at /metrics; nobody is asked who he is
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Say nothing of this field's drift; may be repeated
+    #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = drifting_field)]
+    pub ignore: Vec<String>,
+    /// What may be done.
+    #[command(flatten)]
+    pub choices: StandingChoices,
+    /// Where the set is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+    /// How much at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// What may be done in every round: nothing that is meant for once.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct StandingChoices {
+    /// Also deregister what the set owns and no file names; its data stays
+    #[arg(long, requires = "apply", help_heading = CHOICES)]
+    pub prune: bool,
+    /// Let an update erase a value that the server hides and the file does not give; may be repeated
+    #[arg(long, value_name = "FIELD:[NAMESPACE/]ID", requires = "apply", help_heading = CHOICES)]
+    pub accept_loss: Vec<String>,
+    /// The worst that may be done [default: reversible]
+    #[arg(long, value_name = "RISK", requires = "apply", help_heading = CHOICES, value_parser = one_of(Risk::ALL, Risk::as_str))]
+    pub max_risk: Option<Risk>,
+    /// Allow that much for this volume; may be repeated
+    #[arg(long, value_name = "RISK:[NAMESPACE/]ID", requires = "apply", help_heading = CHOICES)]
+    pub approve: Vec<String>,
+    /// Refuse whatever does this; may be repeated
+    #[arg(long, value_name = "RULE", value_delimiter = ',', requires = "apply", help_heading = CHOICES, value_parser = one_of(DenyRule::ALL, DenyRule::as_str))]
+    pub deny: Vec<DenyRule>,
+    /// Version of the Nomad server, where it does not say it to the token [default: ask it]
+    #[arg(long, value_name = "VERSION", help_heading = CHOICES)]
+    pub server_version: Option<ServerVersion>,
+}
+
+impl From<StandingChoices> for Choices {
+    fn from(choices: StandingChoices) -> Self {
+        Self {
+            prune: choices.prune,
+            accept_loss: choices.accept_loss,
+            max_risk: choices.max_risk,
+            approve: choices.approve,
+            deny: choices.deny,
+            server_version: choices.server_version,
+            ..Self::default()
+        }
+    }
+}
+
+/// A number of seconds, minutes or hours.
+fn interval(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let unit = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let seconds =
+        unit.and_then(|(number, seconds)| number.parse::<u32>().ok()?.checked_mul(*seconds));
+    match seconds {
+        Some(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds.into())),
+        Some(_) | None => Err("a time from 1s to 24h is needed, such as 30s, 5m or 1h".to_owned()),
+    }
+}
+
+/// `import`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["ids", "all", "external", "from_tfstate"]))]
+pub(super) struct ImportArguments {
+    /// The volumes' IDs, exactly
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// All volumes of the namespace, or of all (`--namespace '*'`)
+    #[arg(long)]
+    pub all: bool,
+    /// A volume that the plugin's provider has and that is registered nowhere
+    #[arg(long, num_args = 2, value_names = ["PLUGIN", "EXTERNAL_ID"])]
+    pub external: Vec<String>,
+    /// The volumes of a Terraform state; asks no server
+    ///
+    /// Secrets are not taken over. Prints the `removed` blocks that make Terraform forget them.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["set"])]
+    pub from_tfstate: Option<PathBuf>,
+    /// ID of the volume to be registered [default: the external ID]
+    #[arg(long, value_name = "ID", requires = "external")]
+    pub id: Option<String>,
+    /// Set that owns them from now on
+    #[arg(long, value_name = "NAME", conflicts_with = "external")]
+    pub set: Option<SetName>,
+    /// Where they are written.
+    #[command(flatten)]
+    pub output: SpecOutput,
+    /// Where the set is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
+    /// How much at once.
+    #[command(flatten)]
+    pub parallelism: Parallelism,
+}
+
+/// Where specifications are written.
+#[derive(Args, Debug)]
+pub(super) struct SpecOutput {
+    /// Write a file for each volume below this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "file")]
+    pub directory: Option<PathBuf>,
+    /// Write all volumes into this file [default: standard output]
+    #[arg(long = "out", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Syntax of what is written [default: by the file's ending, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
+    /// Overwrite files that are there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// A field whose drift can be seen.
+fn drifting_field(text: &str) -> Result<String, String> {
+    let fields: Vec<String> = schema::drifting().collect();
+    if fields.iter().any(|field| field == text) {
+        return Ok(text.to_owned());
+    }
+    let near = nearest(text, fields.iter().map(String::as_str));
+    Err(match near {
+        Some(near) => format!("it is no field whose drift could be seen; is `{near}` meant?"),
+        None => format!(
+            "it is no field whose drift could be seen: {}",
+            fields.join(", ")
+        ),
+    })
 }
 
 /// Where sets are remembered.

@@ -15,8 +15,8 @@ use super::commands::agent;
 use super::commands::context as contexts;
 use super::commands::submit::{self, Verb};
 use super::commands::{
-    apply, auth, completion, explain, forget, man, orphans, plan, plugin, set, snapshot, validate,
-    volume,
+    apply, auth, completion, drift, explain, forget, import, man, orphans, plan, plugin, reconcile,
+    set, snapshot, validate, volume,
 };
 use super::context::{Context, Stdin};
 use super::env::Variable;
@@ -125,6 +125,9 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         Command::Context(command) => contexts::run(context, command),
         Command::Plan(arguments) => wait(context, process, plan::run(context, arguments)),
         Command::Apply(arguments) => wait(context, process, apply::run(context, arguments)),
+        Command::Import(arguments) => wait(context, process, import::run(context, arguments)),
+        Command::Reconcile(arguments) => stay(context, process, reconcile::run(context, arguments)),
+        Command::Drift(arguments) => wait(context, process, drift::run(context, arguments)),
         Command::Set(command) => wait(context, process, set::run(context, command)),
         Command::Forget(arguments) => wait(context, process, forget::run(context, arguments)),
         Command::Volume(command) => on_volume(context, command, process),
@@ -225,6 +228,20 @@ fn wait(
         start_log(context, LogLevel::Warn)?;
     }
     let left = "left at once: calls that were running may still take effect; look with `nomad-csi volume status`";
+    in_runtime(context, process, left, command)
+}
+
+/// Waits for a command that goes on until somebody ends it, and says what it does.
+fn stay(
+    context: &Context,
+    process: Process,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    if process == Process::Own {
+        start_log(context, LogLevel::Info)?;
+    }
+    let left =
+        "left at once: calls that were running may still take effect; the next round finds out";
     in_runtime(context, process, left, command)
 }
 

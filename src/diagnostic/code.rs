@@ -60,6 +60,12 @@ codes! {
     PlanStale = "plan/stale": "Between the plan and its execution the volume was changed by somebody else, so it was left alone.",
         "Run the command again: it plans from what is there now.";
 
+    DriftNoRecord = "drift/no-record": "What was last applied is not on record, so a difference between the server and the files cannot be told from drift.",
+        "Name the set that the files are applied with, and the ledger that remembers it.";
+
+    ImportTerraformState = "import/terraform-state": "The file is no state of Terraform that can be read, or a volume in it cannot be written down.",
+        "Give it what `terraform state pull` prints; what is left out can be imported from the server by its ID.";
+
     // --- apply: what came of a change
     ApplyServerWarning = "apply/server-warning": "The server carried out the change and has something to say about it.",
         "Read the server's own words.";

@@ -15,4 +15,4 @@ pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, Request, read};
 pub use text::read_text;
-pub use write::{write_new, write_over};
+pub use write::{write_many, write_new, write_over};

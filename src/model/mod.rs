@@ -8,6 +8,7 @@ mod bytes;
 mod capability;
 mod external;
 mod hex;
+mod hidden_field;
 mod id;
 mod mount_options;
 mod node;
@@ -25,6 +26,7 @@ pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
+pub use hidden_field::HiddenField;
 pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
     SnapshotId, VariablePath, VolumeId,

@@ -5,13 +5,12 @@
 //! nothing to send for an entry that changes nothing.
 
 use super::diff::Change;
-use super::hidden::HiddenField;
 use super::holder::Holder;
 use super::merge::{Expansion, SecretsChange};
 use super::pin::Pin;
 use super::risk::Stakes;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::model::{NamespacedId, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, WantedRequest};
 use crate::spec::VolumeSpec;
 
 /// What is to be done with one volume.

@@ -21,7 +21,7 @@ use super::remove::{removed, replaced};
 use super::stakes::stakes;
 use super::update::update;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::NamespacedId;
+use crate::model::{HiddenField, NamespacedId};
 use crate::spec::VolumeSpec;
 
 /// Makes the plan.
@@ -54,6 +54,10 @@ fn planned(spec: VolumeSpec, inputs: &Inputs<'_>) -> Planned {
     let (action, warnings) = match existing {
         _ if inputs.requests.delete_data.contains(&key) => {
             (Action::Blocked(vec![still_wanted(&spec)]), vec![])
+        }
+        None if !spec.unknown.is_empty() => (Action::Blocked(unknown_values(&spec)), vec![]),
+        Some(_) if inputs.requests.replace.contains(&key) && !spec.unknown.is_empty() => {
+            (Action::Blocked(unknown_values(&spec)), vec![])
         }
         None => (new_volume(&spec, inputs), vec![]),
         Some(existing) if inputs.requests.replace.contains(&key) => {
@@ -88,6 +92,24 @@ fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
         None if is_create => Action::Create(request),
         None => Action::Register(request),
     }
+}
+
+/// A volume that is made has the values that it is made with: none of them can be unknown.
+fn unknown_values(spec: &VolumeSpec) -> Vec<Diagnostic> {
+    let refused = |field: &HiddenField| {
+        let (what, at) = match field {
+            HiddenField::Secrets => ("secrets are", "secrets"),
+            HiddenField::MountFlags => ("mount flags are", "mount_options"),
+        };
+        let message = format!("volume {} cannot be made: its {what} unknown", spec.key());
+        Diagnostic::error(Code::PlanHiddenValue, message)
+            .label(spec.field_span(at), "")
+            .note("`unknown` stands for a value that a server has; this volume is yet to be made")
+            .help(format!(
+                "give `{field}` a value, or leave it out if there is none"
+            ))
+    };
+    spec.unknown.iter().map(refused).collect()
 }
 
 fn still_wanted(spec: &VolumeSpec) -> Diagnostic {

@@ -84,7 +84,7 @@ pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
     changes
 }
 
-fn size(bytes: Bytes) -> Shown {
+pub(super) fn size(bytes: Bytes) -> Shown {
     if bytes.is_zero() {
         Shown::Absent
     } else {
@@ -124,14 +124,14 @@ fn preferred(volume: &Volume) -> Shown {
     )
 }
 
-fn topologies(list: Option<&[Topology]>) -> Shown {
+pub(super) fn topologies(list: Option<&[Topology]>) -> Shown {
     match list {
         Some(list) if !list.is_empty() => Shown::Topologies(list.iter().cloned().collect()),
         Some(_) | None => Shown::Absent,
     }
 }
 
-fn map(map: &BTreeMap<String, String>) -> Shown {
+pub(super) fn map(map: &BTreeMap<String, String>) -> Shown {
     if map.is_empty() {
         Shown::Absent
     } else {

@@ -4,43 +4,15 @@
 //! by what it says, also by nothing (W20), so that leaving them out of a file loses them (`users` 10
 //! and 11). The ledger remembers whether there were any, and a keyed hash of them.
 //!
-//! So a hidden value that the file does not give is unknown: no difference, but no write either,
+//! So a hidden value that the file does not give, or that it says to be `unknown`, is unknown: no difference, but no write either,
 //! until somebody gives it, says that there shall be none, or accepts the loss. What a server shows
 //! in its place is never sent back to it.
 
 use super::diff::{Change, Shown};
 use super::inputs::Owned;
 use super::rules::OmittedMap;
-use crate::model::{MountOptions, Volume, WantedRequest};
+use crate::model::{HiddenField, MountOptions, Volume, WantedRequest};
 use crate::spec::VolumeSpec;
-
-/// A field whose value a server does not show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HiddenField {
-    /// What the provider wants to see.
-    Secrets,
-    /// Flags for mount(8), which may hold passwords.
-    MountFlags,
-}
-
-impl HiddenField {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Secrets, Self::MountFlags];
-
-    /// The word that people type: `mount_flags`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Secrets => "secrets",
-            Self::MountFlags => "mount_flags",
-        }
-    }
-}
-
-impl std::fmt::Display for HiddenField {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// What the ledger remembers of a hidden value that this set wrote last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +43,8 @@ pub(super) struct HiddenValues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
+    /// That nobody knows it: nothing, and that was meant.
+    Unknown,
     None,
     Some,
 }
@@ -79,12 +53,15 @@ impl HiddenValues {
     pub(super) fn of(spec: &VolumeSpec, existing: &Volume, owned: Option<&Owned>) -> Self {
         let entry = owned.and_then(|owned| owned.volumes.get(&spec.key()));
         let request = &spec.request;
+        let unknown = |field| spec.unknown.contains(&field);
         let secrets = match &request.secrets {
+            None if unknown(HiddenField::Secrets) => Said::Unknown,
             None => Said::Nothing,
             Some(secrets) if secrets.is_empty() => Said::None,
             Some(_) => Said::Some,
         };
         let flags = match &request.mount_options {
+            Some(_) if unknown(HiddenField::MountFlags) => Said::Unknown,
             Some(options) if !options.mount_flags.is_empty() => Said::Some,
             Some(options) if options.is_empty() => Said::None,
             Some(_) | None => Said::Nothing,
@@ -128,7 +105,7 @@ impl HiddenValues {
             (Said::Some, Remembered::Other) => (Shown::Hidden, Shown::Hidden),
             (Said::Some, Remembered::Absent) => (Shown::Absent, Shown::Hidden),
             (Said::None, Remembered::Other) => (Shown::Hidden, Shown::Absent),
-            (Said::Nothing, _)
+            (Said::Nothing | Said::Unknown, _)
             | (Said::None | Said::Some, Remembered::Unknown | Remembered::AsGiven)
             | (Said::None, Remembered::Absent) => return None,
         };
@@ -139,7 +116,11 @@ impl HiddenValues {
     /// What a write would lose for certain.
     pub(super) fn losses(&self, omitted_secrets: OmittedMap) -> Vec<HiddenField> {
         let mut losses = vec![];
-        let had_secrets = self.secrets_before == Remembered::Other;
+        let had_secrets = match self.secrets_before {
+            Remembered::Other | Remembered::AsGiven => true,
+            Remembered::Unknown => self.secrets == Said::Unknown,
+            Remembered::Absent => false,
+        };
         if self.omits_secrets(omitted_secrets) && had_secrets {
             losses.push(HiddenField::Secrets);
         }
@@ -151,15 +132,16 @@ impl HiddenValues {
 
     /// Whether a write loses the secrets, if there are any: nobody knows.
     pub(super) fn may_lose_secrets(&self, omitted_secrets: OmittedMap) -> bool {
-        self.omits_secrets(omitted_secrets) && self.secrets_before == Remembered::Unknown
+        let unknown = self.secrets_before == Remembered::Unknown && self.secrets == Said::Nothing;
+        self.omits_secrets(omitted_secrets) && unknown
     }
 
     fn omits_secrets(&self, omitted: OmittedMap) -> bool {
-        self.secrets == Said::Nothing && omitted == OmittedMap::Wipe
+        matches!(self.secrets, Said::Nothing | Said::Unknown) && omitted == OmittedMap::Wipe
     }
 
     fn loses_flags(&self) -> bool {
-        self.flags_redacted && self.flags == Said::Nothing
+        self.flags_redacted && matches!(self.flags, Said::Nothing | Said::Unknown)
     }
 }
 

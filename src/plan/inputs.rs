@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deny::DenyRule;
-use super::hidden::{HiddenField, Remembered};
+use super::hidden::Remembered;
 use super::ledger::{LedgerSet, StoredValue};
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
-use crate::model::{Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeSummary};
+use crate::model::{
+    HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeSummary,
+};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// Everything that a plan is made from.

@@ -10,9 +10,12 @@ mod build;
 mod deny;
 mod depend;
 mod diff;
+mod drift;
+mod fields;
 mod findings;
 mod hidden;
 mod holder;
+mod import;
 mod inputs;
 mod ledger;
 mod merge;
@@ -29,15 +32,18 @@ mod saved;
 mod stakes;
 mod update;
 
+pub use crate::model::HiddenField;
 pub use action::{Action, Counts, Plan, Planned, Replace, ReplaceSteps, Update, Wait};
 pub use approval::{Approvals, Unapproved};
 pub use awaited::{Awaited, Standing};
 pub use build::build;
 pub use deny::DenyRule;
 pub use diff::{Change, Shown, diff};
+pub use drift::{Basis, DriftInputs, DriftState, FieldDrift, FileSays, VolumeDrift, drift};
 pub use findings::{Finding, findings, note_findings, unfinished};
-pub use hidden::{HiddenField, Remembered};
+pub use hidden::Remembered;
 pub use holder::Holder;
+pub use import::{Imported, Mark, Surroundings, import};
 pub use inputs::{Inputs, Observed, Owned, OwnedVolume, PluginState, Requests};
 pub use ledger::{
     Actor, FieldHash, FieldHashes, Intent, IntentStep, LedgerKey, LedgerProblem, LedgerSet,

@@ -75,6 +75,7 @@ pub(super) fn spec(request: WantedRequest) -> VolumeSpec {
         read_only: None,
         protect: None,
         ignore: vec![],
+        unknown: [].into(),
         set: None,
         span: SourceMap::span(id, 0..9),
         fields: fields.into(),

@@ -22,12 +22,11 @@ use sha2::{Digest as _, Sha256};
 use super::action::{Action, Plan, Planned};
 use super::approval::Approvals;
 use super::deny::DenyRule;
-use super::hidden::HiddenField;
 use super::inputs::{Observed, PluginState, Requests};
 use super::pin::Pin;
 use super::risk::Risk;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, NamespacedId, WantedRequest, hex};
+use crate::model::{ExternalId, HiddenField, NamespacedId, WantedRequest, hex};
 
 /// The format that this program writes, and the latest that it reads.
 const FORMAT: u32 = 1;

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 
 use super::action::{Action, Update, Wait};
 use super::diff::{Change, diff};
-use super::hidden::{HiddenField, HiddenValues};
+use super::hidden::HiddenValues;
 use super::holder::Holder;
 use super::inputs::Inputs;
 use super::merge::{Expansion, Merged, Refusal, merge};
 use super::precondition::{Needs, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, TopologyRequest, Volume, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, TopologyRequest, Volume, WantedRequest};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// What is to be done with a volume that exists, and what will surprise.

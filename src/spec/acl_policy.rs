@@ -186,16 +186,24 @@ fn level(entry: &Entry<'_>) -> Option<AclLevel> {
 fn text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
     match &node.value {
         Value::Scalar(scalar) => Some(&scalar.text),
-        Value::Null | Value::Broken | Value::Reference(_) | Value::List(_) | Value::Object(_) => {
-            None
-        }
+        Value::Null
+        | Value::Broken
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::List(_)
+        | Value::Object(_) => None,
     }
 }
 
 fn texts(node: &Node<'_>) -> Vec<String> {
     match &node.value {
         Value::List(items) => items.iter().filter_map(text).map(str::to_owned).collect(),
-        Value::Null | Value::Broken | Value::Reference(_) | Value::Scalar(_) | Value::Object(_) => {
+        Value::Null
+        | Value::Broken
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Scalar(_)
+        | Value::Object(_) => {
             vec![]
         }
     }

@@ -3,23 +3,133 @@
 //! HCL and JSON are written so that Nomad's own reader takes them for the same, too: `${` is escaped,
 //! because the two versions of HCL disagree on it, and topologies in JSON have the one shape of which
 //! Nomad loses nothing (`nomad-http-api` 5.6). What is not said is not written; a namespace always
-//! is. A secret that is a reference stays one. **Secrets that stand in the specification are written
+//! is. A secret that is a reference stays one, and a hidden value that is `unknown` is written so. **Secrets that stand in the specification are written
 //! in the clear**: whoever shows the text takes them out of the request before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::syntax::Syntax;
-use crate::model::{Bytes, SecretRef, Topology, WantedRequest};
+use super::tree::UNKNOWN;
+use crate::model::{Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, WantedRequest};
+
+/// A volume to be written, with what a specification says beside the request.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What a server is sent.
+    pub request: WantedRequest,
+    /// Hidden values that nobody knows.
+    pub unknown: BTreeSet<HiddenField>,
+    /// Whether it is kept from being removed, if that is said.
+    pub protect: Option<bool>,
+    /// Sentences for whoever reads the file; JSON has no place for them.
+    pub remarks: Vec<String>,
+}
+
+impl Written {
+    /// What is sent, and nothing beside it.
+    pub fn new(request: WantedRequest) -> Self {
+        Self {
+            request,
+            unknown: BTreeSet::new(),
+            protect: None,
+            remarks: vec![],
+        }
+    }
+
+    fn is_unknown(&self, field: HiddenField) -> bool {
+        self.unknown.contains(&field)
+    }
+}
 
 /// Writes one volume as a flat file.
 pub fn encode(request: &WantedRequest, syntax: Syntax) -> String {
+    encode_file(&Written::new(request.clone()), None, syntax)
+}
+
+/// Writes one volume as a flat file, with its set if it has one.
+pub fn encode_file(volume: &Written, set: Option<&SetName>, syntax: Syntax) -> String {
+    let flat = |places| {
+        let mut fields = document(volume, places);
+        if let (Some(set), Value::Object(fields)) = (set, &mut fields) {
+            fields.insert("set".to_owned(), set.as_str().into());
+        }
+        fields
+    };
     match syntax {
-        Syntax::Hcl => hcl(request),
-        Syntax::Json => format!("{:#}\n", document(request, json_places)),
-        Syntax::Yaml => yaml(&document(request, yaml_places)),
+        Syntax::Hcl => {
+            let mut out = Hcl::default();
+            out.set(set);
+            out.volume(volume, None);
+            out.text
+        }
+        Syntax::Json => format!("{:#}\n", flat(json_places)),
+        Syntax::Yaml => comments(&[volume]) + &yaml(&flat(yaml_places)),
     }
+}
+
+/// Writes any number of volumes into one file, each in a block.
+pub fn encode_all(volumes: &[Written], set: Option<&SetName>, syntax: Syntax) -> String {
+    let labels = labels(volumes);
+    let all = |places: fn(&[Topology]) -> Value| {
+        let blocks = labels.iter().zip(volumes);
+        let blocks: Map<_, _> = blocks
+            .map(|(label, volume)| (label.clone(), document(volume, places)))
+            .collect();
+        let mut file = Map::new();
+        if let Some(set) = set {
+            file.insert("set".to_owned(), set.as_str().into());
+        }
+        file.insert("volume".to_owned(), blocks.into());
+        Value::from(file)
+    };
+    match syntax {
+        Syntax::Hcl => {
+            let mut out = Hcl::default();
+            out.set(set);
+            for (label, volume) in labels.iter().zip(volumes) {
+                out.volume(volume, Some(label));
+            }
+            out.text.trim_start().to_owned()
+        }
+        Syntax::Json => format!("{:#}\n", all(json_places)),
+        Syntax::Yaml => {
+            let volumes: Vec<_> = volumes.iter().collect();
+            comments(&volumes) + &yaml(&all(yaml_places))
+        }
+    }
+}
+
+/// What the volumes' blocks are called: their IDs, and where one is taken, the namespace before it.
+fn labels(volumes: &[Written]) -> Vec<String> {
+    let mut labels: Vec<String> = vec![];
+    let mut taken = BTreeSet::new();
+    for Written { request, .. } in volumes {
+        let mut label = request.id.to_string();
+        while !taken.insert(label.clone()) {
+            label = format!("{}-{label}", request.namespace);
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+fn comments(volumes: &[&Written]) -> String {
+    let of = |volume: &&Written| {
+        let key = volume.request.key();
+        let line = move |remark: &String| format!("# {}\n", one_line(&format!("{key}: {remark}")));
+        volume.remarks.iter().map(line).collect::<String>()
+    };
+    volumes.iter().map(of).collect()
+}
+
+/// A comment ends with its line.
+fn one_line(text: &str) -> String {
+    text.replace(
+        |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{85}'),
+        " ",
+    )
 }
 
 /// The fields that are one text, in the order in which people read them.
@@ -102,7 +212,9 @@ fn maps(request: &WantedRequest) -> Vec<(&'static str, BTreeMap<&str, Entry<'_>>
         .collect()
 }
 
-fn document(request: &WantedRequest, places: fn(&[Topology]) -> Value) -> Value {
+fn document(volume: &Written, places: fn(&[Topology]) -> Value) -> Value {
+    let request = &volume.request;
+    let unknown = || json!({ UNKNOWN: true });
     let mut document = Map::new();
     for (key, text) in texts(request) {
         document.insert(key.to_owned(), text.into());
@@ -123,6 +235,9 @@ fn document(request: &WantedRequest, places: fn(&[Topology]) -> Value) -> Value 
         }
         if !options.mount_flags.is_empty() {
             block.insert("mount_flags".to_owned(), options.mount_flags.clone().into());
+        }
+        if volume.is_unknown(HiddenField::MountFlags) {
+            block.insert("mount_flags".to_owned(), unknown());
         }
         document.insert("mount_options".to_owned(), block.into());
     }
@@ -145,6 +260,12 @@ fn document(request: &WantedRequest, places: fn(&[Topology]) -> Value) -> Value 
             .collect();
         document.insert(key.to_owned(), object.into());
     }
+    if volume.is_unknown(HiddenField::Secrets) {
+        document.insert("secrets".to_owned(), unknown());
+    }
+    if let Some(protect) = volume.protect {
+        document.insert("protect".to_owned(), protect.into());
+    }
     document.into()
 }
 
@@ -164,55 +285,100 @@ pub(super) fn yaml(document: &Value) -> String {
     serde_yaml::to_string(document).unwrap_or_else(|_| format!("{document:#}\n"))
 }
 
-fn hcl(request: &WantedRequest) -> String {
-    let mut out = Hcl::default();
-    let texts = texts(request);
-    out.attributes(texts.iter().map(|(key, text)| (*key, text.as_str())));
-    for capability in &request.capabilities {
-        out.block("capability", |out| {
-            out.attributes([
-                ("access_mode", capability.access_mode.as_str()),
-                ("attachment_mode", capability.attachment_mode.as_str()),
-            ]);
-        });
-    }
-    if let Some(options) = &request.mount_options {
-        out.block("mount_options", |out| {
-            if !options.fs_type.is_empty() {
-                out.attributes([("fs_type", options.fs_type.as_str())]);
-            }
-            if !options.mount_flags.is_empty() {
-                let flags: Vec<_> = options
-                    .mount_flags
-                    .iter()
-                    .map(|flag| quoted(flag))
-                    .collect();
-                out.line(&format!("mount_flags = [{}]", flags.join(", ")));
-            }
-        });
-    }
-    if let Some(request) = &request.topology_request {
-        out.block("topology_request", |out| {
-            out.places("required", &request.required);
-            out.places("preferred", &request.preferred);
-        });
-    }
-    for (key, map) in maps(request) {
-        out.block(key, |out| {
-            out.values(map.into_iter().map(|(key, entry)| (key, entry.hcl())));
-        });
-    }
-    out.text
-}
-
 /// HCL being written.
 #[derive(Default)]
 struct Hcl {
     text: String,
     depth: usize,
+    /// The depth at which blocks stand apart.
+    paragraphs: usize,
 }
 
 impl Hcl {
+    fn set(&mut self, set: Option<&SetName>) {
+        if let Some(set) = set {
+            self.attributes([("set", set.as_str())]);
+            self.text.push('\n');
+        }
+    }
+
+    /// A volume: in a block of that label, or as the file itself.
+    fn volume(&mut self, volume: &Written, label: Option<&str>) {
+        if label.is_some() && !self.text.is_empty() && !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
+        for remark in &volume.remarks {
+            self.line(&format!("# {}", one_line(remark)));
+        }
+        match label {
+            None => self.fields(volume, None),
+            Some(label) => {
+                self.line(&format!("volume {} {{", quoted(label)));
+                self.depth += 1;
+                self.paragraphs = self.depth;
+                self.fields(volume, Some(label));
+                self.depth -= 1;
+                self.line("}");
+            }
+        }
+    }
+
+    fn fields(&mut self, volume: &Written, label: Option<&str>) {
+        let request = &volume.request;
+        let texts = texts(request).into_iter();
+        let texts: Vec<_> = texts
+            .filter(|(key, text)| *key != "id" || Some(text.as_str()) != label)
+            .map(|(key, text)| (key, quoted(&text)))
+            .chain(
+                volume
+                    .protect
+                    .map(|protect| ("protect", protect.to_string())),
+            )
+            .collect();
+        self.values(texts.iter().map(|(key, text)| (*key, text.clone())));
+        for capability in &request.capabilities {
+            self.block("capability", |out| {
+                out.attributes([
+                    ("access_mode", capability.access_mode.as_str()),
+                    ("attachment_mode", capability.attachment_mode.as_str()),
+                ]);
+            });
+        }
+        if let Some(options) = &request.mount_options {
+            self.mount_options(options, volume.is_unknown(HiddenField::MountFlags));
+        }
+        if let Some(request) = &request.topology_request {
+            self.block("topology_request", |out| {
+                out.places("required", &request.required);
+                out.places("preferred", &request.preferred);
+            });
+        }
+        for (key, map) in maps(request) {
+            self.block(key, |out| {
+                out.values(map.into_iter().map(|(key, entry)| (key, entry.hcl())));
+            });
+        }
+        if volume.is_unknown(HiddenField::Secrets) {
+            self.text.push('\n');
+            self.line(&format!("secrets = {UNKNOWN}"));
+        }
+    }
+
+    fn mount_options(&mut self, options: &MountOptions, unknown_flags: bool) {
+        self.block("mount_options", |out| {
+            if !options.fs_type.is_empty() {
+                out.attributes([("fs_type", options.fs_type.as_str())]);
+            }
+            if unknown_flags {
+                out.line(&format!("mount_flags = {UNKNOWN}"));
+            } else if !options.mount_flags.is_empty() {
+                let flags = options.mount_flags.iter().map(|flag| quoted(flag));
+                let flags: Vec<_> = flags.collect();
+                out.line(&format!("mount_flags = [{}]", flags.join(", ")));
+            }
+        });
+    }
+
     fn line(&mut self, line: &str) {
         let indent = "  ".repeat(self.depth);
         self.text.extend([&indent, line, "\n"]);
@@ -238,7 +404,7 @@ impl Hcl {
     }
 
     fn block(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
-        if self.depth == 0 {
+        if self.depth == self.paragraphs {
             self.text.push('\n');
         }
         self.line(&format!("{name} {{"));

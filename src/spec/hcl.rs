@@ -2,8 +2,8 @@
 //!
 //! The structure of a file is read by [`super::hcl1`]; here is what HCL2 adds to it: expressions. Only
 //! those that say their value outright are understood (literals, lists, objects with colons,
-//! parentheses), and a call with one text, `env("X")`, which says where a secret is; any other call, a
-//! variable or an operator is refused in words, each where it stands.
+//! parentheses), a call with one text, `env("X")`, which says where a secret is, and the word `unknown`
+//! for a value that nobody knows; any other call, a variable or an operator is refused in words, each where it stands.
 //!
 //! Where one text means two things, Nomad's meaning wins in a file that uses nothing of HCL2, with a
 //! warning (`dependencies` decisions, `nomad-http-api` 5.1).
@@ -15,7 +15,7 @@ use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, Unary
 
 use super::hcl1::{self, Meaning, Parsed};
 use super::problem::Problem;
-use super::tree::{Node, Object, Reference, ReferenceSource, ScalarKind, Value, Word};
+use super::tree::{Node, Object, Reference, ReferenceSource, ScalarKind, UNKNOWN, Value, Word};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, nearest};
 
 /// Reads a file; what cannot be read is said, and then there is no tree.
@@ -127,6 +127,10 @@ impl Reader {
             }
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
             Expression::FuncCall(call) => self.call(call, span),
+            Expression::Variable(word) if word.as_str() == UNKNOWN => Node {
+                value: Value::Unknown,
+                span,
+            },
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => self.refuse(span, "a reference"),
             Expression::Conditional(_) => self.refuse(span, "a condition"),

@@ -21,6 +21,7 @@ mod problem;
 pub mod schema;
 mod syntax;
 mod template;
+mod terraform;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -29,9 +30,10 @@ mod volume_spec;
 mod yaml;
 
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
-pub use encode::encode;
+pub use encode::{Written, encode, encode_all, encode_file};
 pub use parse::{Defaults, parse};
 pub use syntax::Syntax;
 pub use template::template;
+pub use terraform::{TerraformVolumes, read_terraform_state, removed_blocks};
 pub use validate::validate;
-pub use volume_spec::{Purpose, VolumeSpec};
+pub use volume_spec::{Purpose, VolumeSpec, is_part_of};

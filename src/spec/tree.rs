@@ -15,6 +15,9 @@ use crate::diagnostic::Span;
 /// over a tree, its removal included, can exhaust the stack.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// The word for a value that nobody knows.
+pub(super) const UNKNOWN: &str = "unknown";
+
 /// A value and where it was written.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
@@ -34,6 +37,8 @@ pub(super) enum Value<'a> {
     Scalar(Scalar<'a>),
     /// `env("X")` in HCL: what says where a value is, and is none itself.
     Reference(Reference<'a>),
+    /// `unknown` in HCL: there may be a value, and nobody knows which.
+    Unknown,
     List(Vec<Node<'a>>),
     Object(Object<'a>),
 }
@@ -154,6 +159,7 @@ impl<'a> Node<'a> {
             Value::Null => "nothing",
             Value::Broken => "an expression",
             Value::Reference(_) => "a reference to a secret",
+            Value::Unknown => "`unknown`",
             Value::Scalar(scalar) => match scalar.kind {
                 ScalarKind::Text => "a text",
                 ScalarKind::Number => "a number",
@@ -162,6 +168,22 @@ impl<'a> Node<'a> {
             Value::List(_) => "a list",
             Value::Object(_) => syntax.object_name(),
         }
+    }
+
+    /// Whether it says that nobody knows the value: the bare word in HCL, an object of this one key
+    /// with the boolean `true` elsewhere.
+    pub(super) fn is_unknown(&self, syntax: Syntax) -> bool {
+        let Value::Object(object) = &self.value else {
+            return matches!(self.value, Value::Unknown);
+        };
+        let [only] = &object.entries[..] else {
+            return false;
+        };
+        let Value::Scalar(scalar) = &only.value.value else {
+            return false;
+        };
+        let is_true = scalar.kind == ScalarKind::Boolean && scalar.text == "true";
+        syntax != Syntax::Hcl && only.key.text == UNKNOWN && is_true
     }
 
     /// How many nodes it is made of, and how deep they lie in each other, itself included.
@@ -173,7 +195,11 @@ impl<'a> Node<'a> {
             })
         };
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => (1, 1),
+            Value::Null
+            | Value::Broken
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown => (1, 1),
             Value::List(items) => of(&mut items.iter()),
             Value::Object(object) => of(&mut object.entries.iter().map(|entry| &entry.value)),
         }
@@ -182,7 +208,7 @@ impl<'a> Node<'a> {
     /// Calls `see` for every scalar in it; a reference is none.
     pub(super) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
-            Value::Null | Value::Reference(_) => {}
+            Value::Null | Value::Reference(_) | Value::Unknown => {}
             Value::Broken | Value::Scalar(_) => see(self.span),
             Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
             Value::Object(object) => {
@@ -206,7 +232,9 @@ impl<'a> Node<'a> {
                 }),
                 _ => None,
             },
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) => None,
+            Value::Null | Value::Broken | Value::Unknown | Value::Scalar(_) | Value::List(_) => {
+                None
+            }
         }
     }
 
@@ -217,6 +245,7 @@ impl<'a> Node<'a> {
             | Value::Broken
             | Value::Scalar(_)
             | Value::Reference(_)
+            | Value::Unknown
             | Value::List(_)
             | Value::Object(_) => None,
         }
@@ -227,7 +256,11 @@ impl Node<'_> {
     /// Calls `see` for every key in it.
     pub(super) fn for_each_key(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => {}
+            Value::Null
+            | Value::Broken
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_key(see)),
             Value::Object(object) => {
                 for entry in &object.entries {
@@ -242,7 +275,11 @@ impl Node<'_> {
     /// Calls `see` for every object in it that lies in no other one, itself included.
     pub(super) fn for_each_object(&self, see: &mut impl FnMut(&Object<'_>)) {
         match &self.value {
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => {}
+            Value::Null
+            | Value::Broken
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_object(see)),
             Value::Object(object) => see(object),
         }
@@ -279,7 +316,9 @@ impl<'a> Object<'a> {
 impl PartialEq for Node<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
-            (Value::Null, Value::Null) | (Value::Broken, Value::Broken) => true,
+            (Value::Null, Value::Null)
+            | (Value::Broken, Value::Broken)
+            | (Value::Unknown, Value::Unknown) => true,
             (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
             (Value::Reference(a), Value::Reference(b)) => {
                 a.source == b.source && a.argument == b.argument

@@ -1,9 +1,9 @@
 //! A wanted volume, each field with the place it was written at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::Span;
-use crate::model::{NamespacedId, SetName, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, SetName, WantedRequest};
 
 /// One wanted volume of one file.
 ///
@@ -22,6 +22,9 @@ pub struct VolumeSpec {
     /// Fields whose drift is ignored, by their keys, dotted where they are nested
     /// (`mount_options.fs_type`); never sent.
     pub ignore: Vec<String>,
+    /// Hidden values that the file says to be unknown: not given, and on purpose. They make no
+    /// difference and are never sent; whatever would lose them is not done.
+    pub unknown: BTreeSet<HiddenField>,
     /// The set that the file names, and where.
     pub set: Option<(SetName, Span)>,
     /// Where to point for the specification as a whole: the block's header, or the ID's line.
@@ -70,11 +73,7 @@ impl VolumeSpec {
 
     /// Whether the drift of a field is ignored: of the field itself, or of what it is a part of.
     pub fn ignores(&self, field: &str) -> bool {
-        let is_part = |of: &String| {
-            let rest = field.strip_prefix(of.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        self.ignore.iter().any(is_part)
+        self.ignore.iter().any(|of| is_part_of(field, of))
     }
 
     /// Where to point for a secret: at its value, or at the whole specification.
@@ -92,4 +91,10 @@ impl VolumeSpec {
         }
         request
     }
+}
+
+/// Whether a field is another one or a part of it: `mount_options.fs_type` is one of `mount_options`.
+pub fn is_part_of(field: &str, of: &str) -> bool {
+    let rest = field.strip_prefix(of);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -43,7 +43,7 @@ pub(super) fn parse<'a>(
             documents.push(match node.value {
                 Value::Object(object) => object,
                 Value::Null => Object::default(),
-                Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
+                Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
                     let message = "a specification in YAML is a mapping: `key: value`";
                     let several = "several volumes stand under `volume:`, each under its name, or in documents with `---` between them";
                     let first_line = text[range.clone()].lines().next().unwrap_or_default();
@@ -351,6 +351,7 @@ impl<'a> Loader<'a, '_> {
             Value::Null
             | Value::Broken
             | Value::Reference(_)
+            | Value::Unknown
             | Value::List(_)
             | Value::Object(_) => Err(Problem::syntax(at, "a key is a text")),
         }
@@ -367,7 +368,11 @@ impl<'a> Loader<'a, '_> {
             Value::Object(_) | Value::List(_) => {
                 diagnostic.help("to say a block more than once, write one key with a list")
             }
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => diagnostic,
+            Value::Null
+            | Value::Broken
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown => diagnostic,
         });
     }
 }
@@ -392,7 +397,9 @@ fn merge<'a>(
         Value::List(items) => items
             .into_iter()
             .try_for_each(|item| merge(object, keys, item)),
-        Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) => Err(()),
+        Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {
+            Err(())
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
 mod readme;
+mod reconcile;
 #[path = "../support/volumes.rs"]
 mod volumes;
 #[path = "../support/wait.rs"]

@@ -1,14 +1,15 @@
-//! `plan -o json` against `docs/schemas/plan.v1.json`: every document that a transcript shows is of
-//! that shape. Checked is as much of JSON Schema as that file uses.
+//! `plan -o json` and `drift -o json` against `docs/schemas`: every document that a transcript shows is
+//! of the shape that stands there. Checked is as much of JSON Schema as those files use.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-const SCHEMA: &str = include_str!("../../docs/schemas/plan.v1.json");
+const PLAN: &str = include_str!("../../docs/schemas/plan.v1.json");
+const DRIFT: &str = include_str!("../../docs/schemas/drift.v1.json");
 
-fn schema() -> Value {
-    serde_json::from_str(SCHEMA).expect("the schema is JSON")
+fn schema(text: &str) -> Value {
+    serde_json::from_str(text).expect("the schema is JSON")
 }
 
 /// Where a document is not as the schema says; `at` names the place.
@@ -83,9 +84,10 @@ fn of_type(says: &Value, value: &Value, at: &str) -> Option<String> {
     (!fits).then(|| format!("{at}: {value} is not of type {says}"))
 }
 
-/// Every document that a `plan … -o json` in a transcript printed.
-fn documents() -> Vec<(String, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/plan");
+/// Every document that a `plan … -o json`, or whichever command, in a transcript printed.
+fn documents(verb: &str) -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = folder.join("tests/transcripts").join(verb);
     let mut found = vec![];
     for entry in std::fs::read_dir(folder)
         .expect("the folder is readable")
@@ -96,7 +98,7 @@ fn documents() -> Vec<(String, Value)> {
             let console = console.split("\n```").next().unwrap_or_default();
             for session in console.split("\n$ ") {
                 let (command, output) = session.split_once('\n').unwrap_or((session, ""));
-                if command.contains(" plan ") && command.contains("-o json") {
+                if command.contains(&format!(" {verb} ")) && command.contains("-o json") {
                     let lines = output.lines().filter(|line| !line.starts_with(['2', '?']));
                     let text = lines.collect::<Vec<_>>().join("\n");
                     let document = serde_json::from_str(&text).expect(command);
@@ -110,9 +112,20 @@ fn documents() -> Vec<(String, Value)> {
 
 #[test]
 fn what_plan_prints_is_as_the_schema_says() {
-    let schema = schema();
-    let documents = documents();
+    let schema = schema(PLAN);
+    let documents = documents("plan");
     assert!(documents.len() >= 3, "{}", documents.len());
+    for (command, document) in documents {
+        let violations = violations(&schema, &schema, &document, "");
+        assert_eq!(violations, [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn what_drift_prints_is_as_the_schema_says() {
+    let schema = schema(DRIFT);
+    let documents = documents("drift");
+    assert!(!documents.is_empty());
     for (command, document) in documents {
         let violations = violations(&schema, &schema, &document, "");
         assert_eq!(violations, [""; 0], "{command}");
@@ -125,8 +138,8 @@ type Spoil = fn(&mut Value);
 /// The checker finds what is wrong, so that finding nothing says something.
 #[test]
 fn the_checker_finds_what_is_wrong() {
-    let schema = schema();
-    let (_, good) = documents().swap_remove(0);
+    let schema = schema(PLAN);
+    let (_, good) = documents("plan").swap_remove(0);
     let broken: [(&str, Spoil); 5] = [
         ("is missing", |plan| {
             drop(plan.as_object_mut().expect("an object").remove("server"));

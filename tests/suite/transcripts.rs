@@ -24,6 +24,12 @@ transcripts! {
     a_saved_plan_is_carried_out_once = "apply/saved.md";
     nothing_is_changed_before_everything_is_ready = "apply/before.md";
     a_set_owns_what_was_applied_with_it = "apply/set.md";
+    what_a_cluster_has_is_written_down = "import/nomad.md";
+    what_the_agent_has_is_written_down = "import/agent.md";
+    volumes_of_terraform_are_written_down = "import/terraform.md";
+    a_loop_looks_until_somebody_ends_it = "reconcile/reconcile.md";
+    what_somebody_changed_is_told = "drift/recorded.md";
+    drift_on_the_agent = "drift/agent.md";
     secrets_are_looked_up_right_before_they_are_sent = "apply/secrets.md";
     references_and_sets_are_checked = "validate/references.md";
     a_second_interrupt_waits_for_nothing = "apply/leave.md";
@@ -441,7 +447,7 @@ fn no_transcript_shows_a_secret() {
         let text = std::fs::read_to_string(&path).expect("transcripts are readable");
         let consoles = text.split("```console\n").skip(1);
         for console in consoles.map(|rest| rest.split("\n```").next().unwrap_or_default()) {
-            for secret in ["do-not-show-me", "s3cret"] {
+            for secret in ["do-not-show-me", "s3cret", "canary-tf", "canary-flag"] {
                 assert!(!console.contains(secret), "{}: {secret}", path.display());
             }
         }

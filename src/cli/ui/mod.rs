@@ -7,7 +7,9 @@ mod check_progress;
 #[cfg(feature = "agent")]
 mod check_reports;
 mod diagnostic;
+mod drift;
 mod formats;
+mod import;
 mod markup;
 mod orphans;
 mod output;
@@ -33,7 +35,9 @@ pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReport;
 pub(super) use diagnostic::{render, to_json};
+pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, Reported, report};
+pub(super) use import::{import_summary, volumes};
 pub(super) use orphans::{orphan_document, orphan_list, orphan_steps};
 pub(super) use output::{Output, json_text};
 pub(super) use plan::plan_text;

@@ -167,8 +167,8 @@ pub(super) fn counts(counts: Counts) -> String {
 }
 
 const GREEN: Style = AnsiColor::Green.on_default();
-const YELLOW: Style = AnsiColor::Yellow.on_default();
-const RED: Style = AnsiColor::Red.on_default();
+pub(super) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(super) const RED: Style = AnsiColor::Red.on_default();
 
 fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> String {
     let first = format!("\n{style}{sign} {verb} {key}{style:#}\n");
@@ -257,7 +257,7 @@ fn change(change: &Change) -> String {
     )
 }
 
-fn shown(value: &Shown) -> String {
+pub(super) fn shown(value: &Shown) -> String {
     match value {
         Shown::Absent => "none".to_owned(),
         Shown::Hidden => "(not shown)".to_owned(),

@@ -189,7 +189,7 @@ fn change_json(change: &Change) -> Value {
     })
 }
 
-fn shown_json(value: &Shown) -> Value {
+pub(super) fn shown_json(value: &Shown) -> Value {
     let segments = |place: &Topology| json!(place.segments);
     match value {
         Shown::Absent => Value::Null,

@@ -78,7 +78,7 @@ fn an_intent_of_a_volume_that_nobody_wants_is_closed_and_owns_nothing() {
             command: "apply".into(),
         };
         set.own(key.clone(), Ownership::default());
-        set.record_none(&key, crate::plan::hidden::HiddenField::Secrets);
+        set.record_none(&key, crate::model::HiddenField::Secrets);
         set.intend(key.clone(), Intent { step, since: 5, by });
         let observed = Observed::default();
         assert_eq!(unfinished(&set, &observed).len(), 1);

@@ -228,3 +228,82 @@ fn a_hidden_value_is_told_beside_the_servers_own_refusals() {
         ["volume/immutable-field", "plan/hidden-value"]
     );
 }
+
+/// A file that says `unknown` and a server on which an update would lose the value: nothing differs,
+/// and nothing is written until somebody says more. A volume that is yet to be made is not made.
+#[test]
+fn an_unknown_value_stops_every_write_that_would_lose_it() {
+    let redacted = |mut volume: Volume| {
+        volume.mount_options = Some(MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: vec![MountOptions::REDACTED.into()],
+        });
+        volume
+    };
+    let mut request = wanted();
+    request.mount_options = Some(MountOptions {
+        fs_type: "ext4".into(),
+        mount_flags: vec![],
+    });
+    let both = [HiddenField::Secrets, HiddenField::MountFlags];
+    for (unknown, rules, expected) in [
+        (&both[..1], MergeRules::NOMAD, "plan/hidden-value"),
+        (&both[1..], MergeRules::NOMAD, "plan/hidden-value"),
+        (
+            &both,
+            MergeRules::NOMAD,
+            "plan/hidden-value plan/hidden-value",
+        ),
+        // The agent keeps secrets that an update leaves out; its flags are replaced all the same.
+        (&both, MergeRules::AGENT, "plan/hidden-value"),
+    ] {
+        let mut volume = existing();
+        if unknown.contains(&HiddenField::MountFlags) {
+            volume = redacted(volume);
+        } else {
+            volume.mount_options.clone_from(&request.mount_options);
+        }
+        let verdict_of = |request: &WantedRequest, accepted: &[HiddenField]| {
+            let mut spec = spec(request.clone());
+            spec.unknown = unknown.iter().copied().collect();
+            let accept_loss = accepted.iter().map(|field| (*field, volume.key()));
+            let requests = Requests {
+                accept_loss: accept_loss.collect(),
+                ..Requests::default()
+            };
+            let observed = observed(Some(volume.clone()), plugin(|_| {}));
+            let plan = build(Inputs {
+                wanted: vec![spec],
+                purpose: Purpose::ByExternalId,
+                observed: &observed,
+                rules,
+                owned: None,
+                requests: &requests,
+            });
+            verdict(&plan.volumes[0])
+        };
+        assert_eq!(verdict_of(&request, &[]), "unchanged", "{unknown:?}");
+        let mut larger = request.clone();
+        larger.capacity.max = bytes(9000);
+        assert_eq!(verdict_of(&larger, &[]), expected, "{unknown:?}");
+        let accepted = verdict_of(&larger, &both);
+        assert!(accepted.starts_with("update capacity_max"), "{accepted}");
+    }
+}
+
+#[test]
+fn a_volume_is_not_made_with_a_value_that_nobody_knows() {
+    for field in HiddenField::ALL {
+        let mut spec = spec(wanted());
+        spec.unknown = [field].into();
+        let plan = build(Inputs {
+            wanted: vec![spec],
+            purpose: Purpose::ByExternalId,
+            observed: &observed(None, plugin(|_| {})),
+            rules: MergeRules::NOMAD,
+            owned: None,
+            requests: &Requests::default(),
+        });
+        assert_eq!(codes(&plan.volumes[0]), [Code::PlanHiddenValue.as_str()]);
+    }
+}

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
 use crate::model::{
-    Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest, hex,
+    Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest, WantedRequest, hex,
 };
 
 /// The key under which a set's hashes are made.
@@ -60,6 +60,20 @@ impl LedgerKey {
 
     /// Every field that a request says, hidden ones too.
     pub fn of_request(&self, request: &VolumeRequest) -> FieldHashes {
+        let mut hashes = self.but_secrets(request);
+        if let Some(secrets) = &request.secrets {
+            let hash = self.of_secrets(&request.key(), secrets);
+            hashes.insert("secrets".to_owned(), hash);
+        }
+        hashes
+    }
+
+    /// Every field that a specification says but its secrets, which nobody has looked up yet.
+    pub fn of_wanted(&self, request: &WantedRequest) -> FieldHashes {
+        self.but_secrets(request)
+    }
+
+    fn but_secrets<S>(&self, request: &VolumeRequest<S>) -> FieldHashes {
         let key = request.key();
         let mut hashes: FieldHashes = Said::of(request)
             .0
@@ -69,9 +83,6 @@ impl LedgerKey {
         if let Some(options) = &request.mount_options {
             let hash = self.of_mount_flags(&key, &options.mount_flags);
             hashes.insert("mount_options.mount_flags".to_owned(), hash);
-        }
-        if let Some(secrets) = &request.secrets {
-            hashes.insert("secrets".to_owned(), self.of_secrets(&key, secrets));
         }
         hashes
     }
@@ -157,7 +168,7 @@ struct Said(Vec<(&'static str, serde_json::Value)>);
 
 impl Said {
     /// What a request says. What it does not say is not there: nobody wants anything of it.
-    fn of(request: &VolumeRequest) -> Self {
+    fn of<S>(request: &VolumeRequest<S>) -> Self {
         let size = |bytes: Bytes| (!bytes.is_zero()).then(|| value(&bytes.to_wire()));
         let topology = request.topology_request.as_ref();
         let capabilities: BTreeSet<_> = request.capabilities.iter().collect();

@@ -8,9 +8,9 @@ use super::hash::{FieldHash, FieldHashes, LedgerKey};
 use super::intent::Intent;
 use super::shard::{LedgerProblem, ShardChange, ShardName, StoredSet, join, lay_out};
 use crate::model::{
-    MountOptions, NamespacedId, Secret, Secrets, SetName, Volume, VolumeRequest, WantedRequest,
+    HiddenField, MountOptions, NamespacedId, Secret, Secrets, SetName, Volume, VolumeRequest,
+    WantedRequest,
 };
-use crate::plan::hidden::HiddenField;
 
 /// So many applied plans are remembered, the latest.
 const PLANS: usize = 100;

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::shard::LARGEST;
 use super::*;
+use crate::model::HiddenField;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, MountOptions, Namespace,
     NamespacedId, Secrets, VolumeId, VolumeRequest,
 };
-use crate::plan::hidden::HiddenField;
 
 const KEY: [u8; 32] = [7; 32];
 const SECRET: &str = "canary-secret-5c1d";

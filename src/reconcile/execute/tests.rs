@@ -54,6 +54,7 @@ fn wanted(id: &str, max: u64) -> VolumeSpec {
         read_only: None,
         protect: None,
         ignore: vec![],
+        unknown: [].into(),
         set: None,
         span: SourceMap::span(source, 0..0),
         fields: [].into(),

@@ -166,22 +166,29 @@ impl Reader<'_> {
     }
 
     /// Mount options; a second block would be ignored by Nomad.
-    pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> Option<MountOptions> {
-        let entry = self.single(entries)?;
-        let object = self.block(entry)?;
+    /// Beside them, whether the flags are said to be unknown.
+    pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> (Option<MountOptions>, bool) {
+        let object = self.single(entries).and_then(|entry| self.block(entry));
+        let Some(object) = object else {
+            return (None, false);
+        };
         let [types, flags] = self.known(object, "`mount_options`", schema::MOUNT_OPTIONS);
         let fs_type = self
             .single(&types)
             .and_then(|entry| self.text("fs_type", &entry.value, Reading::AsWritten));
+        let unknown = self.is_unknown(&flags);
         let mut mount_flags = vec![];
         for entry in flags {
             self.refuse_labels(entry);
-            self.mount_flags(entry, &mut mount_flags);
+            if !entry.value.is_unknown(self.document.syntax) {
+                self.mount_flags(entry, &mut mount_flags);
+            }
         }
-        Some(MountOptions {
+        let options = MountOptions {
             fs_type: fs_type.unwrap_or_default(),
             mount_flags,
-        })
+        };
+        (Some(options), unknown)
     }
 
     fn mount_flags(&mut self, entry: &Entry<'_>, flags: &mut Vec<String>) {
@@ -192,7 +199,7 @@ impl Reader<'_> {
                 }
             }
             Value::Null | Value::Broken => {}
-            Value::Scalar(_) | Value::Reference(_) | Value::Object(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
                 self.wrong_type("mount_flags", &entry.value, "a list of texts");
             }
         }

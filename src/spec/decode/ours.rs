@@ -38,7 +38,7 @@ impl Reader<'_> {
                 named.collect()
             }
             Value::Null | Value::Broken => vec![],
-            Value::Scalar(_) | Value::Reference(_) | Value::Object(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
                 self.wrong_type("ignore", &entry.value, "a list of fields");
                 vec![]
             }

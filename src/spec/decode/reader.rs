@@ -48,6 +48,9 @@ impl Reader<'_> {
             .label(node.span, format!("{wanted} should stand here"));
         self.diagnostics.push(match &node.value {
             Value::Reference(_) => diagnostic.help("only a value in `secrets` may be a reference"),
+            Value::Unknown => diagnostic.help(
+                "only `secrets` and `mount_flags` may be `unknown`: servers show everything else",
+            ),
             Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
                 diagnostic
             }
@@ -101,7 +104,7 @@ impl Reader<'_> {
         match &node.value {
             Value::Null | Value::Broken => None,
             Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
-            Value::Reference(_) | Value::List(_) | Value::Object(_) => {
+            Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(key, node, "a text");
                 None
             }
@@ -161,7 +164,11 @@ impl Reader<'_> {
         let text = match &node.value {
             Value::Null | Value::Broken => return None,
             Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => &scalar.text,
-            Value::Scalar(_) | Value::Reference(_) | Value::List(_) | Value::Object(_) => {
+            Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::List(_)
+            | Value::Object(_) => {
                 self.wrong_type(key, node, "a size");
                 return None;
             }
@@ -189,7 +196,11 @@ impl Reader<'_> {
             Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
                 Some(scalar.text.eq_ignore_ascii_case("true"))
             }
-            Value::Scalar(_) | Value::Reference(_) | Value::List(_) | Value::Object(_) => {
+            Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::List(_)
+            | Value::Object(_) => {
                 self.wrong_type(key, node, "`true` or `false`");
                 None
             }
@@ -202,7 +213,7 @@ impl Reader<'_> {
             Value::Object(object) => Some(object),
             Value::Null | Value::Broken => None,
             Value::List(items) if items.is_empty() => None,
-            Value::Scalar(_) | Value::Reference(_) | Value::List(_) => {
+            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
                 let wanted = self.document.syntax.object_name();
                 self.wrong_type(&entry.key.text, &entry.value, wanted);
                 None
@@ -280,7 +291,7 @@ impl Reader<'_> {
                 self.scalar_text(name, pair.value.span, scalar, Reading::ByValue)
             }
             Value::Broken => None,
-            Value::Reference(_) | Value::List(_) | Value::Object(_) => {
+            Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(&pair.key.text, &pair.value, "a text");
                 None
             }

@@ -14,6 +14,28 @@ use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Node, Object, Reference, ReferenceSource, Value};
 
 impl Reader<'_> {
+    /// Whether these entries say that nobody knows the value; beside another it makes no sense.
+    pub(super) fn is_unknown(&mut self, entries: &[&Entry<'_>]) -> bool {
+        let syntax = self.document.syntax;
+        let unknown = |entry: &&&Entry<'_>| entry.value.is_unknown(syntax);
+        let Some(first) = entries.iter().find(unknown) else {
+            return false;
+        };
+        for other in entries
+            .iter()
+            .filter(|entry| !entry.value.is_unknown(syntax))
+        {
+            let key = &first.key.text;
+            let message = format!("`{key}` is given, and `unknown` too");
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateField, message)
+                    .label(other.key.span, "given here")
+                    .label(first.key.span, "unknown here"),
+            );
+        }
+        true
+    }
+
     /// All secrets, and where the value of each was written.
     pub(super) fn secrets(
         &mut self,
@@ -48,7 +70,7 @@ impl Reader<'_> {
                 self.refuse_labels(pair);
                 self.reference(&pair.value, reference)
             }
-            Value::List(_) => {
+            Value::List(_) | Value::Unknown => {
                 self.not_a_secret(pair);
                 None
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::reader::{Reader, Reading};
 use crate::diagnostic::{Code, Diagnostic, Span, nearest};
-use crate::model::{CapacityRange, ExternalId, Namespace, PluginId, VolumeId, WantedRequest};
+use crate::model::{
+    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, VolumeId, WantedRequest,
+};
 use crate::spec::schema::{self, Place};
 use crate::spec::tree::{Entry, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
@@ -51,7 +53,7 @@ impl<'t, 'a> Fields<'t, 'a> {
 /// Where to point for a field: at its value, or at its key if the value has many lines.
 fn place(entry: &Entry<'_>) -> Span {
     match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Broken => entry.value.span,
+        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Broken => entry.value.span,
         Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }
@@ -61,7 +63,7 @@ fn says_nothing(entry: &Entry<'_>) -> bool {
         Value::Null => true,
         Value::Scalar(scalar) => scalar.text.is_empty(),
         Value::List(items) => items.is_empty(),
-        Value::Broken | Value::Reference(_) | Value::Object(_) => false,
+        Value::Broken | Value::Reference(_) | Value::Unknown | Value::Object(_) => false,
     }
 }
 
@@ -98,7 +100,18 @@ impl<'t, 'a> Reader<'_> {
         let default = || self.document.defaults.namespace.clone();
         let namespace = namespace.map_or_else(default, Namespace::new);
         let (capabilities, capability_spans) = self.capabilities(&fields.all("capability"));
-        let (secrets, secret_spans) = self.secrets(&fields.all("secrets"));
+        let secrets = fields.all("secrets");
+        let unknown_secrets = self.is_unknown(&secrets);
+        let (secrets, secret_spans) = if unknown_secrets {
+            (None, BTreeMap::new())
+        } else {
+            self.secrets(&secrets)
+        };
+        let (mount_options, unknown_flags) = self.mount_options(&fields.all("mount_options"));
+        let unknown = [
+            (HiddenField::Secrets, unknown_secrets),
+            (HiddenField::MountFlags, unknown_flags),
+        ];
         let request = WantedRequest {
             namespace,
             id: VolumeId::new(id),
@@ -113,7 +126,7 @@ impl<'t, 'a> Reader<'_> {
             topology_request: self.topology_request(&fields.all("topology_request")),
             clone_id: self.text_field(&fields, "clone_id"),
             snapshot_id: self.text_field(&fields, "snapshot_id"),
-            mount_options: self.mount_options(&fields.all("mount_options")),
+            mount_options,
             secrets,
             parameters: self.text_map(&fields.all("parameters")),
             context: self.text_map(&fields.all("context")),
@@ -127,6 +140,10 @@ impl<'t, 'a> Reader<'_> {
             read_only,
             protect,
             ignore,
+            unknown: unknown
+                .into_iter()
+                .filter_map(|(field, said)| said.then_some(field))
+                .collect(),
             set: None,
             span,
             fields: fields.spans,

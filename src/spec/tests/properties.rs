@@ -1,6 +1,6 @@
 //! What holds of every text and of every request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::harness::read_as;
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
-    Namespace, PluginId, Secret, SecretRef, SecretRefs, Topology, TopologyRequest, VolumeId,
-    WantedRequest,
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
+    MountOptions, Namespace, PluginId, Secret, SecretRef, SecretRefs, SetName, Topology,
+    TopologyRequest, VolumeId, WantedRequest,
 };
-use crate::spec::encode::{encode, yaml};
+use crate::spec::encode::{Written, encode, encode_all, encode_file, yaml};
 use crate::spec::hcl::parse as parse_hcl;
 use crate::spec::json::parse as parse_json;
 use crate::spec::syntax::Syntax;
@@ -165,6 +165,28 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// A volume with what a specification says beside the request.
+    fn written()(
+        mut request in request(),
+        secrets in any::<bool>(),
+        flags in any::<bool>(),
+        protect in option::of(any::<bool>()),
+        remarks in vec(any_text(), 0..2),
+    ) -> Written {
+        let mut unknown = BTreeSet::new();
+        if secrets {
+            request.secrets = None;
+            unknown.insert(HiddenField::Secrets);
+        }
+        if flags {
+            request.mount_options.get_or_insert_default().mount_flags.clear();
+            unknown.insert(HiddenField::MountFlags);
+        }
+        Written { request, unknown, protect, remarks }
+    }
+}
+
 /// Pieces of which all three syntaxes are made, and pieces that end them early.
 const PIECES: &[&str] = &[
     "id",
@@ -278,6 +300,37 @@ proptest! {
             prop_assert_eq!(&said, &Vec::<String>::new(), "{}", text);
             prop_assert_eq!(specs.len(), 1);
             prop_assert_eq!(&specs[0].request, &request, "{}", text);
+        }
+    }
+
+    /// Also what is not sent: that a hidden value is unknown, the protection, the set.
+    #[test]
+    fn what_is_written_into_files_reads_back_as_the_same(
+        mut volumes in vec(written(), 1..4),
+    ) {
+        for (at, volume) in volumes.iter_mut().enumerate() {
+            volume.request.id = VolumeId::new(format!("v{}", at / 2));
+            volume.request.namespace = Namespace::new(format!("n{at}"));
+        }
+        let set = SetName::parse("web").unwrap();
+        for syntax in Syntax::ALL {
+            let one = (encode_file(&volumes[0], Some(&set), syntax), &volumes[..1]);
+            let all = (encode_all(&volumes, Some(&set), syntax), &volumes[..]);
+            for (text, expected) in [one, all] {
+                let (specs, said) = read_as(&text, syntax);
+                prop_assert!(said.is_empty(), "{said:?} of {text}");
+                let read: Vec<_> = specs
+                    .iter()
+                    .map(|spec| (&spec.request, &spec.unknown, spec.protect))
+                    .collect();
+                let expected: Vec<_> = expected
+                    .iter()
+                    .map(|volume| (&volume.request, &volume.unknown, volume.protect))
+                    .collect();
+                prop_assert_eq!(read, expected, "{}", text);
+                let sets = specs.iter().filter_map(|spec| spec.set.as_ref());
+                prop_assert!(sets.clone().count() > 0 && sets.clone().all(|(name, _)| *name == set));
+            }
         }
     }
 

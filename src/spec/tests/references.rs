@@ -1,7 +1,7 @@
 //! Secrets by reference, and what a file says to this program only.
 
 use super::harness::{hcl, json, read_as, said, yaml};
-use crate::model::{SecretRef, SetName};
+use crate::model::{HiddenField, SecretRef, SetName};
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
 
@@ -233,4 +233,95 @@ fn our_own_keys_are_none_of_nomads() {
     let own = schema::VOLUME.iter().chain(schema::FILE);
     let own = own.filter(|field| ours.contains(&field.key));
     assert!(own.clone().count() == 3 && own.into_iter().all(|field| field.api.is_empty()));
+}
+
+/// A hidden value that nobody knows: not given, and said so.
+#[test]
+fn unknown_means_the_same_in_every_syntax() {
+    use HiddenField::{MountFlags, Secrets};
+    for (text, syntax, expected) in [
+        (hcl("secrets = unknown"), Syntax::Hcl, &[Secrets][..]),
+        (
+            hcl("mount_options {\n fs_type = \"ext4\"\n mount_flags = unknown\n}"),
+            Syntax::Hcl,
+            &[MountFlags],
+        ),
+        (yaml("secrets: {unknown: true}"), Syntax::Yaml, &[Secrets]),
+        (
+            yaml("mount_options:\n  fs_type: ext4\n  mount_flags:\n    unknown: true"),
+            Syntax::Yaml,
+            &[MountFlags],
+        ),
+        (
+            json(r#""secrets": {"unknown": true}"#),
+            Syntax::Json,
+            &[Secrets],
+        ),
+        (
+            json(r#""mount_options": {"fs_type": "ext4", "mount_flags": {"unknown": true}}"#),
+            Syntax::Json,
+            &[MountFlags],
+        ),
+    ] {
+        let (specs, said) = read_as(&text, syntax);
+        assert_eq!(said, Vec::<String>::new(), "{text}");
+        assert!(specs[0].unknown.iter().eq(expected), "{text}");
+        assert_eq!(specs[0].request.secrets, None, "{text}");
+        let options = specs[0].request.mount_options.as_ref();
+        let is_empty = options.is_none_or(|options| options.mount_flags.is_empty());
+        assert!(is_empty, "{text}");
+    }
+}
+
+/// A secret may have that name; what is no boolean, or has company, is one.
+#[test]
+fn a_secret_of_that_name_is_a_secret() {
+    for (text, syntax) in [
+        (hcl("secrets { unknown = true }"), Syntax::Hcl),
+        (hcl("secrets { unknown = \"true\" }"), Syntax::Hcl),
+        (yaml("secrets: {unknown: \"true\"}"), Syntax::Yaml),
+        (yaml("secrets: {unknown: true, other: x}"), Syntax::Yaml),
+        (json(r#""secrets": {"unknown": "true"}"#), Syntax::Json),
+    ] {
+        let (specs, said) = read_as(&text, syntax);
+        let errors = said.iter().filter(|one| !one.starts_with('?'));
+        assert_eq!(errors.count(), 0, "{text}: {said:?}");
+        assert!(specs[0].unknown.is_empty(), "{text}");
+        let keys = specs[0].request.secrets.as_ref();
+        assert!(keys.is_some_and(|secrets| !secrets.is_empty()), "{text}");
+    }
+}
+
+#[test]
+fn what_servers_show_cannot_be_unknown() {
+    for (text, syntax, expected) in [
+        (hcl("parameters = unknown"), Syntax::Hcl, "spec/wrong-type"),
+        (
+            hcl("capacity_min = unknown"),
+            Syntax::Hcl,
+            "spec/wrong-type",
+        ),
+        (
+            hcl("secrets { a = unknown }"),
+            Syntax::Hcl,
+            "spec/wrong-type",
+        ),
+        (hcl("secrets = unknwn"), Syntax::Hcl, "spec/expression"),
+        (
+            hcl("secrets = unknown\nsecrets { a = \"b\" }"),
+            Syntax::Hcl,
+            "spec/duplicate-field",
+        ),
+        (
+            hcl("mount_options { mount_flags = [unknown] }"),
+            Syntax::Hcl,
+            "spec/wrong-type",
+        ),
+    ] {
+        let said = said(&text, syntax);
+        assert!(
+            said.iter().any(|one| one.starts_with(expected)),
+            "{text}: {said:?}"
+        );
+    }
 }

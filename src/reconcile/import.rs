@@ -1,0 +1,132 @@
+//! What exists, read for `import`: the volumes, who shares their external IDs, what providers list.
+//!
+//! Nothing is written: what is asked can only read. A volume that cannot be read ends the run; a
+//! provider that cannot list its volumes does not: then nobody knows whether it still has them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::model::{ExternalId, ExternalVolume, Namespace, NamespacedId, PluginId, Volume};
+use crate::plan::{Imported, Surroundings, import};
+use crate::ports::{ApiError, ProviderReader, VolumeQuery, VolumeReader};
+
+/// Which volumes are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of a namespace, or of all.
+    All(Namespace),
+    /// These.
+    These(BTreeSet<NamespacedId>),
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct ImportFound {
+    /// Every volume that was meant, by namespace and ID.
+    pub volumes: Vec<Imported>,
+    /// Those that were named and are not there.
+    pub missing: Vec<NamespacedId>,
+    /// What providers list and no volume that can be seen is made of.
+    pub unregistered: Vec<(PluginId, ExternalId)>,
+    /// What could not be found out.
+    pub remarks: Vec<Diagnostic>,
+}
+
+/// Reads what is meant, and what is needed to know how it is.
+///
+/// # Errors
+/// If the volumes cannot be listed, or one of them cannot be read.
+pub async fn find_to_import<S: VolumeReader + ProviderReader>(
+    server: &S,
+    selection: &Selection,
+    parallelism: usize,
+) -> Result<ImportFound, ApiError> {
+    let everywhere = VolumeQuery {
+        namespace: Namespace::new(Namespace::ALL),
+        prefix: None,
+        plugin: None,
+    };
+    let listed = server.list_volumes(&everywhere).await?;
+    let registered: Vec<_> = listed.into_iter().map(|reading| reading.value).collect();
+    let keys: BTreeSet<NamespacedId> = match selection {
+        Selection::These(keys) => keys.clone(),
+        Selection::All(namespace) => registered
+            .iter()
+            .filter(|one| namespace.as_str() == Namespace::ALL || one.namespace == *namespace)
+            .map(|one| NamespacedId::new(one.namespace.clone(), one.id.clone()))
+            .collect(),
+    };
+    let reads = keys.iter().map(async |key| {
+        let found = server.read_volume(key).await?;
+        Ok::<_, ApiError>((key.clone(), found.map(|reading| reading.value)))
+    });
+    let reads = stream::iter(reads).buffered(parallelism.max(1));
+    let read: Vec<(NamespacedId, Option<Volume>)> = reads.try_collect().await?;
+    let mut found = ImportFound::default();
+    let volumes: Vec<&Volume> = read.iter().filter_map(|(_, one)| one.as_ref()).collect();
+    let provided = provided(server, &volumes, &mut found.remarks).await;
+    let surroundings = Surroundings {
+        registered,
+        provided,
+    };
+    if matches!(selection, Selection::All(_)) {
+        found.unregistered = unregistered(&surroundings);
+    }
+    for (key, volume) in &read {
+        match volume {
+            Some(volume) => found.volumes.push(import(volume, &surroundings)),
+            None => found.missing.push(key.clone()),
+        }
+    }
+    Ok(found)
+}
+
+/// What each plugin's provider lists, of those that do.
+async fn provided<S: ProviderReader>(
+    server: &S,
+    volumes: &[&Volume],
+    remarks: &mut Vec<Diagnostic>,
+) -> BTreeMap<PluginId, BTreeSet<ExternalId>> {
+    let plugins: BTreeSet<&PluginId> = volumes.iter().map(|volume| &volume.plugin_id).collect();
+    let mut provided = BTreeMap::new();
+    let namespace = Namespace::default();
+    for plugin in plugins {
+        match server.list_external_volumes(plugin, &namespace).await {
+            Ok(listed) => {
+                let ids = listed
+                    .into_iter()
+                    .map(|one: ExternalVolume| one.external_id);
+                provided.insert(plugin.clone(), ids.collect());
+            }
+            Err(error) => remarks.push(not_known(plugin, &error)),
+        }
+    }
+    provided
+}
+
+fn not_known(plugin: &PluginId, error: &ApiError) -> Diagnostic {
+    let mut remark = error.diagnostic();
+    remark.severity = Severity::Warning;
+    remark.help.clear();
+    remark.note(format!(
+        "whether the provider of plugin {plugin} still has these volumes is not known; the rest holds"
+    ))
+}
+
+fn unregistered(surroundings: &Surroundings) -> Vec<(PluginId, ExternalId)> {
+    let taken: BTreeSet<(&PluginId, &str)> = surroundings
+        .registered
+        .iter()
+        .map(|one| {
+            let external = one.external_id.as_ref().map(ExternalId::as_str);
+            (&one.plugin_id, external.unwrap_or(one.id.as_str()))
+        })
+        .collect();
+    let all = surroundings.provided.iter();
+    let all = all.flat_map(|(plugin, ids)| ids.iter().map(move |id| (plugin, id)));
+    all.filter(|(plugin, id)| !taken.contains(&(*plugin, id.as_str())))
+        .map(|(plugin, id)| (plugin.clone(), id.clone()))
+        .collect()
+}

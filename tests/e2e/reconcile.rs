@@ -1,0 +1,109 @@
+//! The loop of `reconcile` as a process: it puts back what is gone, says so in its metrics, and ends in
+//! order when it is told to.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::agent_process::{AgentProcess, program, signal_process};
+use crate::http::Address;
+use crate::wait::until;
+
+const VOLUME: &str = r#"
+set = "web"
+
+volume "db" {
+  type      = "csi"
+  name      = "db"
+  plugin_id = "hostpath"
+
+  capability {
+    access_mode     = "single-node-writer"
+    attachment_mode = "file-system"
+  }
+}
+"#;
+
+fn address(agent: &AgentProcess) -> String {
+    match &agent.address {
+        Address::Tcp(address) => format!("http://{address}"),
+        Address::Unix(_) => unreachable!("the agent was started on a port"),
+    }
+}
+
+/// Starts the loop; the address of its metrics.
+fn start(agent: &AgentProcess, folder: &Path) -> (Child, Address) {
+    let mut command = program(["reconcile", "--apply", "--interval", "1s", "-f", "db.hcl"]);
+    let mut child = command
+        .args(["--metrics", "127.0.0.1:0", "--log-format", "json"])
+        .args(["--address", &address(agent)])
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut events = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let metrics = events
+        .find_map(|event| event["address"].as_str().map(str::to_owned))
+        .expect("it says where its metrics are");
+    // Whoever writes into a pipe that nobody reads waits for ever.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, Address::Tcp(metrics.parse().unwrap()))
+}
+
+fn wait_for_metric(metrics: &Address, line: &str) {
+    until(line, || {
+        let reply = metrics
+            .ask("GET", "/metrics", None)
+            .map_err(|error| error.to_string())?;
+        let text = reply.text();
+        if text.lines().any(|one| one == line) {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+}
+
+#[test]
+fn what_is_gone_is_put_back_until_the_loop_is_told_to_end() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("db.hcl"), VOLUME).unwrap();
+    let agent = AgentProcess::start(data.path());
+    let (mut child, metrics) = start(&agent, folder.path());
+    wait_for_metric(
+        &metrics,
+        r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
+    );
+    wait_for_metric(
+        &metrics,
+        r#"nomad_csi_reconcile_changes_total{result="done"} 1"#,
+    );
+    let removed = agent
+        .address
+        .ask("DELETE", "/v1/volume/csi/db", None)
+        .unwrap();
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    wait_for_metric(
+        &metrics,
+        r#"nomad_csi_reconcile_changes_total{result="done"} 2"#,
+    );
+    wait_for_metric(
+        &metrics,
+        r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
+    );
+    signal_process(child.id(), Signal::TERM);
+    let ended = until("the loop to end", || {
+        let ended = child.try_wait().unwrap();
+        ended.ok_or_else(|| "it runs".to_owned())
+    });
+    assert!(ended.success(), "{ended}");
+    assert!(agent.stop().success());
+}
