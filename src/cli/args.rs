@@ -1152,6 +1152,10 @@ pub(super) struct Check {
     /// File with the parameters of the volumes that are created: one map of texts, as YAML or JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub parameters: Option<PathBuf>,
+    /// File with mutable parameters that the plugin knows, to modify volumes with: one map of texts,
+    /// as YAML or JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub mutable_parameters: Option<PathBuf>,
     /// File with the secrets of every call that can carry some: one map of texts, as YAML or JSON
     ///
     /// Its values are never shown.

@@ -124,6 +124,8 @@ pub enum Need {
     SnapshotMetadata,
     /// Block volumes are asked for.
     Block,
+    /// Mutable parameters are given.
+    Mutable,
     /// The plugin's log is given.
     Log,
     /// Secrets are given.

@@ -120,6 +120,10 @@ fn met(need: Need, profile: &Profile, setup: &Setup) -> Result<(), String> {
         }
         Need::Block => given(setup.block, "`--block` is not given"),
         Need::Log => given(setup.log.is_some(), "no log is given with `--log`"),
+        Need::Mutable => given(
+            !setup.mutable.is_empty(),
+            "no parameters that can be changed are given with `--mutable-parameters`",
+        ),
         Need::Secrets => given(
             !setup.secrets.is_empty(),
             "no secrets are given with `--secrets`",

@@ -10,6 +10,8 @@ use crate::model::Secrets;
 pub struct Setup {
     /// The parameters of every CreateVolume.
     pub parameters: BTreeMap<String, String>,
+    /// Parameters that the plugin lets change, with values that are good; empty if nobody knows any.
+    pub mutable: BTreeMap<String, String>,
     /// The secrets of every call that can carry some; never shown.
     pub secrets: Secrets,
     /// The size of the volumes that are made, in bytes.

@@ -144,8 +144,8 @@ impl Frozen {
     }
 
     /// Lets all of them go on.
-    pub(super) async fn thaw(self) -> Result<(), Machine> {
-        let mounts = self.mounts;
+    pub(super) async fn thaw(mut self) -> Result<(), Machine> {
+        let mounts = std::mem::take(&mut self.mounts);
         self.plugin
             .files("let a file system go on", move |plugin| {
                 let mut result = Ok(());
@@ -156,5 +156,17 @@ impl Frozen {
                 result
             })
             .await
+    }
+}
+
+impl Drop for Frozen {
+    /// Work that is given up (a stop of the plugin that waits no longer, a panic) leaves no workload
+    /// waiting for the next start. One short call to the kernel, where nothing can be awaited.
+    fn drop(&mut self) {
+        for mount in std::mem::take(&mut self.mounts) {
+            if let Err(error) = self.plugin.host.storage.thaw(&mount) {
+                tracing::error!(mount = %mount.display(), %error, "a file system stays frozen");
+            }
+        }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The controller makes the file longer and says whether the node has to do something: a volume in
 //! use needs its device, and its file system, to follow; one that is not used follows when it is
-//! staged. A volume never becomes smaller (`csi-spec` 5.15, 5.22).
+//! staged. A volume whose file system cannot grow while it is used is refused, before anything is
+//! changed, and the plugin advertises that ([`IdentityService`](super::identity::IdentityService)).
+//! A volume never becomes smaller (`csi-spec` 5.15, 5.22).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,11 +34,20 @@ pub(super) async fn expand(
 ) -> Result<Expanded, ExpandVolumeError> {
     let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id).await?;
     suits(&volume, usage.as_ref())?;
-    grow_file(&mut volume, range).await?;
     let is_used = !volume.devices().await?.is_empty();
+    if is_used && range.required > volume.record.content.bytes {
+        grows_in_use(&volume).await?;
+    }
+    grow_file(&mut volume, range).await?;
+    let has_node = plugin.has(Ability::Node) && plugin.has(Ability::NodeExpand);
+    if is_used && !has_node {
+        // Nobody will ask the node to.
+        resize_devices(&volume).await?;
+        grow_file_system(&mut volume).await?;
+    }
     Ok(Expanded {
         bytes: volume.record.content.bytes,
-        needs_node: is_used && plugin.has(Ability::NodeExpand),
+        needs_node: is_used && has_node,
     })
 }
 
@@ -47,8 +58,30 @@ fn suits(volume: &Volume, usage: Option<&Usage>) -> Result<(), Invalid> {
     }
 }
 
+async fn grows_in_use(volume: &Volume) -> Result<(), ExpandVolumeError> {
+    let looked = volume
+        .plugin
+        .files("look what the machine offers", |plugin| {
+            Ok(plugin.host.storage.offers())
+        });
+    let offers = looked.await?;
+    match volume.record.content.file_system {
+        Some(kind) if offers.grow_unmounted.contains(&kind) => {
+            Err(only_unmounted(volume.id()).into())
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn only_unmounted(id: &str) -> Unfit {
+    Unfit(format!(
+        "volume {id} is in use, and its file system grows while it is mounted only with the capability CAP_SYS_RESOURCE, which this plugin's process lacks: unpublish and unstage the volume, then expand it, and it grows when it is staged next"
+    ))
+}
+
 /// Makes the file longer, and then the record says so: a crash between leaves a file that is longer
-/// than the volume, which harms nothing and is used when the call is repeated.
+/// than the volume, which harms nothing and is used when the call is repeated. Nobody else promises
+/// room meanwhile.
 async fn grow_file(volume: &mut Volume, range: Range) -> Result<(), ExpandVolumeError> {
     let now = volume.record.content.bytes;
     if volume.backing() == Backing::Directory {
@@ -69,18 +102,19 @@ async fn grow_file(volume: &mut Volume, range: Range) -> Result<(), ExpandVolume
         return Ok(());
     }
     let bytes = size::decide(range, now, now)?;
-    let id = volume.record.id.clone();
-    volume
+    let mut record = volume.record.clone();
+    record.content.bytes = bytes;
+    volume.record = volume
         .plugin
         .blocking(move |plugin| {
+            let _promising = plugin.promise();
             volumes::has_room::<ExpandVolumeError>(plugin, bytes - now)?;
-            let grown = plugin.images.grow_file(&id, bytes);
-            let grown = grown.map_err(Machine::files("make the volume's file longer"));
-            Ok::<_, ExpandVolumeError>(grown?)
+            let grown = plugin.images.grow_file(&record.id, bytes);
+            grown.map_err(Machine::files("make the volume's file longer"))?;
+            plugin.catalog.put(&record).map_err(Machine::from)?;
+            Ok::<_, ExpandVolumeError>(record)
         })
         .await?;
-    volume.record.content.bytes = bytes;
-    volume.save().await?;
     tracing::info!(volume.external_id = %volume.id(), bytes, "made a volume larger");
     Ok(())
 }
@@ -154,21 +188,17 @@ async fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> 
         .into());
     };
     let (at, bytes): (PathBuf, u64) = (mount, content.bytes);
-    volume
+    let grown = volume
         .plugin
         .files("let the file system grow", move |plugin| {
             plugin.host.storage.grow_file_system(&at, kind, bytes)
-        })
-        .await
-        .map_err(|error| {
-            if error.is_permission_denied() {
-                let why = format!(
-                    "{error}: an ext4 grows while it is mounted only with the capability CAP_SYS_RESOURCE; without it, unpublish and unstage the volume, and it grows when it is staged next"
-                );
-                return ExpandVolumeError::from(Unfit(why));
-            }
-            error.into()
-        })?;
+        });
+    match grown.await {
+        Err(error) if error.is_permission_denied() => {
+            return Err(only_unmounted(volume.id()).into());
+        }
+        grown => grown?,
+    }
     volume.record.content.file_system_bytes = content.bytes;
     volume.save().await?;
     Ok(())

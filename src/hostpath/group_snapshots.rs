@@ -49,6 +49,8 @@ pub(super) async fn cut(
             Stage::Ready => return Ok(known),
             Stage::Creating | Stage::Deleting => {
                 for source in &known.record.sources {
+                    // Who cuts it now has it frozen himself.
+                    let _operation = plugin.begin(Subject::Volume(source.clone()))?;
                     recovery::thaw(&plugin, source.clone()).await?;
                 }
                 undo(&plugin, known).await?;
@@ -160,6 +162,10 @@ pub(super) async fn delete(
                 return Ok(());
             };
             has_members(&record, &members)?;
+            // A member that is being restored is not taken away meanwhile.
+            let held = record.members.iter();
+            let held = held.map(|member| plugin.begin(Subject::Snapshot(member.clone())));
+            let _members = held.collect::<Result<Vec<_>, _>>()?;
             let group = with_members(plugin, record)?.at_stage(Stage::Deleting);
             let Group { record, members } = &group;
             plugin

@@ -57,15 +57,13 @@ impl Identity for IdentityService {
             .into_iter()
             .filter(|(has, _)| *has)
             .map(|(_, kind)| service(kind));
-        let expands = has(Ability::Controller) && has(Ability::Expand)
-            || has(Ability::Node) && has(Ability::NodeExpand);
-        let online = expands.then(|| proto::PluginCapability {
+        let expansion = self.expansion().await?.map(|kind| proto::PluginCapability {
             r#type: Some(Type::VolumeExpansion(VolumeExpansion {
-                r#type: volume_expansion::Type::Online.into(),
+                r#type: kind.into(),
             })),
         });
         Ok(Response::new(proto::GetPluginCapabilitiesResponse {
-            capabilities: services.chain(online).collect(),
+            capabilities: services.chain(expansion).collect(),
         }))
     }
 
@@ -83,6 +81,24 @@ impl Identity for IdentityService {
         });
         check.await?;
         Ok(Response::new(proto::ProbeResponse { ready: Some(true) }))
+    }
+}
+
+impl IdentityService {
+    /// ONLINE promises that *every* volume grows while it is used. Where one file system does not,
+    /// the promise is OFFLINE, which has to be the controller's (`csi-spec` 5.1.1).
+    async fn expansion(&self) -> Result<Option<volume_expansion::Type>, Status> {
+        let offers = self
+            .0
+            .blocking(|plugin| Ok::<_, ProbeError>(plugin.host.storage.offers()));
+        let is_online = offers.await?.grows_in_use();
+        let controller = self.0.has(Ability::Controller) && self.0.has(Ability::Expand);
+        let node = self.0.has(Ability::Node) && self.0.has(Ability::NodeExpand);
+        Ok(match (is_online, controller) {
+            (true, _) => (controller || node).then_some(volume_expansion::Type::Online),
+            (false, true) => Some(volume_expansion::Type::Offline),
+            (false, false) => None,
+        })
     }
 }
 

@@ -114,9 +114,15 @@ impl SnapshotMetadata for MetadataService {
         });
         stream(move || {
             let mut send = send;
-            let told = changed(&base.file, &target.file, asked, &mut |start, end| {
-                send.range(start, end)
-            });
+            let listener = send.sender.clone();
+            let is_heard = || !listener.is_closed();
+            let told = changed(
+                &base.file,
+                &target.file,
+                asked,
+                &is_heard,
+                &mut |start, end| send.range(start, end),
+            );
             send.finish(told);
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
@@ -271,11 +277,13 @@ fn allocated(
     Ok(())
 }
 
-/// Tells every block from the start on that differs.
+/// Tells every block from the start on that differs. Much may be alike, of which nothing is told: so
+/// whether anybody listens is asked beside.
 fn changed(
     base: &File,
     target: &File,
     asked: Asked,
+    is_heard: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(u64, u64) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
     let mut ranges = vec![];
@@ -291,6 +299,9 @@ fn changed(
     for (start, end) in ranges {
         at = at.max(start);
         while at < end {
+            if !is_heard() {
+                return Err(Stop::Gone);
+            }
             let length = usize::try_from(end - at).map_or(now.len(), |rest| rest.min(now.len()));
             read(base, &mut before[..length], at)?;
             read(target, &mut now[..length], at)?;

@@ -243,6 +243,7 @@ mod tests {
         Offers {
             no_loop_devices: no_loop_devices.then(|| "there are none".to_owned()),
             file_systems: file_systems.to_vec(),
+            grow_unmounted: vec![],
         }
     }
 

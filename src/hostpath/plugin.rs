@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -47,6 +47,7 @@ pub(super) struct Plugin {
     pub(super) node_id: String,
     pub(super) play: Play,
     pending: Arc<Mutex<BTreeSet<Subject>>>,
+    promising: Mutex<()>,
     work: TaskTracker,
 }
 
@@ -81,6 +82,12 @@ impl Plugin {
                 .and_then(|()| Data::open(&path))
                 .map_err(Machine::files(format!("make the directory {name}")))
         };
+        // A size that cannot be had cannot be changed either.
+        let mut play = play;
+        if !host.storage.offers().has_sizes() {
+            let sizes = [Ability::Expand, Ability::NodeExpand];
+            play.abilities.without.extend(sizes);
+        }
         let plugin = Self {
             catalog: Catalog::open(&state_dir.join("catalog.redb"))?,
             directories: below("volumes")?,
@@ -90,6 +97,7 @@ impl Plugin {
             node_id,
             play,
             pending: Arc::default(),
+            promising: Mutex::default(),
             work: TaskTracker::new(),
             state_dir,
         };
@@ -126,6 +134,14 @@ impl Plugin {
             subject,
             pending: self.pending.clone(),
         })
+    }
+
+    /// While this is held nobody else promises room: between looking how much there is and putting
+    /// down what was promised of it. Blocking.
+    pub(super) fn promise(&self) -> MutexGuard<'_, ()> {
+        self.promising
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs work to its end, whether the caller waits for it or not.

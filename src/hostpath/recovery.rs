@@ -68,8 +68,17 @@ pub(super) async fn undo(plugin: &Arc<Plugin>) -> Result<(), Machine> {
 /// Lets the file system of a volume go on, wherever it is mounted.
 pub(super) async fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), Machine> {
     use super::error::CutSnapshotError;
-    let Ok(volume) = Volume::look::<CutSnapshotError>(plugin, id).await else {
-        return Ok(());
+    let volume = match Volume::look::<CutSnapshotError>(plugin, id).await {
+        Ok(volume) => volume,
+        Err(CutSnapshotError::Machine(error)) => return Err(error),
+        // A volume that is gone is mounted nowhere.
+        Err(
+            CutSnapshotError::NoVolume(_)
+            | CutSnapshotError::Invalid(_)
+            | CutSnapshotError::SnapshotNameTaken(_)
+            | CutSnapshotError::Unfit(_)
+            | CutSnapshotError::Pending(_),
+        ) => return Ok(()),
     };
     if volume.backing() != Backing::Image {
         return Ok(());
@@ -84,7 +93,8 @@ pub(super) async fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), Machine
         .await
 }
 
-fn undo_volume(plugin: &Plugin, record: &VolumeRecord) -> Result<(), Machine> {
+/// Removes what was made of a volume whose creation did not end, and its record.
+pub(super) fn undo_volume(plugin: &Plugin, record: &VolumeRecord) -> Result<(), Machine> {
     if record.stage != Stage::Creating {
         return Ok(());
     }

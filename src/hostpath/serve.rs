@@ -102,6 +102,7 @@ pub async fn serve(
     let (listener, mine) = listen(&socket).await?;
     tracing::info!(socket = %socket.display(), state = %config.state_dir.display(),
         node.id = %config.node_id, "the plugin listens");
+    tell_limits(&plugin).await;
     plugin.spawn(recovery::finish_removals(plugin.clone()));
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
@@ -174,6 +175,25 @@ async fn open(config: &Config, host: Host) -> Result<Plugin, ServeError> {
         }
         other => unusable(config, &other),
     })
+}
+
+/// Says once what this machine, or what this process may do on it, takes away from the plugin.
+async fn tell_limits(plugin: &Arc<Plugin>) {
+    let offers = plugin.blocking(|plugin| Ok::<_, Machine>(plugin.host.storage.offers()));
+    match offers.await {
+        Err(error) => tracing::warn!(%error, "cannot look what this machine offers"),
+        Ok(offers) => {
+            if let Some(reason) = &offers.no_loop_devices {
+                tracing::warn!(%reason, "no loop devices: volumes are directories without a size, and EXPAND_VOLUME is not advertised");
+            }
+            for kind in &offers.grow_unmounted {
+                tracing::warn!(
+                    file_system = kind.name(),
+                    "this process lacks CAP_SYS_RESOURCE: a volume of that file system grows only while it is not in use, and volume expansion is advertised as OFFLINE"
+                );
+            }
+        }
+    }
 }
 
 fn unusable(config: &Config, error: &Machine) -> ServeError {

@@ -37,8 +37,11 @@ pub(super) async fn cut(
             _ if known.source != source => Err(SnapshotNameTaken { name, what }.into()),
             Stage::Ready => Ok(known),
             Stage::Creating | Stage::Deleting => {
-                // A cut that failed and could not be undone then.
+                // A cut that failed and could not be undone then. Who cuts its source now has it
+                // frozen himself.
+                let operation = plugin.begin(Subject::Volume(known.source.clone()))?;
                 recovery::thaw(&plugin, known.source.clone()).await?;
+                drop(operation);
                 undo(&plugin, known).await?;
                 cut_new(&plugin, name, source).await
             }

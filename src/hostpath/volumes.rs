@@ -1,16 +1,16 @@
 //! Making, finding and removing volumes.
 //!
 //! Creating: the record first, then the data, then the record says that it is ready. Removing: the
-//! record says so first, then the data goes, then the record. A crash leaves the record at the step
-//! it was at; a creation is undone at the next start (nobody was told of it) unless it is repeated
-//! before, a removal is taken up again.
+//! record says so first, then the data goes, then the record. A creation that fails is undone at once, so
+//! that it takes no room. A crash leaves the record at the step it was at; a creation is undone at
+//! the next start (nobody was told of it), a removal is taken up again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::abilities::Ability;
 use super::catalog::{Backing, Content, Source, Stage, VolumeRecord};
-use super::cutting::Cut;
+use super::cutting::{Cut, NotCut};
 use super::error::{
     CreateVolumeError, DeleteVolumeError, Exhausted, InUse, Invalid, Machine, NameTaken,
     NoSnapshot, TooLarge,
@@ -18,6 +18,7 @@ use super::error::{
 use super::parameters::{self, Said};
 use super::place;
 use super::plugin::{Operation, Plugin, Subject};
+use super::recovery;
 use super::request::Create;
 use super::size::{self, Range};
 use super::topology;
@@ -48,20 +49,21 @@ pub(super) async fn create(
                 Some(record) if record.stage == Stage::Ready => {
                     same(plugin, record, &wanted).map(Ok)
                 }
-                // Begun and not finished: nobody knows of it, so it may still become what is asked.
-                other => Ok(Err(other.map(|record| record.id))),
+                other => Ok(Err(other)),
             }
         })
         .await?;
-    let id = match known {
+    match known {
         Ok(existing) => return Ok(existing),
-        Err(id) => id.unwrap_or_else(|| plugin.host.ids.uuid()),
-    };
+        // Begun and not finished, and it could not be undone then; nobody knows of it.
+        Err(Some(begun)) => undo(&plugin, begun).await?,
+        Err(None) => {}
+    }
     is_reachable(&plugin, &request)?;
     let (original, source) = original(&plugin, request.wanted.source.as_ref()).await?;
     let content = content(&plugin, &request, source).await?;
     let record = VolumeRecord {
-        id,
+        id: plugin.host.ids.uuid(),
         name: request.name,
         stage: Stage::Creating,
         mutable: parameters::merged(&request.wanted.parameters, &request.wanted.mutable),
@@ -69,8 +71,14 @@ pub(super) async fn create(
         content,
         attachment: None,
     };
-    put(&plugin, record.clone()).await?;
-    fill(&plugin, &record, original).await?;
+    begin(&plugin, record.clone()).await?;
+    if let Err(NotCut { error, is_frozen }) = fill(&plugin, &record, original).await {
+        // What is still frozen goes on when the creation is repeated, or at the next start.
+        if !is_frozen {
+            give_up(&plugin, record).await;
+        }
+        return Err(error.into());
+    }
     let ready = VolumeRecord {
         stage: Stage::Ready,
         ..record
@@ -85,6 +93,40 @@ async fn put(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), Machine> 
     plugin
         .blocking(move |plugin| Ok(plugin.catalog.put(&record)?))
         .await
+}
+
+/// The record of a volume that is to be made: from now on its room is promised.
+async fn begin(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), CreateVolumeError> {
+    plugin
+        .blocking(move |plugin| {
+            let _promising = plugin.promise();
+            if record.content.backing != Backing::Directory {
+                has_room::<CreateVolumeError>(plugin, record.content.bytes)?;
+            }
+            Ok(plugin.catalog.put(&record).map_err(Machine::from)?)
+        })
+        .await
+}
+
+/// Undoes a creation that an earlier call began, with what it may have frozen.
+async fn undo(plugin: &Arc<Plugin>, record: VolumeRecord) -> Result<(), CreateVolumeError> {
+    if let Some(Source::Volume(source)) = &record.wanted.source {
+        // Who cuts the source now has it frozen himself.
+        let _operation = plugin.begin(Subject::Volume(source.clone()))?;
+        recovery::thaw(plugin, source.clone()).await?;
+    }
+    let undone = plugin.blocking(move |plugin| recovery::undo_volume(plugin, &record));
+    Ok(undone.await?)
+}
+
+/// Undoes a creation that failed, so that it takes no room. If that fails too, the next call of that
+/// name does it, or the next start.
+async fn give_up(plugin: &Arc<Plugin>, record: VolumeRecord) {
+    let id = record.id.clone();
+    let undone = plugin.blocking(move |plugin| recovery::undo_volume(plugin, &record));
+    if let Err(error) = undone.await {
+        tracing::warn!(volume.external_id = %id, %error, "what a creation that failed made is left");
+    }
 }
 
 /// An existing volume is the answer if it was asked for in the same words.
@@ -226,7 +268,6 @@ async fn content(
             if source.is_none() {
                 content.file_system_bytes = content.bytes;
             }
-            has_room::<CreateVolumeError>(plugin, content.bytes)?;
             Ok(content)
         })
         .await
@@ -271,27 +312,32 @@ pub(super) fn room_left(plugin: &Plugin) -> Result<u64, Machine> {
     })
 }
 
-/// Makes the data. Begun and not finished before, it is made anew.
+/// Makes the data.
 async fn fill(
     plugin: &Arc<Plugin>,
     record: &VolumeRecord,
     original: Original,
-) -> Result<(), CreateVolumeError> {
+) -> Result<(), NotCut> {
+    let at_rest = |error| NotCut {
+        error,
+        is_frozen: false,
+    };
     match original {
-        Original::Nothing => make_empty(plugin, record).await?,
+        Original::Nothing => make_empty(plugin, record).await.map_err(at_rest),
         Original::Snapshot { id, _operation } => {
             let from = plugin.snapshots.path_of(&id);
-            copy(plugin, record, from).await?;
+            copy(plugin, record, from).await.map_err(at_rest)
         }
         Original::Volume(cut) => {
             let from = cut.data();
-            let frozen = cut.freeze().await.map_err(|not_cut| not_cut.error)?;
+            let frozen = cut.freeze().await?;
             let copied = copy(plugin, record, from).await;
-            frozen.thaw().await?;
-            copied?;
+            let thawed = frozen.thaw().await;
+            let is_frozen = thawed.is_err();
+            let done = copied.and(thawed);
+            done.map_err(|error| NotCut { error, is_frozen })
         }
     }
-    Ok(())
 }
 
 async fn make_empty(plugin: &Arc<Plugin>, record: &VolumeRecord) -> Result<(), Machine> {

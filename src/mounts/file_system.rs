@@ -37,6 +37,21 @@ pub(super) fn offered() -> Vec<FileSystem> {
         .collect()
 }
 
+/// Which of those cannot grow while they are mounted: the kernel lets only who has
+/// `CAP_SYS_RESOURCE` resize a mounted ext4, whoever else is root.
+pub(super) fn grown_unmounted() -> Vec<FileSystem> {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let may =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE));
+    let may_grow = |kind: &FileSystem| match kind {
+        FileSystem::Ext4 => may,
+        FileSystem::Xfs | FileSystem::Btrfs => true,
+    };
+    let mut kinds = offered();
+    kinds.retain(|kind| !may_grow(kind));
+    kinds
+}
+
 /// One that the kernel loads when it is first mounted is not in its list yet.
 fn is_module(name: &str) -> bool {
     let release = rustix::system::uname();

@@ -18,6 +18,7 @@ pub struct LinuxBlockStorage {
 impl BlockStorage for LinuxBlockStorage {
     fn offers(&self) -> Offers {
         let look = || Offers {
+            grow_unmounted: file_system::grown_unmounted(),
             no_loop_devices: loop_device::try_out()
                 .err()
                 .map(|error| match error.kind() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// ext4: everywhere, grows while mounted.
+    /// ext4: everywhere, grows while mounted for who has `CAP_SYS_RESOURCE`.
     Ext4,
     /// XFS: grows while mounted, from 300 MiB.
     Xfs,
@@ -56,6 +56,20 @@ pub struct Offers {
     pub no_loop_devices: Option<String>,
     /// Which file systems can be made and mounted.
     pub file_systems: Vec<FileSystem>,
+    /// Which of them cannot grow while they are mounted.
+    pub grow_unmounted: Vec<FileSystem>,
+}
+
+impl Offers {
+    /// Whether volumes can have a size, and so another one.
+    pub fn has_sizes(&self) -> bool {
+        self.no_loop_devices.is_none()
+    }
+
+    /// Whether each of those grows while it is used.
+    pub fn grows_in_use(&self) -> bool {
+        self.has_sizes() && self.grow_unmounted.is_empty()
+    }
 }
 
 /// How a loop device is set up.

@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nomad_csi::csi::proto;
@@ -12,123 +12,22 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use rustix::mount::{MountFlags, UnmountFlags};
 use tonic::Code;
 
-use crate::namespace::{has_all_users, inside, mounts};
-use crate::plugin_client::{Client, Publish, channel, mount, named};
+use crate::hostpath_world::{World, down, run, up};
+use crate::namespace::{has_all_users, mounts};
+use crate::plugin_client::{Client, Publish, mount, named};
 use crate::wait::until_async;
 
-/// A directory with a plugin in it, which is killed when the test ends.
-struct World {
-    directory: tempfile::TempDir,
-    process: Option<Child>,
-}
+/// Volumes that are directories.
+const DIRECTORIES: [&str; 2] = ["--backing", "directory"];
 
-impl Drop for World {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            directory: tempfile::tempdir().unwrap(),
-            process: None,
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn made(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(&path).unwrap();
-        path
-    }
-
-    fn data(&self, id: &str) -> PathBuf {
-        self.path("state/volumes").join(id)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
-        command
-            .args(["plugin", "serve", "--node-id", "node-1", "--endpoint"])
-            .arg(format!("unix://{}", self.path("s/csi.sock").display()))
-            .arg("--state-dir")
-            .arg(self.path("state"))
-            .args(["--backing", "directory"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    /// Starts the plugin and waits until it is ready.
-    async fn start(&mut self) -> Client {
-        let command = self.command();
-        self.start_with(command).await
-    }
-
-    async fn start_with(&mut self, mut command: Command) -> Client {
-        self.process = Some(command.stderr(Stdio::inherit()).spawn().unwrap());
-        let client = Client::over(channel(&self.path("s/csi.sock")));
-        until_async("the plugin", async || {
-            let mut identity = client.identity.clone();
-            let probe = identity.probe(proto::ProbeRequest {}).await;
-            probe.map(drop).map_err(|status| status.to_string())
-        })
-        .await;
-        client
-    }
-
-    /// Kills it as nothing can be caught.
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
-    }
-
-    async fn restart(&mut self) -> Client {
-        self.kill();
-        self.start().await
-    }
-
-    /// Waits for its end.
-    async fn ended(&mut self) -> ExitStatus {
-        let process = self.process.as_mut().expect("it was started");
-        let status = until_async("the plugin's end", async || {
-            process
-                .try_wait()
-                .unwrap()
-                .ok_or_else(|| "it runs".to_owned())
-        })
-        .await;
-        self.process = None;
-        status
-    }
-
-    /// Every directory is a volume's, and every volume has one.
-    async fn check(&self, client: &mut Client) {
-        let (listed, _) = client.list(0, "").await.unwrap();
-        let found = std::fs::read_dir(self.path("state/volumes")).unwrap();
-        let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
-        let mut found: Vec<_> = found.map(|entry| name(entry.unwrap())).collect();
-        found.sort();
-        assert_eq!(found, listed);
-    }
-}
-
-/// Runs a test's body on a runtime of its own.
-fn run(test: &str, body: impl Future<Output = ()>) {
-    inside(test, || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(body);
-    });
+/// Every directory is a volume's, and every volume has one.
+async fn check(world: &World, client: &mut Client) {
+    let (listed, _) = client.list(0, "").await.unwrap();
+    let found = std::fs::read_dir(world.path("state/volumes")).unwrap();
+    let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
+    let mut found: Vec<_> = found.map(|entry| name(entry.unwrap())).collect();
+    found.sort();
+    assert_eq!(found, listed);
 }
 
 fn writer() -> proto::VolumeCapability {
@@ -144,7 +43,7 @@ fn what_is_written_through_one_target_is_read_through_another() {
     run(
         "hostpath::what_is_written_through_one_target_is_read_through_another",
         async {
-            let mut world = World::new();
+            let mut world = World::new(&DIRECTORIES);
             let mut client = world.start().await;
             let id = client.create("a").await;
             let (staging, writing, reading) = (
@@ -207,7 +106,7 @@ fn what_is_written_through_one_target_is_read_through_another() {
 #[test]
 fn mount_flags_hold_at_the_target() {
     run("hostpath::mount_flags_hold_at_the_target", async {
-        let mut world = World::new();
+        let mut world = World::new(&DIRECTORIES);
         let mut client = world.start().await;
         let capability = mount(Mode::SingleNodeWriter, &["noexec", "nosuid,nodev"]);
         let id = client.create("a").await;
@@ -248,7 +147,7 @@ fn a_kill_between_any_two_calls_changes_nothing() {
     run(
         "hostpath::a_kill_between_any_two_calls_changes_nothing",
         async {
-            let mut world = World::new();
+            let mut world = World::new(&DIRECTORIES);
             let mut client = world.start().await;
             let (staging, target) = (world.made("staging"), world.path("target"));
             let id = client.create("a").await;
@@ -293,7 +192,7 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                 client = world.restart().await;
                 client.delete(&id).await.unwrap();
             }
-            world.check(&mut client).await;
+            check(&world, &mut client).await;
         },
     );
 }
@@ -305,7 +204,7 @@ fn a_kill_in_the_middle_of_a_call_leaves_nothing_that_repeating_does_not_finish(
     let test =
         "hostpath::a_kill_in_the_middle_of_a_call_leaves_nothing_that_repeating_does_not_finish";
     run(test, async {
-        let mut world = World::new();
+        let mut world = World::new(&DIRECTORIES);
         for round in 0..30_u64 {
             let name = format!("volume-{round}");
             let (staging, target) = (world.made(&name), world.path(&format!("target-{round}")));
@@ -323,7 +222,7 @@ fn a_kill_in_the_middle_of_a_call_leaves_nothing_that_repeating_does_not_finish(
                 let lived = live(&mut client, &name, &staging, &target).await;
                 lived.unwrap_or_else(|status| panic!("round {round}: {status}"));
             }
-            world.check(&mut client).await;
+            check(&world, &mut client).await;
             world.kill();
         }
     });
@@ -359,7 +258,6 @@ async fn live(
 ) -> Result<(), tonic::Status> {
     let id = client.try_create(named(name)).await?;
     let capability = mount(Mode::SingleNodeWriter, &["noexec"]);
-    client.stage(&id, staging, capability.clone()).await?;
     let publish = Publish {
         id: &id,
         staging,
@@ -367,9 +265,8 @@ async fn live(
         capability,
         read_only: true,
     };
-    client.publish(publish).await?;
-    client.unpublish(&id, target).await?;
-    client.unstage(&id, staging).await?;
+    up(client, publish).await?;
+    down(client, &id, staging, target).await?;
     client.delete(&id).await
 }
 
@@ -379,7 +276,7 @@ fn a_volume_that_somebody_mounted_is_not_deleted() {
     run(
         "hostpath::a_volume_that_somebody_mounted_is_not_deleted",
         async {
-            let mut world = World::new();
+            let mut world = World::new(&DIRECTORIES);
             let mut client = world.start().await;
             let id = client.create("a").await;
             let data = world.data(&id);
@@ -411,7 +308,7 @@ fn a_volume_that_somebody_mounted_is_not_deleted() {
 #[test]
 fn a_full_disk_is_said_and_survived() {
     run("hostpath::a_full_disk_is_said_and_survived", async {
-        let mut world = World::new();
+        let mut world = World::new(&DIRECTORIES);
         let state = world.made("state");
         rustix::mount::mount("none", &state, "tmpfs", MountFlags::empty(), c"size=8m").unwrap();
         let mut client = world.start().await;
@@ -436,7 +333,7 @@ fn a_full_disk_is_said_and_survived() {
         client.create("after").await;
         client = world.restart().await;
         assert_eq!(client.create("before").await, before);
-        world.check(&mut client).await;
+        check(&world, &mut client).await;
         world.kill();
         rustix::mount::unmount(&state, UnmountFlags::NOFOLLOW).unwrap();
     });
@@ -448,7 +345,7 @@ fn it_stops_when_told_and_leaves_mounts_alone() {
     run(
         "hostpath::it_stops_when_told_and_leaves_mounts_alone",
         async {
-            let mut world = World::new();
+            let mut world = World::new(&DIRECTORIES);
             let mut client = world.start().await;
             let id = client.create("a").await;
             let staging = world.made("staging");
@@ -476,7 +373,7 @@ fn a_second_plugin_on_one_state_directory_says_so_and_ends() {
     run(
         "hostpath::a_second_plugin_on_one_state_directory_says_so_and_ends",
         async {
-            let mut world = World::new();
+            let mut world = World::new(&DIRECTORIES);
             world.start().await;
             let second = world.command().output().unwrap();
             let said = String::from_utf8(second.stderr).unwrap();
@@ -501,8 +398,8 @@ fn an_ordinary_users_plugin_creates_and_says_what_staging_needs() {
                 return;
             }
             const NOBODY: u32 = 65534;
-            let mut world = World::new();
-            let own = world.directory.path();
+            let mut world = World::new(&DIRECTORIES);
+            let own = world.path("");
             std::os::unix::fs::chown(own, Some(NOBODY), Some(NOBODY)).unwrap();
             let staging = world.made("staging");
             let mut command = world.command();

@@ -4,8 +4,7 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use nomad_csi::csi::proto;
@@ -15,125 +14,11 @@ use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::ports::{BlockStorage as _, FileSystem};
 use tonic::{Code, Status};
 
-use crate::namespace::{has_all_users, inside};
-use crate::plugin_client::{
-    Client, Publish, block, channel, clone_of, mount, named, restore_of, sized,
-};
+use crate::hostpath_world::{self, World, run_with_devices};
+use crate::plugin_client::{Client, Publish, block, clone_of, mount, named, restore_of, sized};
 use crate::wait::until_async;
 
 const MIB: i64 = 1 << 20;
-
-/// A plugin in a directory of its own; killed, and its devices taken away, when the test ends.
-struct World {
-    directory: tempfile::TempDir,
-    flags: Vec<String>,
-    process: Option<Child>,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.kill();
-        let storage = LinuxBlockStorage::default();
-        for device in storage.attached(self.directory.path()).unwrap_or_default() {
-            eprintln!("a device was left over: {device:?}");
-            storage.detach(&device).ok();
-        }
-    }
-}
-
-impl World {
-    fn new(flags: &[&str]) -> Self {
-        Self {
-            directory: tempfile::tempdir().unwrap(),
-            flags: flags.iter().map(ToString::to_string).collect(),
-            process: None,
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn made(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(&path).unwrap();
-        path
-    }
-
-    async fn start(&mut self) -> Client {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
-        command
-            .args(["plugin", "serve", "--node-id", "node-1", "--endpoint"])
-            .arg(format!("unix://{}", self.path("s/csi.sock").display()))
-            .arg("--state-dir")
-            .arg(self.path("state"))
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        self.process = Some(command.spawn().unwrap());
-        let client = Client::over(channel(&self.path("s/csi.sock")));
-        until_async("the plugin", async || {
-            let mut identity = client.identity.clone();
-            let probe = identity.probe(proto::ProbeRequest {}).await;
-            probe.map(drop).map_err(|status| status.to_string())
-        })
-        .await;
-        client
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().ok();
-            process.wait().unwrap();
-        }
-    }
-
-    async fn restart(&mut self) -> Client {
-        self.kill();
-        self.start().await
-    }
-
-    fn devices(&self) -> usize {
-        let storage = LinuxBlockStorage::default();
-        storage.attached(self.directory.path()).unwrap().len()
-    }
-
-    fn is_empty(&self, name: &str) -> bool {
-        std::fs::read_dir(self.path(name)).unwrap().next().is_none()
-    }
-
-    /// Devices go a moment after their last mount.
-    async fn no_devices(&self) {
-        until_async("devices to go", async || match self.devices() {
-            0 => Ok(()),
-            left => Err(format!("{left} are left")),
-        })
-        .await;
-    }
-}
-
-/// Runs a test's body in a namespace, if this machine has what it needs.
-fn run(test: &str, body: impl Future<Output = ()>) {
-    let offers = LinuxBlockStorage::default().offers();
-    let missing = match offers.no_loop_devices {
-        _ if !has_all_users() => Some("root".to_owned()),
-        Some(reason) => Some(reason),
-        None if !offers.file_systems.contains(&FileSystem::Ext4) => Some("mkfs.ext4".to_owned()),
-        None => None,
-    };
-    if let Some(missing) = missing {
-        eprintln!("SKIPPED {test}: it needs loop devices: {missing}");
-        return;
-    }
-    inside(test, || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(body);
-    });
-}
 
 fn writer() -> proto::VolumeCapability {
     mount(Mode::SingleNodeMultiWriter, &[])
@@ -158,20 +43,19 @@ async fn up(
     capability: proto::VolumeCapability,
     read_only: bool,
 ) -> Result<(), Status> {
-    client.stage(id, staging, capability.clone()).await?;
-    let publish = Publish {
+    let request = Publish {
         id,
         staging,
         target,
         capability,
         read_only,
     };
-    client.publish(publish).await
+    hostpath_world::up(client, request).await
 }
 
 async fn down(client: &mut Client, id: &str, staging: &Path, target: &Path) {
-    client.unpublish(id, target).await.unwrap();
-    client.unstage(id, staging).await.unwrap();
+    let down = hostpath_world::down(client, id, staging, target).await;
+    down.unwrap();
 }
 
 async fn total(client: &mut Client, id: &str, path: &Path) -> i64 {
@@ -190,7 +74,7 @@ async fn total(client: &mut Client, id: &str, path: &Path) -> i64 {
 /// this machine has.
 #[test]
 fn a_volume_has_a_file_system_of_its_own() {
-    run(
+    run_with_devices(
         "hostpath_images::a_volume_has_a_file_system_of_its_own",
         async {
             let mut world = World::new(&[]);
@@ -280,7 +164,7 @@ fn a_volume_has_a_file_system_of_its_own() {
 /// Snapshots and clones have the data, grow to the size asked for, and the source goes on.
 #[test]
 fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
-    run(
+    run_with_devices(
         "hostpath_images::a_copy_has_the_data_and_the_size_that_was_asked_for",
         async {
             let mut world = World::new(&[]);
@@ -335,21 +219,21 @@ fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
                 .unwrap();
             assert!(total(&mut client, &id, &target).await > 64 * MIB);
             assert_eq!(std::fs::read(target.join("file")).unwrap(), b"after");
-            // Larger while it is used: where the kernel lets this process, and said in words otherwise.
-            assert_eq!(
-                client.expand(&id, 128 * MIB).await.unwrap(),
-                (128 * MIB, true)
-            );
-            match client.node_expand(&id, &target).await {
-                Ok(size) => {
-                    assert_eq!(size, 128 * MIB);
-                    assert!(total(&mut client, &id, &target).await > 100 * MIB);
-                }
-                Err(refused) => {
-                    assert_eq!(refused.code(), Code::FailedPrecondition);
-                    assert!(refused.message().contains("CAP_SYS_RESOURCE"), "{refused}");
-                    eprintln!("SKIPPED growing an ext4 while it is mounted: no CAP_SYS_RESOURCE");
-                }
+            // Larger while it is used: where the kernel lets this process, and refused otherwise.
+            if LinuxBlockStorage::default().offers().grows_in_use() {
+                assert_eq!(
+                    client.expand(&id, 128 * MIB).await.unwrap(),
+                    (128 * MIB, true)
+                );
+                let grown = client.node_expand(&id, &target).await;
+                assert_eq!(grown.unwrap(), 128 * MIB);
+                assert!(total(&mut client, &id, &target).await > 100 * MIB);
+            } else {
+                let refused = client.expand(&id, 128 * MIB).await.unwrap_err();
+                assert_eq!(refused.code(), Code::FailedPrecondition);
+                assert!(refused.message().contains("CAP_SYS_RESOURCE"), "{refused}");
+                let kept = client.expand(&id, MIB).await.unwrap();
+                assert_eq!(kept, (96 * MIB, true));
             }
             down(&mut client, &id, &staging, &target).await;
             client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
@@ -362,7 +246,7 @@ fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
 
 #[test]
 fn a_block_device_is_exact_and_read_only_is_read_only() {
-    run(
+    run_with_devices(
         "hostpath_images::a_block_device_is_exact_and_read_only_is_read_only",
         async {
             let mut world = World::new(&[]);
@@ -447,7 +331,7 @@ fn a_block_device_is_exact_and_read_only_is_read_only() {
 /// sent again. Nothing is lost, nothing is there twice, nothing is left over.
 #[test]
 fn a_kill_between_any_two_calls_changes_nothing() {
-    run(
+    run_with_devices(
         "hostpath_images::a_kill_between_any_two_calls_changes_nothing",
         async {
             for capability in [writer(), block(Mode::SingleNodeMultiWriter)] {
@@ -542,8 +426,7 @@ async fn live(
         ..sized(&format!("{name}-copy"), 8 * MIB)
     };
     let copy = client.try_create(copy).await?;
-    client.unpublish(&id, target).await?;
-    client.unstage(&id, staging).await?;
+    hostpath_world::down(client, &id, staging, target).await?;
     client.delete_snapshot(&snapshot.snapshot_id).await?;
     client.delete(&copy).await?;
     client.delete(&id).await
@@ -552,7 +435,7 @@ async fn live(
 /// `kill -9` in the middle of calls, at many moments; what was begun is then lived to its end.
 #[test]
 fn a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish() {
-    run(
+    run_with_devices(
         "hostpath_images::a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish",
         async {
             let mut world = World::new(&[]);
@@ -596,7 +479,7 @@ fn a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish() {
 /// moment it was, the copies are of one moment: the first is as far as the second, or one ahead.
 #[test]
 fn a_group_is_of_one_moment() {
-    run("hostpath_images::a_group_is_of_one_moment", async {
+    run_with_devices("hostpath_images::a_group_is_of_one_moment", async {
         let mut world = World::new(&[]);
         let mut client = world.start().await;
         let mut targets = vec![];
@@ -695,7 +578,7 @@ fn a_group_is_of_one_moment() {
 /// A plugin without staging mounts at the target.
 #[test]
 fn without_staging_a_volume_is_mounted_at_its_target() {
-    run(
+    run_with_devices(
         "hostpath_images::without_staging_a_volume_is_mounted_at_its_target",
         async {
             let mut world = World::new(&["--without", "STAGE_UNSTAGE_VOLUME"]);
@@ -728,7 +611,7 @@ fn without_staging_a_volume_is_mounted_at_its_target() {
 /// Every moment at which a call of this plugin can be cut off: it crashes by its own fault switch.
 #[test]
 fn a_crash_on_purpose_happens_as_often_as_it_was_asked_for() {
-    run(
+    run_with_devices(
         "hostpath_images::a_crash_on_purpose_happens_as_often_as_it_was_asked_for",
         async {
             let mut world = World::new(&["--fault", "CreateVolume:crash-after:2"]);

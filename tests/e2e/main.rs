@@ -7,6 +7,9 @@
     reason = "a test that fails, or is skipped, is to say so loudly"
 )]
 
+// The model of the plugin's own tests speaks of it so.
+use nomad_csi::csi;
+
 mod agent;
 mod agent_crash;
 mod agent_disk;
@@ -15,7 +18,11 @@ mod agent_process;
 mod agent_stop;
 mod embedded;
 mod hostpath;
+mod hostpath_crowd;
 mod hostpath_images;
+mod hostpath_reflink;
+mod hostpath_sequences;
+mod hostpath_world;
 #[path = "../support/http.rs"]
 mod http;
 #[path = "../support/namespace.rs"]

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use nomad_csi::mounts::LinuxBlockStorage;
+use nomad_csi::ports::BlockStorage as _;
 use serde_json::Value;
 
 use crate::namespace::inside;
@@ -23,7 +25,7 @@ fn endpoint(directory: &Path) -> String {
     format!("unix://{}", directory.join("s/csi.sock").display())
 }
 
-fn start(directory: &Path) -> Plugin {
+fn start(directory: &Path, flags: &[&str]) -> Plugin {
     let log = std::fs::File::create(directory.join("plugin.log")).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
         .args(["-vv", "plugin", "serve", "--node-id", "node-1"])
@@ -31,6 +33,7 @@ fn start(directory: &Path) -> Plugin {
         .arg(endpoint(directory))
         .arg("--state-dir")
         .arg(directory.join("state"))
+        .args(flags)
         .stdin(Stdio::null())
         .stderr(log)
         .spawn()
@@ -71,14 +74,6 @@ fn document(output: &Output) -> Value {
     })
 }
 
-/// Whether this process has the capability of that number.
-fn has_capability(number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
-    set & (1 << number) != 0
-}
-
 /// The embedded plugin is what the checks say a plugin should be, and keeps nothing of them.
 #[test]
 fn the_embedded_plugin_passes_every_check_with_real_mounts() {
@@ -88,13 +83,8 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
             let directory = tempfile::tempdir().unwrap();
             let directory = directory.path();
             std::fs::write(directory.join("secrets.yaml"), "password: hunter2\n").unwrap();
-            let _plugin = start(directory);
-            // An ext4 grows while it is mounted only for who has CAP_SYS_RESOURCE.
-            let skip: &[&str] = if has_capability(24) {
-                &[]
-            } else {
-                &["--skip", "expand/online"]
-            };
+            std::fs::write(directory.join("mutable.yaml"), "direct_io: \"false\"\n").unwrap();
+            let _plugin = start(directory, &[]);
             let output = nomad_csi(
                 directory,
                 &[
@@ -103,17 +93,15 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
                     "--destructive",
                     "--secrets",
                     "secrets.yaml",
+                    "--mutable-parameters",
+                    "mutable.yaml",
                     "--log",
                     "plugin.log",
                     "--format",
                     "junit=report.xml,markdown=report.md",
                     "-o",
                     "json",
-                ]
-                .iter()
-                .chain(skip)
-                .copied()
-                .collect::<Vec<_>>(),
+                ],
             );
             let report = document(&output);
             let wrong = report["checks"].as_array().unwrap().iter().filter(|check| {
@@ -143,7 +131,7 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
 fn the_embedded_plugin_says_what_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let _plugin = start(directory);
+    let _plugin = start(directory, &[]);
     let output = nomad_csi(directory, &["plugin", "probe", "-o", "json"]);
     let said = document(&output);
     assert_eq!(output.status.code(), Some(0));
@@ -156,4 +144,64 @@ fn the_embedded_plugin_says_what_it_is() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("\nController Capabilities\n"), "{text}");
     assert!(!text.contains("Breaks The Specification"), "{text}");
+}
+
+/// What is advertised is what this process may do on this machine.
+#[test]
+fn the_embedded_plugin_advertises_the_expansion_that_works_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let offers = LinuxBlockStorage::default().offers();
+    let expected = match (offers.has_sizes(), offers.grows_in_use()) {
+        (false, _) => vec![],
+        (true, true) => vec![Value::from("ONLINE")],
+        (true, false) => vec![Value::from("OFFLINE")],
+    };
+    let _plugin = start(directory, &[]);
+    let output = nomad_csi(directory, &["plugin", "probe", "-o", "json"]);
+    let said = document(&output);
+    assert_eq!(said["volume_expansion"], Value::Array(expected));
+    let log = std::fs::read_to_string(directory.join("plugin.log")).unwrap();
+    let is_told = log.contains("CAP_SYS_RESOURCE");
+    assert_eq!(
+        is_told,
+        offers.has_sizes() && !offers.grows_in_use(),
+        "{log}"
+    );
+}
+
+/// The faults that end the process; the others are in `tests/suite/hostpath_check.rs`. They are
+/// counted over all starts, so a plugin that somebody starts again goes on.
+#[test]
+fn a_crash_on_purpose_is_found_by_the_check_that_it_happens_in() {
+    for (fault, id) in [
+        ("CreateVolume:crash:1", "create/volume"),
+        ("CreateVolume:crash-after:1", "create/volume"),
+        ("DeleteVolume:crash-after:1", "delete/twice"),
+        ("CreateSnapshot:crash:1", "snapshot/create"),
+        ("ListVolumes:crash:1", "list/volumes"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let _plugin = start(directory, &["--backing", "directory", "--fault", fault]);
+        let arguments = [
+            "plugin",
+            "check",
+            "--destructive",
+            "-o",
+            "json",
+            "--only",
+            id,
+        ];
+        let output = nomad_csi(directory, &arguments);
+        let report = document(&output);
+        let check = &report["checks"][0];
+        assert_eq!(check["verdict"], "failed", "{fault}: {check:#}");
+        let findings = check["findings"].to_string();
+        assert!(
+            findings.contains("does not listen any more"),
+            "{fault}: {findings}"
+        );
+        assert_ne!(output.status.code(), Some(0));
+    }
 }

@@ -14,7 +14,7 @@ use crate::support::plugin_client::{mount, named};
 async fn it_says_who_it_is_and_advertises_what_it_has() {
     use proto::controller_service_capability::{Type as ControllerArm, rpc::Type as Controller};
     use proto::node_service_capability::{Type as NodeArm, rpc::Type as Node};
-    let mut world = World::new().await;
+    let mut world = World::with_devices().await;
     let client = &mut world.client;
     let info = client
         .identity

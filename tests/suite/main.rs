@@ -29,9 +29,13 @@ mod faults;
 mod fixpoint;
 mod generated;
 #[cfg(feature = "agent")]
+mod hostpath_check;
+#[cfg(feature = "agent")]
 mod hostpath_controller;
 #[cfg(feature = "agent")]
 mod hostpath_devices;
+#[cfg(feature = "agent")]
+mod hostpath_growth;
 #[cfg(feature = "agent")]
 mod hostpath_node;
 #[cfg(feature = "agent")]

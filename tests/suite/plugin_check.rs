@@ -114,6 +114,10 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::NeverOnline, "expand/online"),
     (D::AnyMutable, "modify/arguments"),
     (D::AnyMutable, "modify/create"),
+    (D::AnyMutable, "modify/volume"),
+    (D::NeverModifies, "modify/volume"),
+    (D::NeverModifies, "modify/create-with"),
+    (D::ShortSnapshotNames, "snapshot/longest-name"),
     (D::GroupLeaks, "group/nothing"),
     (D::GroupPartial, "group/create"),
     (D::GroupMemberDeletes, "group/member"),
@@ -143,6 +147,7 @@ impl Watch for Unwatched {
 fn setup() -> Setup {
     Setup {
         parameters: [("kind".to_owned(), "fast".to_owned())].into(),
+        mutable: [("speed".to_owned(), "2".to_owned())].into(),
         secrets: Secrets::from_iter([("password", "hunter2")]),
         size: 1 << 20,
         prefix: "nomad-csi-check-test".to_owned(),

@@ -12,6 +12,8 @@ pub(crate) mod fake_plugin;
 pub(crate) mod hermetic;
 #[cfg(feature = "agent")]
 pub(crate) mod hostpath;
+#[cfg(feature = "agent")]
+pub(crate) mod hostpath_files;
 pub(crate) mod http_server;
 #[cfg(feature = "agent")]
 pub(crate) mod plugin_client;

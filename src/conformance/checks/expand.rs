@@ -2,8 +2,9 @@
 //! sees of it.
 
 use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::Check;
+use crate::conformance::check::{Check, Stop};
 use crate::conformance::report::Level;
+use crate::csi::Failure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
 use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
@@ -157,13 +158,30 @@ fn double(check: &Check<'_>, volume: &Volume) -> i64 {
         .saturating_mul(2)
 }
 
+/// Who does not say how large a volume is need not make it larger.
+///
+/// # Errors
+/// If that is so: then the check demands nothing.
+fn is_sized(volume: &Volume, failure: Option<&Failure>) -> Result<(), Stop> {
+    let refused = failure.is_some_and(|one| one.code() == Some(StatusCode::OutOfRange));
+    if refused && volume.capacity_bytes == 0 {
+        let why =
+            "the plugin does not say how large its volumes are, and does not make them larger";
+        return Err(Stop::NotDemanded(why.to_owned()));
+    }
+    Ok(())
+}
+
 async fn controller(check: &mut Check<'_>) -> Ended {
     let volume = check.volume().await?;
     let bytes = double(check, &volume);
     let wanted = request(check, &volume.volume_id, bytes, None);
-    let first = check
-        .must(wanted.clone(), "the volume exists and is not published")
-        .await?;
+    let first = check.call(wanted.clone()).await;
+    is_sized(&volume, first.as_ref().err())?;
+    check.hold_ok(&first, "the volume exists and is not published");
+    let Ok(first) = first else {
+        return Ok(());
+    };
     let rule = format!("capacity_bytes is at least the {bytes} required");
     check.hold(
         first.capacity_bytes >= bytes,
@@ -248,7 +266,12 @@ async fn sees(check: &mut Check<'_>) -> Ended {
         bytes,
         Some(capability.clone()),
     );
-    let answer = check.prepare(wanted).await?;
+    let answer = check.call(wanted).await;
+    is_sized(&used.volume, answer.as_ref().err())?;
+    check.hold_ok(&answer, "the volume exists and is not published");
+    let Ok(answer) = answer else {
+        return Ok(());
+    };
     let again = check.published(used.volume, capability).await?;
     on_node(check, &again, bytes, answer.node_expansion_required).await?;
     let rule = "an expanded volume keeps its data";
@@ -264,6 +287,7 @@ async fn online(check: &mut Check<'_>) -> Ended {
     let bytes = double(check, &used.volume);
     let wanted = request(check, &used.volume.volume_id, bytes, Some(capability));
     let answer = check.call(wanted).await;
+    is_sized(&used.volume, answer.as_ref().err())?;
     let promised = check.profile().expands(Expansion::Online);
     let answer = match answer {
         Ok(answer) => answer,

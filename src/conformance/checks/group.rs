@@ -17,6 +17,11 @@ const NEEDS: &[Need] = &[
     Need::GroupSnapshots,
     Need::Can(ControllerRpc::CreateDeleteVolume),
 ];
+const SINGLES: &[Need] = &[
+    Need::GroupSnapshots,
+    Need::Can(ControllerRpc::CreateDeleteSnapshot),
+    Need::Can(ControllerRpc::CreateDeleteVolume),
+];
 const LISTS: &[Need] = &[
     Need::GroupSnapshots,
     Need::Can(ControllerRpc::ListSnapshots),
@@ -74,7 +79,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         "group/restore",
         "A member of a group snapshot is restored by itself",
         "CreateVolumeGroupSnapshot",
-        NEEDS,
+        SINGLES,
         Creates,
         restore
     ),
@@ -92,7 +97,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         "group/member",
         "A member of a group snapshot is not deleted by itself",
         "DeleteSnapshot Errors",
-        NEEDS,
+        SINGLES,
         Creates,
         member
     ),

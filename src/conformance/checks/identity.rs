@@ -3,7 +3,9 @@
 use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
 use crate::conformance::check::Check;
 use crate::conformance::made::Leaves;
+use crate::conformance::report::Level;
 use crate::conformance::sound;
+use crate::csi::Failure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::{
     ControllerGetCapabilitiesRequest, ControllerGetVolumeRequest, GetCapacityRequest,
@@ -90,6 +92,15 @@ pub(in crate::conformance) const CASES: &[Case] = &[
 
 const SAME: &str = "the same answer every time";
 
+/// The plugin was asked once before the checks began: what failed then is a failure, though it may
+/// work by now.
+fn asked_before<T>(check: &mut Check<'_>, answer: Option<Result<T, Failure>>, rpc: &str) {
+    if let Some(Err(failure)) = answer {
+        let rule = format!("{rpc} is answered whenever it is asked, the first time too");
+        check.find(Level::Must, &rule, &failure.to_string());
+    }
+}
+
 async fn info(check: &mut Check<'_>) -> Ended {
     let always = "it is answered always";
     let first = check.must(GetPluginInfoRequest {}, always).await?;
@@ -102,6 +113,8 @@ async fn info(check: &mut Check<'_>) -> Ended {
 async fn capabilities(check: &mut Check<'_>) -> Ended {
     let always = "it is answered always";
     let first = check.must(GetPluginCapabilitiesRequest {}, always).await?;
+    let before = check.profile().services.clone();
+    asked_before(check, Some(before), "GetPluginCapabilities");
     check.problems(sound::plugin_capabilities(check.profile()));
     let second = check.must(GetPluginCapabilitiesRequest {}, always).await?;
     check.hold(first == second, SAME, &format!("{second:?}"));
@@ -111,6 +124,8 @@ async fn capabilities(check: &mut Check<'_>) -> Ended {
 async fn probe(check: &mut Check<'_>) -> Ended {
     let healthy = "a plugin that can be used is healthy and ready";
     let answer = check.must(ProbeRequest {}, healthy).await?;
+    let before = check.profile().ready.clone();
+    asked_before(check, Some(before), "Probe");
     let ready = answer.ready.unwrap_or(true);
     let rule = "`ready` true or absent: until then other calls may fail";
     check.hold(ready, rule, "false: it is still initialising");
@@ -122,6 +137,10 @@ async fn controller(check: &mut Check<'_>) -> Ended {
     check
         .must(ControllerGetCapabilitiesRequest {}, because)
         .await?;
+    let before = check.profile().controller.clone();
+    asked_before(check, before, "ControllerGetCapabilities");
+    let before = check.profile().group.clone();
+    asked_before(check, before, "GroupControllerGetCapabilities");
     check.problems(sound::controller_capabilities(check.profile()));
     if check.profile().group.is_some() {
         let because = "a plugin with GROUP_CONTROLLER_SERVICE says what that can do";
@@ -135,6 +154,8 @@ async fn controller(check: &mut Check<'_>) -> Ended {
 async fn node(check: &mut Check<'_>) -> Ended {
     let because = "every node plugin says what it can do";
     check.must(NodeGetCapabilitiesRequest {}, because).await?;
+    let before = check.profile().node.clone();
+    asked_before(check, before, "NodeGetCapabilities");
     check.problems(sound::node_capabilities(check.profile()));
     Ok(())
 }
@@ -142,6 +163,8 @@ async fn node(check: &mut Check<'_>) -> Ended {
 async fn node_info(check: &mut Check<'_>) -> Ended {
     let because = "it may be called repeatedly";
     let first = check.must(NodeGetInfoRequest {}, because).await?;
+    let before = check.profile().node_info.clone();
+    asked_before(check, before, "NodeGetInfo");
     let has_topology = check.has_topology();
     check.problems(sound::node_info(&first, has_topology));
     let second = check.must(NodeGetInfoRequest {}, because).await?;

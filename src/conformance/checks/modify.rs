@@ -16,6 +16,12 @@ const NEEDS: &[Need] = &[
     Need::Can(ControllerRpc::CreateDeleteVolume),
 ];
 
+const MODIFIES: &[Need] = &[
+    Need::Can(ControllerRpc::ModifyVolume),
+    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::Mutable,
+];
+
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
@@ -43,6 +49,24 @@ pub(in crate::conformance) const CASES: &[Case] = &[
         NEEDS,
         Creates,
         create
+    ),
+    case!(
+        Modify,
+        "modify/volume",
+        "A volume is modified, again with the same values, and one bad parameter changes nothing",
+        "ControllerModifyVolume",
+        MODIFIES,
+        Creates,
+        volume
+    ),
+    case!(
+        Modify,
+        "modify/create-with",
+        "A volume is created with mutable parameters, and modified later",
+        "CreateVolume",
+        MODIFIES,
+        Creates,
+        create_with
     ),
 ];
 
@@ -86,4 +110,39 @@ async fn create(check: &mut Check<'_>) -> Ended {
     let because = "no volume has such a mutable parameter";
     check.refused(wanted, INVALID, because).await;
     Ok(())
+}
+
+fn good(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest {
+    ControllerModifyVolumeRequest {
+        mutable_parameters: check.setup().mutable.clone(),
+        ..request(check, volume_id)
+    }
+}
+
+/// Good values, the same again, and good ones with one that does not exist.
+async fn modified(check: &mut Check<'_>, id: &str) -> Ended {
+    let wanted = good(check, id);
+    let because = "the volume exists and the parameters are ones that the plugin knows";
+    check.must(wanted.clone(), because).await?;
+    let because = "the volume has these values already";
+    check.must(wanted.clone(), because).await?;
+    let mut mixed = wanted;
+    mixed.mutable_parameters.extend(no_such());
+    let because = "one of the parameters does not exist";
+    check.refused(mixed, INVALID, because).await;
+    Ok(())
+}
+
+async fn volume(check: &mut Check<'_>) -> Ended {
+    let volume = check.volume().await?;
+    modified(check, &volume.volume_id).await
+}
+
+async fn create_with(check: &mut Check<'_>) -> Ended {
+    let mut wanted = check.create_request();
+    wanted.mutable_parameters = check.setup().mutable.clone();
+    let because = "the parameters are ones that the plugin knows";
+    let created = check.must(wanted, because).await?;
+    let volume = created.volume.unwrap_or_default();
+    modified(check, &volume.volume_id).await
 }

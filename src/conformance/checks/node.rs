@@ -458,6 +458,13 @@ async fn no_such_fs(check: &mut Check<'_>) -> Ended {
         fs_type: "nomad-csi-no-such-fs".to_owned(),
         ..Default::default()
     }));
+    if check.attaches() {
+        // Who attaches may find it out already.
+        let attach = check.attach_request(&volume, &capability);
+        if check.call(attach).await.is_err() {
+            return Ok(());
+        }
+    }
     let used = check.bring(volume, capability).await?;
     if check.stages() {
         let stage = check.stage_request(&used);

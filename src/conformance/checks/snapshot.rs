@@ -79,6 +79,15 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
     case!(
         Snapshot,
+        "snapshot/longest-name",
+        "A name of 128 bytes is taken, and stands for one snapshot",
+        "CreateSnapshot",
+        CUTS,
+        Creates,
+        longest_name
+    ),
+    case!(
+        Snapshot,
         "snapshot/other-volume",
         "A taken name with another volume is refused",
         "CreateSnapshot Errors",
@@ -309,6 +318,17 @@ async fn same_again(check: &mut Check<'_>) -> Ended {
     let rule = "creation_time is that of the cut, and stays";
     let same = first.creation_time == second.creation_time;
     check.hold(same, rule, &format!("{:?}", second.creation_time));
+    Ok(())
+}
+
+async fn longest_name(check: &mut Check<'_>) -> Ended {
+    let volume = check.volume().await?;
+    let mut request = check.snapshot_request(&volume.volume_id);
+    let missing = 128_usize.saturating_sub(request.name.len());
+    request.name += &"n".repeat(missing);
+    for because in ["a text may have 128 bytes", "it is the same name again"] {
+        check.must(request.clone(), because).await?;
+    }
     Ok(())
 }
 

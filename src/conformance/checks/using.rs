@@ -277,7 +277,11 @@ pub(super) async fn there_and_back(
     rule: &str,
 ) -> Ended {
     let volume = check.volume_for(capability.clone()).await?;
-    let used = check.staged(volume, capability.clone()).await?;
+    let used = check.bring(volume, capability.clone()).await?;
+    if check.stages() {
+        let because = "the volume is new, and its path is there";
+        check.must(check.stage_request(&used), because).await?;
+    }
     let publish = check.publish_request(&used);
     check.must(publish, "the volume is staged").await?;
     let kind = check.kind(&used.target).await?;

@@ -115,8 +115,8 @@ async fn a_caller_may_finish_a_removal_too() {
     assert_eq!(plugin.ready(&made.id).unwrap(), Some(made));
 }
 
-/// A creation that failed half-way (a full disk) is completed by the next attempt, also if that asks
-/// for something else: nobody was told of the first.
+/// A creation that failed half-way, and could not be undone then, is undone by the next attempt, also
+/// if that asks for something else: nobody was told of the first.
 #[tokio::test]
 async fn a_creation_that_failed_half_way_may_be_asked_for_differently() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,7 +125,9 @@ async fn a_creation_that_failed_half_way_may_be_asked_for_differently() {
     let mut request = request();
     request.wanted.required_bytes = 4096;
     let made = create(plugin.clone(), request).await.unwrap();
-    assert_eq!((made.id.as_str(), made.wanted.required_bytes), (ID, 4096));
+    assert_eq!(made.wanted.required_bytes, 4096);
+    assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
+    assert_eq!(plugin.catalog.unfinished().unwrap(), []);
 }
 
 #[tokio::test]

@@ -60,6 +60,7 @@ impl FakeBlockStorage {
             offers: Offers {
                 no_loop_devices: None,
                 file_systems: vec![FileSystem::Ext4],
+                grow_unmounted: vec![],
             },
             ..Table::default()
         };
@@ -73,6 +74,13 @@ impl FakeBlockStorage {
     pub fn without_loop_devices(mounter: FakeMounter) -> Self {
         let storage = Self::new(mounter);
         storage.lock().offers.no_loop_devices = Some("this machine has none".to_owned());
+        storage
+    }
+
+    /// A machine on which ext4 does not grow while it is mounted.
+    pub fn growing_unmounted(mounter: FakeMounter) -> Self {
+        let storage = Self::new(mounter);
+        storage.lock().offers.grow_unmounted = vec![FileSystem::Ext4];
         storage
     }
 
@@ -227,8 +235,11 @@ impl BlockStorage for FakeBlockStorage {
         file.write_all_at(kind.name().as_bytes(), 0)
     }
 
-    fn grow_file_system(&self, _: &Path, _: FileSystem, _: u64) -> io::Result<()> {
+    fn grow_file_system(&self, _: &Path, kind: FileSystem, _: u64) -> io::Result<()> {
         self.mounter.step()?;
+        if self.lock().offers.grow_unmounted.contains(&kind) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         Ok(())
     }
 

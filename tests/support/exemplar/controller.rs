@@ -62,8 +62,7 @@ impl World {
         if request.volume_capabilities.iter().any(half) && !self.is(D::HalfCapability) {
             return invalid("a capability has no mode or no type");
         }
-        let known = request.mutable_parameters.is_empty() || self.is(D::AnyMutable);
-        if !known {
+        if !self.knows(&request.mutable_parameters) {
             return invalid("no such mutable parameter");
         }
         if self.is(D::NameStaysTaken) && self.deleted_names.contains(&request.name) {
@@ -562,10 +561,16 @@ impl World {
         if !self.volumes.contains_key(&request.volume_id) {
             return not_found("such volume");
         }
-        if !self.is(D::AnyMutable) {
+        let modified = !request.mutable_parameters.is_empty();
+        if modified && self.is(D::NeverModifies) || !self.knows(&request.mutable_parameters) {
             return invalid("no such mutable parameter");
         }
         Ok(proto::ControllerModifyVolumeResponse {})
+    }
+
+    /// It has one mutable parameter.
+    fn knows(&self, mutable: &BTreeMap<String, String>) -> bool {
+        self.is(D::AnyMutable) || mutable.keys().all(|key| key == "speed")
     }
 }
 

@@ -30,7 +30,7 @@ deviations! {
     WritableBlock BlockIsFile BlockTooSmall
     EmptyClone SharedClone LateRestore CopyEachTime OtherSource SmallerCopy UnknownSource SmallFsCopy SizelessCopy
     PaperExpansion Shrinks ExpansionEmpties ExpandUnknown NeverOnline
-    AnyMutable
+    AnyMutable NeverModifies ShortSnapshotNames
     GroupLeaks GroupPartial GroupMemberDeletes GroupOfOthers GroupStays
     BlocksOfNothing BlocksBackwards BlocksMissing DeltaMissing BlocksBeyond
     Racing

@@ -17,6 +17,9 @@ impl World {
         if request.name.is_empty() || source.is_empty() {
             return invalid("something is missing");
         }
+        if request.name.len() > 64 && self.is(D::ShortSnapshotNames) {
+            return invalid("the name is too long");
+        }
         let named = self.snapshots.values().find(|one| one.name == request.name);
         if let Some(existing) = named
             && !self.is(D::SnapshotEachTime)

@@ -117,6 +117,7 @@ fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
     };
     Ok(Setup {
         parameters: read(&arguments.parameters)?,
+        mutable: read(&arguments.mutable_parameters)?,
         secrets: Secrets::from_iter(read(&arguments.secrets)?),
         size,
         staging: below(&arguments.staging, "staging"),

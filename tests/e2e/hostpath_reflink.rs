@@ -1,0 +1,122 @@
+//! Copies where the file system of the state directory shares blocks: xfs and btrfs, each in an image
+//! over a loop device, as far as this machine has them; what it has not is skipped, loudly.
+
+use std::path::{Path, PathBuf};
+
+use nomad_csi::csi::proto;
+use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
+use nomad_csi::mounts::{LinuxBlockStorage, LinuxMounter};
+use nomad_csi::ports::{Attach, BlockStorage as _, FileSystem, MountFlags, Mounter as _, Tuning};
+use tonic::Code;
+
+use crate::hostpath_world::{World, run_with_devices};
+use crate::plugin_client::{Client, block, clone_of, restore_of, sized};
+
+const MIB: i64 = 1 << 20;
+/// Of every volume's 64 MiB.
+const WRITTEN: usize = 32 << 20;
+
+/// A file system that shares blocks, mounted.
+async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
+    let storage = LinuxBlockStorage::default();
+    let (image, target) = (directory.join("image"), directory.join("mounted"));
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    storage.make_file_system(&image, kind).unwrap();
+    std::fs::create_dir(&target).unwrap();
+    let device = storage.attach(&image, Attach::default(), &Tuning::default());
+    let device = device.unwrap();
+    let mounter = LinuxMounter::default();
+    let flags = MountFlags::default();
+    let mounted = mounter.mount_device(&device.path, &target, kind, &[], flags);
+    mounted.await.unwrap();
+    target
+}
+
+/// How much the file system has left, with everything on its disk.
+fn free(path: &Path) -> u64 {
+    let directory = std::fs::File::open(path).unwrap();
+    rustix::fs::syncfs(&directory).unwrap();
+    let room = rustix::fs::fstatvfs(&directory).unwrap();
+    room.f_bfree * room.f_frsize
+}
+
+async fn device_of(
+    client: &mut Client,
+    name: &str,
+    source: Option<proto::VolumeContentSource>,
+) -> String {
+    let request = proto::CreateVolumeRequest {
+        volume_capabilities: vec![block(Mode::SingleNodeWriter)],
+        volume_content_source: source,
+        ..sized(name, 64 * MIB)
+    };
+    client.try_create(request).await.unwrap()
+}
+
+async fn copies_share(base: &Path) {
+    let mut world = World::below(base, &["--overcommit"]);
+    let mut client = world.start().await;
+    let id = device_of(&mut client, "a", None).await;
+    let data: Vec<u8> = (0..=250_u8).cycle().take(WRITTEN).collect();
+    let image = |id: &str| world.path("state/images").join(id);
+    std::fs::File::options()
+        .write(true)
+        .open(image(&id))
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &data))
+        .unwrap();
+    let before = free(base);
+    let snapshot = client.snapshot("s", &id).await.unwrap();
+    let clone = device_of(&mut client, "clone", clone_of(&id)).await;
+    let restored = device_of(&mut client, "restored", restore_of(&snapshot.snapshot_id)).await;
+    let taken = before.saturating_sub(free(base));
+    assert!(
+        taken < WRITTEN as u64 / 2,
+        "three copies took {taken} bytes"
+    );
+    for copy in [&clone, &restored] {
+        assert!(std::fs::read(image(copy)).unwrap().starts_with(&data));
+    }
+    // A device in use is cut alone, since that is one moment, and not in a group.
+    let staging = world.made("staging");
+    let capability = block(Mode::SingleNodeWriter);
+    client.stage(&id, &staging, capability).await.unwrap();
+    let in_use = client.snapshot("in-use", &id).await.unwrap();
+    let group = proto::CreateVolumeGroupSnapshotRequest {
+        name: "group".to_owned(),
+        source_volume_ids: vec![id.clone(), clone.clone()],
+        ..Default::default()
+    };
+    let refused = client.group.create_volume_group_snapshot(group).await;
+    assert_eq!(refused.unwrap_err().code(), Code::FailedPrecondition);
+    client.unstage(&id, &staging).await.unwrap();
+    for snapshot in [&snapshot, &in_use] {
+        client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    }
+    for volume in [&id, &clone, &restored] {
+        client.delete(volume).await.unwrap();
+    }
+    assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+}
+
+#[test]
+fn copies_share_their_blocks_where_the_file_system_can() {
+    run_with_devices(
+        "hostpath_reflink::copies_share_their_blocks_where_the_file_system_can",
+        async {
+            let offers = LinuxBlockStorage::default().offers();
+            for kind in [FileSystem::Xfs, FileSystem::Btrfs] {
+                if !offers.file_systems.contains(&kind) {
+                    eprintln!("SKIPPED copies on {}: it cannot be had here", kind.name());
+                    continue;
+                }
+                let directory = tempfile::tempdir().unwrap();
+                let base = mounted(directory.path(), kind).await;
+                copies_share(&base).await;
+                LinuxMounter::default().unmount(&base).await.unwrap();
+            }
+        },
+    );
+}
