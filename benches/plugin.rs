@@ -2,7 +2,8 @@
 //! its memory.
 //!
 //! `cargo bench --bench plugin` (as root for images and devices). `NOMAD_CSI_BENCH_DIR` names the
-//! directory of the state, to measure another file system, such as one that shares blocks.
+//! directory of the state, to measure another file system, such as one that shares blocks; words after
+//! `--` choose parts (`volumes`, `lists`, `copies`).
 
 #![expect(
     clippy::unwrap_used,
@@ -260,9 +261,20 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
     runtime.block_on(async {
-        volumes().await;
-        lists().await;
-        copies().await;
+        if is_asked("volumes") {
+            volumes().await;
+        }
+        if is_asked("lists") {
+            lists().await;
+        }
+        if is_asked("copies") {
+            copies().await;
+        }
     });
 }

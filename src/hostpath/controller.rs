@@ -10,8 +10,8 @@ use super::attaching;
 use super::catalog::{Source, VolumeRecord};
 use super::condition;
 use super::error::{
-    BadToken, GetCapacityError, GetVolumeError, Invalid, ListSnapshotsError, ListVolumesError,
-    Machine, NoVolume, ValidateVolumeError,
+    BadToken, GetCapacityError, GetSnapshotError, GetVolumeError, Invalid, ListSnapshotsError,
+    ListVolumesError, Machine, NoVolume, ValidateVolumeError,
 };
 use super::expansion;
 use super::modification;
@@ -278,7 +278,16 @@ impl Controller for ControllerService {
             .blocking(move |plugin| {
                 let source = Some(request.source_volume_id).filter(|id| !id.is_empty());
                 if !request.snapshot_id.is_empty() {
-                    let found = snapshots::find(plugin, &request.snapshot_id).ok();
+                    let found = match snapshots::find(plugin, &request.snapshot_id) {
+                        Ok(found) => Some(found),
+                        Err(
+                            GetSnapshotError::NoSnapshot(_)
+                            | GetSnapshotError::NoGroup(_)
+                            | GetSnapshotError::Invalid(_),
+                        ) => None,
+                        // What cannot be read is not what is not there.
+                        Err(GetSnapshotError::Machine(error)) => return Err(error.into()),
+                    };
                     let is_of = |id: &String, of: &String| source.is_none() || id == of;
                     let of = source.clone().unwrap_or_default();
                     let found = found.filter(|found| is_of(&found.source, &of));

@@ -28,7 +28,7 @@ async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     std::fs::create_dir(&target).unwrap();
     let device = storage.attach(&image, Attach::default(), &Tuning::default());
     let device = device.unwrap();
-    let mounter = LinuxMounter::default();
+    let mounter = LinuxMounter;
     let flags = MountFlags::default();
     let mounted = mounter.mount_device(&device.path, &target, kind, &[], flags);
     mounted.await.unwrap();
@@ -115,7 +115,7 @@ fn copies_share_their_blocks_where_the_file_system_can() {
                 let directory = tempfile::tempdir().unwrap();
                 let base = mounted(directory.path(), kind).await;
                 copies_share(&base).await;
-                LinuxMounter::default().unmount(&base).await.unwrap();
+                LinuxMounter.unmount(&base).await.unwrap();
             }
         },
     );
