@@ -13,7 +13,7 @@
 //!  nomad        HTTP client                       csi       gRPC client of plugins
 //!  store        journal in an embedded database   mounts    mount(2)
 //!  driver       processes as tasks                files     which files a person means
-//!  telemetry    what the agent logs               secrets   values that specifications refer to
+//!  telemetry    what is logged and counted        secrets   values that specifications refer to
 //!  ports        what the core needs from outside, in the core's words
 //!  plan         wanted against observed           state     everything the agent remembers
 //!  wire         Nomad's JSON

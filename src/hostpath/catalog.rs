@@ -45,7 +45,7 @@ const PROMISED: &str = "promised";
 /// How many volumes are attached.
 const ATTACHED: &str = "attached";
 /// The database keeps at most that much of its file in memory.
-const CACHE_BYTES: usize = 16 << 20;
+const CACHE_BYTES: usize = 4 << 20;
 
 /// The catalogue cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -176,8 +176,13 @@ async fn attach_again(plugin: &Arc<Plugin>) -> Result<(), Machine> {
         .await?;
     for id in staged {
         use super::error::StageVolumeError;
-        let Ok(volume) = Volume::open::<StageVolumeError>(plugin, id).await else {
-            continue;
+        let volume = match Volume::open::<StageVolumeError>(plugin, id.clone()).await {
+            Ok(volume) => volume,
+            Err(error) => {
+                tracing::warn!(volume.external_id = %id, %error,
+                    "a staged volume cannot be looked at; its device is set up when it is staged again");
+                continue;
+            }
         };
         if volume.backing() != Backing::Block {
             continue;

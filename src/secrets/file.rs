@@ -83,10 +83,6 @@ fn text(bytes: &[u8]) -> Option<Secret> {
 
 /// What other users may do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(unix),
-    expect(dead_code, reason = "only Unix says it in a file's mode")
-)]
 enum Others {
     Nothing,
     Read,

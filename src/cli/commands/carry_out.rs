@@ -120,6 +120,36 @@ async fn resolve_secrets(
     }
 }
 
+/// How many ended how, if not all of several ended well.
+fn summary(outcomes: &[Outcome]) -> Option<String> {
+    let count = |is: fn(&Ending) -> bool| outcomes.iter().filter(|one| is(&one.ending)).count();
+    let failed = count(|ending| matches!(ending, Ending::Failed(_)));
+    let left =
+        count(|ending| matches!(ending, Ending::Blocked | Ending::Stale(_) | Ending::Held(_)));
+    if outcomes.len() < 2 || failed + left == 0 {
+        return None;
+    }
+    let parts = [
+        (
+            count(|ending| matches!(ending, Ending::Done(_) | Ending::Removed)),
+            "done",
+        ),
+        (failed, "failed"),
+        (left, "left as it was"),
+        (count(|ending| *ending == Ending::NotBegun), "not begun"),
+        (count(|ending| *ending == Ending::Unchanged), "unchanged"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    Some(format!(
+        "of {} volumes: {}",
+        outcomes.len(),
+        parts.join(", ")
+    ))
+}
+
 /// Says what went wrong, and how the run ends.
 pub(crate) fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[Outcome]) -> Exit {
     let mut exit = Exit::Done;
@@ -145,6 +175,9 @@ pub(crate) fn tell(context: &Context, wanted: &Wanted, plan: &Plan, outcomes: &[
         &remarks.into_iter().collect::<Diagnostics>(),
         &wanted.sources,
     );
+    if let Some(sum) = summary(outcomes) {
+        context.printer.talk(&sum);
+    }
     if not_begun.is_empty() {
         return exit;
     }

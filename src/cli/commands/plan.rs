@@ -81,7 +81,7 @@ async fn show(
     let in_its_place = write_reports(context, arguments, reported)?;
     if !in_its_place {
         let text = match arguments.output {
-            ReportForm::Text => plan_text(plan, api.name()),
+            ReportForm::Text => plan_text(plan, api.name(), context.clock.now()),
             ReportForm::Json => {
                 let mut document = plan_json(plan, api.name(), &wanted.sources);
                 document["set"] = wanted.set.as_ref().map(SetName::as_str).into();

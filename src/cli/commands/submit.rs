@@ -165,7 +165,8 @@ async fn submit(
         saved.hold_against(&mut prepared.plan, observed);
     }
     if how.is_some() {
-        context.printer.talk(&plan_text(&prepared.plan, api.name()));
+        let text = plan_text(&prepared.plan, api.name(), context.clock.now());
+        context.printer.talk(&text);
     }
     context.report(&remarks(&prepared.plan), &wanted.sources);
     let counts = prepared.plan.counts();

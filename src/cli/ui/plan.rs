@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use anstyle::{AnsiColor, Style};
 
 use super::printer::one_line;
+use super::time::ago;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Bytes, WantedRequest};
 use crate::plan::{
@@ -17,13 +18,13 @@ use crate::plan::{
 };
 
 /// The plan for people.
-pub(crate) fn plan_text(plan: &Plan, server: &str) -> String {
+pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
     text.push_str(&danger(plan));
     for planned in by_urgency(plan) {
         if let Some((style, sign, verb)) = heading(&planned.action) {
             let key = one_line(&planned.key.to_string());
-            text.push_str(&line(style, sign, verb, &key, &details(planned)));
+            text.push_str(&line(style, sign, verb, &key, &details(planned, Some(now))));
         }
     }
     text
@@ -86,7 +87,9 @@ pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static 
     })
 }
 
-pub(super) fn details(planned: &Planned) -> Vec<String> {
+/// What there is to say of an entry, a line each. With `now`, ages are said too: whoever keeps a report
+/// reads it at another time.
+pub(super) fn details(planned: &Planned, now: Option<i64>) -> Vec<String> {
     let messages = |reasons: &[Diagnostic]| {
         reasons
             .iter()
@@ -106,7 +109,8 @@ pub(super) fn details(planned: &Planned) -> Vec<String> {
         Action::Blocked(reasons) => messages(reasons),
     };
     let risky = |stakes: &&Stakes| stakes.risk > Risk::Reversible;
-    details.extend(planned.stakes.iter().filter(risky).flat_map(at_stake));
+    let stakes = planned.stakes.iter().filter(risky);
+    details.extend(stakes.flat_map(|stakes| at_stake(stakes, now)));
     details
 }
 
@@ -123,7 +127,7 @@ fn replaced(replace: &Replace) -> Vec<String> {
         .collect()
 }
 
-fn at_stake(stakes: &Stakes) -> Vec<String> {
+fn at_stake(stakes: &Stakes, now: Option<i64>) -> Vec<String> {
     let mut details = vec![format!("risk: {}", stakes.risk)];
     if let Some(lost) = &stakes.lost {
         let what = if lost.data { "data" } else { "registration" };
@@ -136,7 +140,7 @@ fn at_stake(stakes: &Stakes) -> Vec<String> {
             "lost: the {what}, {size}, external ID {} at plugin {}",
             lost.external_id, lost.plugin_id
         ));
-        details.extend(lost.data.then(|| last_snapshot(&lost.last_snapshot)));
+        details.extend(lost.data.then(|| last_snapshot(&lost.last_snapshot, now)));
     }
     details.push(format!("to undo: {}", stakes.undo));
     details
@@ -202,18 +206,19 @@ fn wanted(request: &WantedRequest) -> Vec<String> {
     details
 }
 
-fn last_snapshot(snapshot: &LastSnapshot) -> String {
+fn last_snapshot(snapshot: &LastSnapshot, now: Option<i64>) -> String {
     match snapshot {
         LastSnapshot::Unknown => "last snapshot: not known".to_owned(),
         LastSnapshot::None => "last snapshot: there is none".to_owned(),
         LastSnapshot::Taken { id, at: 0 } => format!("last snapshot: {id}, taken nobody says when"),
         LastSnapshot::Taken { id, at } => {
+            let age = now.map(|now| format!(", {}", ago(*at, now)));
             let at = jiff::Timestamp::from_nanosecond(i128::from(*at));
             let at = at.map_or_else(
                 |_| "nobody says when".to_owned(),
                 |at| format!("at {at:.0}"),
             );
-            format!("last snapshot: {id}, taken {at}")
+            format!("last snapshot: {id}, taken {at}{}", age.unwrap_or_default())
         }
     }
 }

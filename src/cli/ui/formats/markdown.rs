@@ -48,7 +48,7 @@ fn headline(reported: Reported<'_>) -> String {
 
 fn entry(planned: &Planned) -> String {
     let key = code(&planned.key.to_string());
-    let details = details(planned);
+    let details = details(planned, None);
     let details = details.iter().map(|detail| format!("- {}\n", code(detail)));
     let heading = format!("\n### {} {key}\n\n", planned.action.word());
     std::iter::once(heading).chain(details).collect()
