@@ -96,8 +96,12 @@ impl Plugin {
 
     fn memory(&self) -> String {
         let status = self.about("status");
-        let line = status.lines().find(|line| line.starts_with("VmRSS"));
-        line.unwrap().to_owned()
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim_start_matches(':').trim().to_owned()
+        };
+        let (own, all) = (kilobytes("RssAnon"), kilobytes("VmRSS"));
+        format!("memory of its own {own}, {all} with the program's text")
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -24,6 +25,10 @@ volume "db" {
     access_mode     = "single-node-writer"
     attachment_mode = "file-system"
   }
+
+  secrets {
+    token = "canary-secret"
+  }
 }
 "#;
 
@@ -34,8 +39,14 @@ fn address(agent: &AgentProcess) -> String {
     }
 }
 
-/// Starts the loop; the address of its metrics.
-fn start(agent: &AgentProcess, folder: &Path) -> (Child, Address) {
+/// The loop, the address of its metrics, and all that it has logged since it said where that is.
+struct Loop {
+    child: Child,
+    metrics: Address,
+    log: JoinHandle<String>,
+}
+
+fn start(agent: &AgentProcess, folder: &Path) -> Loop {
     let mut command = program(["reconcile", "--apply", "--interval", "1s", "-f", "db.hcl"]);
     let mut child = command
         .args(["--metrics", "127.0.0.1:0", "--log-format", "json"])
@@ -54,8 +65,13 @@ fn start(agent: &AgentProcess, folder: &Path) -> (Child, Address) {
         .find_map(|event| event["address"].as_str().map(str::to_owned))
         .expect("it says where its metrics are");
     // Whoever writes into a pipe that nobody reads waits for ever.
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, Address::Tcp(metrics.parse().unwrap()))
+    let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+    let metrics = Address::Tcp(metrics.parse().unwrap());
+    Loop {
+        child,
+        metrics,
+        log,
+    }
 }
 
 fn wait_for_metric(metrics: &Address, line: &str) {
@@ -77,7 +93,11 @@ fn what_is_gone_is_put_back_until_the_loop_is_told_to_end() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("db.hcl"), VOLUME).unwrap();
     let agent = AgentProcess::start(data.path());
-    let (mut child, metrics) = start(&agent, folder.path());
+    let Loop {
+        mut child,
+        metrics,
+        log,
+    } = start(&agent, folder.path());
     wait_for_metric(
         &metrics,
         r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
@@ -99,11 +119,17 @@ fn what_is_gone_is_put_back_until_the_loop_is_told_to_end() {
         &metrics,
         r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
     );
+    let counted = metrics.ask("GET", "/metrics", None).unwrap().text();
     signal_process(child.id(), Signal::TERM);
     let ended = until("the loop to end", || {
         let ended = child.try_wait().unwrap();
         ended.ok_or_else(|| "it runs".to_owned())
     });
     assert!(ended.success(), "{ended}");
+    let log = log.join().unwrap();
+    assert!(log.contains("is gone"), "{log}");
+    for shown in [log, counted] {
+        assert!(!shown.contains("canary-"), "{shown}");
+    }
     assert!(agent.stop().success());
 }
