@@ -95,6 +95,7 @@ pub async fn run_loop(
             }
         };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             next = next => cause = next,
         }
@@ -159,12 +160,15 @@ impl Watching {
                 index: Some(index),
                 at_most: interval,
             };
+            let asked = Instant::now();
             match watch.watch_volumes(&query, wait).await {
                 Ok(answer) => {
                     self.index = Some(answer.index);
                     if answer.changed {
                         return;
                     }
+                    // A server that does not wait is not asked in a circle.
+                    sleep_until(asked + SETTLE).await;
                 }
                 Err(error) => {
                     tracing::debug!(error = %error, "waiting for changes failed; the interval decides");

@@ -14,6 +14,9 @@ struct Server {
     index: Mutex<u64>,
     raised: Notify,
     away: bool,
+    /// It does not wait.
+    hasty: bool,
+    asked: Mutex<u64>,
 }
 
 impl Server {
@@ -39,7 +42,13 @@ impl VolumeWatch for Server {
                 server_text: None,
             });
         }
-        let deadline = Instant::now() + wait.at_most;
+        *self.asked.lock().unwrap() += 1;
+        let patience = if self.hasty {
+            Duration::ZERO
+        } else {
+            wait.at_most
+        };
+        let deadline = Instant::now() + patience;
         loop {
             let raised = self.raised.notified();
             let index = *self.index.lock().unwrap();
@@ -123,6 +132,19 @@ async fn a_change_makes_the_next_round_come_sooner_and_many_make_one() {
     };
     let seen = rounds(&server, &[RoundEnd::Done; 3], many).await;
     assert_eq!(seen, [(0, "start"), (2, "change"), (32, "period")]);
+}
+
+/// As behind a proxy that cuts waiting short.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_wait_is_not_asked_in_a_circle() {
+    let server = Server {
+        hasty: true,
+        ..Server::default()
+    };
+    let seen = rounds(&server, &[RoundEnd::Done; 2], |_| {}).await;
+    assert_eq!(seen, [(0, "start"), (30, "period")]);
+    let asked = *server.asked.lock().unwrap();
+    assert!((2..=20).contains(&asked), "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
