@@ -10,6 +10,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 
 use super::parameters::Parameters;
 use super::reply::{Reply, Signature, wants_typed_errors};
@@ -17,6 +18,9 @@ use super::route::Route;
 use super::{neighbours, plugins, provider, variables, volumes};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::services::Services;
+
+/// What is smaller, as one volume is, takes longer to pack and to unpack than to send.
+const WORTH_PACKING: u16 = 4096;
 
 /// How large a body may be, in bytes: a specification has at most 16 MiB, and JSON is longer.
 pub const MAX_BODY: usize = 64 << 20;
@@ -51,7 +55,11 @@ pub fn router(services: Services) -> axum::Router {
         .fallback(answer)
         .with_state(services)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(CompressionLayer::new().gzip(true))
+        .layer(
+            CompressionLayer::new()
+                .gzip(true)
+                .compress_when(SizeAbove::new(WORTH_PACKING)),
+        )
 }
 
 async fn answer(State(services): State<Services>, request: Request) -> Response {

@@ -616,21 +616,27 @@ async fn a_client_that_asks_for_it_gets_the_typed_error() {
     assert_eq!(send(&agent.services, request()).await.status, 200);
 }
 
-/// 2.7.
+/// 2.7; one volume is too small to be worth it.
 #[tokio::test(start_paused = true)]
-async fn answers_are_compressed_for_who_asks() {
+async fn long_answers_are_compressed_for_who_asks() {
     let agent = agent().await;
-    create(&agent, "db").await;
-    let request = |encoding: &str| {
+    for at in 0..20 {
+        create(&agent, &format!("db{at}")).await;
+    }
+    let request = |path: &str, encoding: &str| {
         Request::builder()
-            .uri("/v1/volume/csi/db")
+            .uri(path)
             .header("Accept-Encoding", encoding)
             .body(Body::empty())
             .unwrap()
     };
-    let plain = send(&agent.services, request("identity")).await;
+    let short = send(&agent.services, request("/v1/volume/csi/db0", "gzip")).await;
+    assert_eq!(short.status, 200);
+    assert_eq!(short.header("Content-Encoding"), "");
+    let list = "/v1/volumes?type=csi";
+    let plain = send(&agent.services, request(list, "identity")).await;
     assert_eq!(plain.header("Content-Encoding"), "");
-    let packed = send(&agent.services, request("gzip")).await;
+    let packed = send(&agent.services, request(list, "gzip")).await;
     assert_eq!(packed.header("Content-Encoding"), "gzip");
     assert_eq!(packed.header("Vary"), "Accept-Encoding");
     assert_eq!(&packed.body[..2], [0x1f, 0x8b]);
