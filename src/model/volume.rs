@@ -55,6 +55,26 @@ pub struct VolumeRequest<S = Secrets> {
 pub type WantedRequest = VolumeRequest<SecretRefs>;
 
 impl<S> VolumeRequest<S> {
+    /// One that says whose volume it is and how it may be used, and nothing else.
+    pub fn new(key: NamespacedId, plugin_id: PluginId, capabilities: Vec<Capability>) -> Self {
+        Self {
+            namespace: key.namespace,
+            id: key.id,
+            name: None,
+            external_id: None,
+            plugin_id,
+            capabilities,
+            capacity: CapacityRange::default(),
+            topology_request: None,
+            clone_id: None,
+            snapshot_id: None,
+            mount_options: None,
+            secrets: None,
+            parameters: None,
+            context: None,
+        }
+    }
+
     /// Namespace and ID.
     pub fn key(&self) -> NamespacedId {
         NamespacedId::new(self.namespace.clone(), self.id.clone())

@@ -11,9 +11,9 @@ use super::cell::{CellOptions, Expected, StateCell};
 use super::services::{About, Services};
 use super::volumes::{VolumeLimits, VolumePorts, Volumes};
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Capability, CapacityRange, ControllerInfo, Health,
-    Namespace, NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance,
-    VolumeId, VolumeRequest,
+    AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, Health, Namespace,
+    NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, VolumeId,
+    VolumeRequest,
 };
 use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
@@ -207,24 +207,13 @@ impl FakeAgent {
 
     /// A request that can be created and registered.
     pub fn request(id: &str) -> VolumeRequest {
+        let capability = Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        };
         VolumeRequest {
-            namespace: Namespace::default(),
-            id: VolumeId::new(id),
             name: Some(format!("{id}-name")),
-            external_id: None,
-            plugin_id: PluginId::new(Self::PLUGIN),
-            capabilities: vec![Capability {
-                access_mode: AccessMode::SingleNodeWriter,
-                attachment_mode: AttachmentMode::FileSystem,
-            }],
-            capacity: CapacityRange::default(),
-            topology_request: None,
-            clone_id: None,
-            snapshot_id: None,
-            mount_options: None,
-            secrets: None,
-            parameters: None,
-            context: None,
+            ..VolumeRequest::new(Self::key(id), PluginId::new(Self::PLUGIN), vec![capability])
         }
     }
 

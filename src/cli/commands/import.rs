@@ -15,8 +15,8 @@ use crate::cli::ui::{import_summary, one_line, volumes};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::files;
 use crate::model::{
-    AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, ExternalVolume, HiddenField,
-    Namespace, NamespacedId, PluginId, SetName, VolumeId, WantedRequest,
+    AccessMode, AttachmentMode, Capability, ExternalId, ExternalVolume, HiddenField, Namespace,
+    NamespacedId, PluginId, SetName, VolumeId, WantedRequest,
 };
 use crate::nomad::NomadClient;
 use crate::plan::{Imported, Ownership, SeenEqual};
@@ -177,24 +177,16 @@ fn registration(
     namespace: Namespace,
     id: &str,
 ) -> Written {
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
+    let key = NamespacedId::new(namespace, VolumeId::new(id));
     let request = WantedRequest {
-        namespace,
-        id: VolumeId::new(id),
         name: Some(id.to_owned()),
         external_id: Some(volume.external_id.clone()),
-        plugin_id,
-        capabilities: vec![Capability {
-            access_mode: AccessMode::SingleNodeWriter,
-            attachment_mode: AttachmentMode::FileSystem,
-        }],
-        capacity: CapacityRange::default(),
-        topology_request: None,
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
         context: (!volume.context.is_empty()).then(|| volume.context.clone()),
+        ..WantedRequest::new(key, plugin_id, vec![capability])
     };
     let size = match volume.capacity.is_zero() {
         true => "a size that it does not say".to_owned(),

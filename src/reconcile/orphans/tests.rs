@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{AccessMode, AttachmentMode, Bytes, Capability, CapacityRange};
+use crate::model::{AccessMode, AttachmentMode, Bytes, Capability};
 use crate::plan::MergeRules;
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
@@ -35,24 +35,15 @@ fn summary(namespace: &str, id: &str, plugin: &str, external: Option<&str>) -> V
 }
 
 fn request(id: &VolumeId, remote: &str) -> VolumeRequest {
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
+    let key = NamespacedId::new(Namespace::default(), id.clone());
     VolumeRequest {
-        namespace: Namespace::default(),
-        id: id.clone(),
         name: Some(id.to_string()),
         external_id: Some(ExternalId::new(remote)),
-        plugin_id: PluginId::new("ebs"),
-        capabilities: vec![Capability {
-            access_mode: AccessMode::SingleNodeWriter,
-            attachment_mode: AttachmentMode::FileSystem,
-        }],
-        capacity: CapacityRange::default(),
-        topology_request: None,
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
-        context: None,
+        ..VolumeRequest::new(key, PluginId::new("ebs"), vec![capability])
     }
 }
 

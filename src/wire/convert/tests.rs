@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus, DesiredStatus,
-    ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, PluginId, PluginInstance,
-    Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
+    ExternalId, Health, HealthCount, MountOptions, Namespace, NamespacedId, NodeId, PluginId,
+    PluginInstance, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
 };
 use crate::wire::{PluginDocument, VolumeDocument, VolumeStub, WriteRequest, decode, decode_value};
 
@@ -29,25 +29,12 @@ fn place(zone: &str) -> Topology {
 }
 
 fn least() -> VolumeRequest {
-    VolumeRequest {
-        namespace: Namespace::default(),
-        id: VolumeId::new("db0"),
-        name: None,
-        external_id: None,
-        plugin_id: PluginId::new("ebs0"),
-        capabilities: vec![Capability {
-            access_mode: AccessMode::SingleNodeWriter,
-            attachment_mode: AttachmentMode::FileSystem,
-        }],
-        capacity: CapacityRange::default(),
-        topology_request: None,
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
-        context: None,
-    }
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
+    let key = NamespacedId::new(Namespace::default(), VolumeId::new("db0"));
+    VolumeRequest::new(key, PluginId::new("ebs0"), vec![capability])
 }
 
 fn full() -> VolumeRequest {

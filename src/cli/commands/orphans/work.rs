@@ -9,7 +9,7 @@ use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{one_line, orphan_document, orphan_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, nearest};
 use crate::model::{
-    AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, Secrets, VolumeId,
+    AccessMode, AttachmentMode, Capability, ExternalId, NamespacedId, Secrets, VolumeId,
     VolumeRequest,
 };
 use crate::nomad::NomadClient;
@@ -141,21 +141,14 @@ impl Work<'_> {
         listed: Option<&Listed>,
     ) -> VolumeRequest {
         let context = listed.map(|listed| listed.volume.context.clone());
+        let seen = &self.seen;
+        let key = NamespacedId::new(seen.namespace.clone(), id);
         VolumeRequest {
-            namespace: self.seen.namespace.clone(),
-            name: Some(id.to_string()),
-            id,
+            name: Some(key.id.to_string()),
             external_id: Some(remote.clone()),
-            plugin_id: self.seen.plugin.clone(),
-            capabilities: self.capabilities.clone(),
-            capacity: CapacityRange::default(),
-            topology_request: None,
-            clone_id: None,
-            snapshot_id: None,
-            mount_options: None,
             secrets: (!self.secrets.is_empty()).then(|| self.secrets.clone()),
-            parameters: None,
             context: context.filter(|context| !context.is_empty()),
+            ..VolumeRequest::new(key, seen.plugin.clone(), self.capabilities.clone())
         }
     }
 
