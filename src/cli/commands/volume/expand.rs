@@ -10,6 +10,7 @@
 use super::find::the_volume;
 use crate::cli::args::{ExpandArguments, Files, SetArgument};
 use crate::cli::choices::Chosen;
+use crate::cli::commands::carry_out::{Run, carry_out};
 use crate::cli::commands::prepare::{Asked, Prepared, prepare};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -21,7 +22,7 @@ use crate::model::{Bytes, CapacityRange, MountOptions, NamespacedId, Volume, Wan
 use crate::nomad::NomadClient;
 use crate::plan::{Action, HiddenField, OmittedMap, Planned, Requests};
 use crate::ports::Reading;
-use crate::reconcile::{Ending, Execution, Outcome, Unrecorded, Unresolved, execute, resolve};
+use crate::reconcile::{Ending, Outcome};
 use crate::spec::{Defaults, Purpose, Syntax, encode, parse};
 
 /// Expands a volume.
@@ -187,8 +188,18 @@ async fn expand(
         warning.code != Code::PlanErasesSecrets || !accepted(HiddenField::Secrets)
     });
     context.report(&warned.cloned().collect(), &wanted.sources);
-    let outcome = carry_out(context, client, &prepared, wanted).await?;
-    Ok(tell(context, arguments, existing, outcome))
+    let progress = Progress::new(&context.printer, &prepared.plan);
+    let run = Run {
+        command: "volume expand",
+        set: None,
+        saved: None,
+        parallelism: 1,
+        stop: context.interrupts.stop(),
+        watch: &progress,
+    };
+    let mut outcomes = carry_out(context, client, wanted, &prepared, run).await?;
+    drop(progress);
+    Ok(tell(context, arguments, existing, outcomes.pop()))
 }
 
 /// Why it is not done: everything at once.
@@ -279,40 +290,6 @@ fn unknown_secrets(key: &NamespacedId) -> Diagnostic {
             key.id
         ))
         .help("if you know that it has no secrets, add `--accept-loss secrets`")
-}
-
-async fn carry_out(
-    context: &Context,
-    client: &NomadClient,
-    prepared: &Prepared,
-    wanted: &Wanted,
-) -> Result<Option<Outcome>, CliError> {
-    let sent = prepared.plan.volumes.iter().filter_map(|planned| {
-        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-        let directory = wanted.directory_of(context, spec);
-        Some(Unresolved::new(spec, request.clone(), directory))
-    });
-    let looked_up = resolve(sent.collect(), context.secrets());
-    let (resolved, warnings) = match context.interrupts.unless(looked_up).await? {
-        Ok(found) => found,
-        Err(missing) => {
-            context.report(&missing, &wanted.sources);
-            return Err(CliError::said(Exit::Error));
-        }
-    };
-    context.report(&warnings, &wanted.sources);
-    let progress = Progress::new(&context.printer, &prepared.plan);
-    let execution = Execution {
-        api: client,
-        snapshots: client,
-        rules: prepared.rules,
-        resolved: &resolved,
-        parallelism: 1,
-        stop: context.interrupts.stop(),
-        watch: &progress,
-        record: &Unrecorded,
-    };
-    Ok(execute(&execution, &prepared.plan).await.pop())
 }
 
 fn tell(
