@@ -152,13 +152,9 @@ pub async fn adopt(
     match api.register_volume(request).await {
         Ok(written) => Ok(written.warnings),
         Err(error) if error.code == Code::ApiOutcomeUnknown => {
-            for pause in LOOKS {
-                tokio::time::sleep(pause).await;
-                if let Ok(Some(there)) = api.read_volume(&key).await
-                    && is_of(&there.value, request)
-                {
-                    return Ok(vec![]);
-                }
+            let is_there = |found: Option<&Volume>| found.is_some_and(|now| is_of(now, request));
+            if is_seen(api, &key, is_there).await {
+                return Ok(vec![]);
             }
             Err(error.diagnostic().help(
                 "run the same command again: what is registered already is not registered twice",
@@ -166,6 +162,22 @@ pub async fn adopt(
         }
         Err(error) => Err(error.diagnostic()),
     }
+}
+
+/// Whether the volume is found so within some seconds after an answer was lost.
+async fn is_seen(
+    api: &dyn VolumeApi,
+    key: &NamespacedId,
+    so: impl Fn(Option<&Volume>) -> bool,
+) -> bool {
+    for pause in LOOKS {
+        tokio::time::sleep(pause).await;
+        let found = api.read_volume(key).await;
+        if found.is_ok_and(|found| so(found.as_ref().map(|reading| &reading.value))) {
+            return true;
+        }
+    }
+    false
 }
 
 fn is_of(there: &Volume, request: &VolumeRequest) -> bool {
@@ -232,11 +244,8 @@ pub async fn delete(api: &dyn VolumeApi, key: &NamespacedId, secrets: &Secrets) 
         Ok(()) => Deleted::Done,
         Err(error) if error.code == Code::VolumeNotFound => Deleted::Done,
         Err(error) if error.code == Code::ApiOutcomeUnknown => {
-            for pause in LOOKS {
-                tokio::time::sleep(pause).await;
-                if matches!(api.read_volume(key).await, Ok(None)) {
-                    return Deleted::Done;
-                }
+            if is_seen(api, key, |found| found.is_none()).await {
+                return Deleted::Done;
             }
             half_done(key, error.diagnostic())
         }
