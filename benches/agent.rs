@@ -11,20 +11,14 @@
 )]
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nomad_csi::model::SealedSecrets;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::{definition, key, provided};
-use nomad_csi::state::{Event, EventKind, State};
-use nomad_csi::store::EmbeddedJournal;
 use serde_json::{Value, json};
 
 #[path = "../tests/support/load.rs"]
 mod load;
 
-use load::{Agent, body, echo, exchange, milliseconds, request, run};
+use load::{Agent, body, echo, exchange, fill, milliseconds, request, run};
 
 const CLIENTS: [usize; 2] = [1, 64];
 const CHANGES: [usize; 2] = [1_000, 8_000];
@@ -52,7 +46,7 @@ fn main() {
 /// The list of many volumes: once whole and once in pages, beside the same bytes from a bare server.
 fn list() {
     let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    fill(data.path());
+    fill(data.path(), LISTED);
     let started = Instant::now();
     let agent = Agent::start(data.path());
     println!("\n{LISTED} volumes");
@@ -81,37 +75,6 @@ fn best_of(times: usize, address: SocketAddr, request: &[u8]) -> (Duration, usiz
         (sent.elapsed(), bytes)
     });
     answers.min().unwrap()
-}
-
-/// Writes the journal of an agent that has registered them all.
-fn fill(data: &Path) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let journal = EmbeddedJournal::open(data.join("journal.redb"))
-            .await
-            .unwrap();
-        let mut index = State::FIRST_INDEX + 1;
-        for part in 0..LISTED / 1000 {
-            let events: Vec<Event> = (0..1000)
-                .map(|at| registered(&format!("volume-{part}-{at}")))
-                .collect();
-            journal.append(index, events.into()).await.unwrap();
-            index += 1000;
-        }
-    });
-}
-
-fn registered(id: &str) -> Event {
-    let key = key("default", id);
-    let kind = EventKind::VolumeRegistered {
-        definition: Box::new(definition(&key)),
-        provided: Box::new(provided(id)),
-        secrets: SealedSecrets::default(),
-    };
-    Event::new(1, kind)
 }
 
 fn change(

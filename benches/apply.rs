@@ -12,16 +12,10 @@
 )]
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nomad_csi::csi::proto;
-use nomad_csi::model::SealedSecrets;
-use nomad_csi::ports::Journal as _;
-use nomad_csi::state::samples::{definition, key, provided};
-use nomad_csi::state::{Event, EventKind, State};
-use nomad_csi::store::EmbeddedJournal;
 
 #[path = "../tests/support/load.rs"]
 #[expect(dead_code, reason = "the agent's benchmark uses the rest")]
@@ -30,7 +24,7 @@ mod load;
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
 
-use load::{Agent, milliseconds, request, run};
+use load::{Agent, fill, milliseconds, request, run};
 use plugin_client::{Client, channel, named};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
@@ -64,7 +58,7 @@ fn start_up() {
 /// Nothing differs, so that every volume is read and compared, and little is printed.
 fn plan() {
     let data = directory();
-    fill(data.path());
+    fill(data.path(), PLANNED);
     let agent = Agent::start(data.path());
     let file = data.path().join("volumes.hcl");
     std::fs::write(&file, specification(PLANNED, PLANNED_VOLUME)).unwrap();
@@ -228,30 +222,4 @@ fn specification(number: usize, rest: &str) -> String {
         .unwrap();
     }
     text
-}
-
-/// Writes the journal of an agent that has registered them all.
-fn fill(data: &Path) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let journal = EmbeddedJournal::open(data.join("journal.redb"))
-            .await
-            .unwrap();
-        let events: Vec<Event> = (0..PLANNED).map(registered).collect();
-        let first = State::FIRST_INDEX + 1;
-        journal.append(first, events.into()).await.unwrap();
-    });
-}
-
-fn registered(at: usize) -> Event {
-    let key = key("default", &format!("v{at}"));
-    let kind = EventKind::VolumeRegistered {
-        definition: Box::new(definition(&key)),
-        provided: Box::new(provided(&format!("external-{at}"))),
-        secrets: SealedSecrets::default(),
-    };
-    Event::new(1, kind)
 }
