@@ -25,7 +25,7 @@ use crate::cli::specs::{Wanted, read};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity};
 use crate::model::SetName;
 use crate::nomad::NomadClient;
-use crate::plan::{DriftState, Plan, Unapproved, VolumeDrift, findings};
+use crate::plan::{Basis, DriftState, Plan, Unapproved, VolumeDrift, findings};
 use crate::ports::RandomIds;
 use crate::reconcile::{
     Cause, DriftQuery, Ending, Outcome, RoundEnd, SetLedger, Watch, look_for_drift, run_loop,
@@ -310,7 +310,7 @@ impl Rounds<'_> {
                 volume.id = id,
                 action,
                 result,
-                "a volume was to be changed"
+                "the change of a volume has ended"
             );
         }
         if failures.is_empty() {
@@ -327,7 +327,10 @@ fn line(volume: &VolumeDrift) -> String {
             let fields: Vec<&str> = fields.iter().map(|one| one.field).collect();
             format!("volume {} has drifted: {}", volume.key, fields.join(", "))
         }
-        DriftState::Gone => format!("volume {} is gone", volume.key),
+        DriftState::Gone => match volume.basis {
+            Basis::Applied => format!("volume {} is gone", volume.key),
+            Basis::File => format!("volume {} is not there: never made, or removed", volume.key),
+        },
         DriftState::Same | DriftState::NotYet | DriftState::NotKnown => String::new(),
     }
 }
