@@ -152,7 +152,6 @@ fn of_volume(
     let owned = inputs.set.and_then(|set| set.ownership(key));
     let existing = inputs.volumes.get(key);
     let applied = owned.filter(|owned| !owned.applied.is_empty());
-    let mut intents = inputs.set.into_iter().flat_map(LedgerSet::intents);
     let mut found = VolumeDrift {
         key: key.clone(),
         span: spec.map(|spec| spec.span),
@@ -163,9 +162,7 @@ fn of_volume(
         pending: vec![],
         hidden: vec![],
         ignored: vec![],
-        unfinished: intents
-            .find(|(of, _)| *of == key)
-            .map(|(_, intent)| intent.clone()),
+        unfinished: inputs.set.and_then(|set| set.intent(key).cloned()),
     };
     let Some(existing) = existing else {
         let was_there = owned.is_some() || inputs.set.is_none();
