@@ -29,7 +29,10 @@ mod http;
 use http::Address;
 
 /// Recordings by the version of the server that answered.
-const RECORDED: &[(&str, &str)] = &[("2.0.5", include_str!("../data/nomad/2.0.5/merge.jsonl"))];
+const RECORDED: &[(&str, &str)] = &[
+    ("1.9.5", include_str!("../data/nomad/1.9.5/merge.jsonl")),
+    ("2.0.5", include_str!("../data/nomad/2.0.5/merge.jsonl")),
+];
 
 /// One update of one volume.
 struct Case {
