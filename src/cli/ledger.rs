@@ -16,7 +16,7 @@ use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::files::FileLedger;
 use crate::model::{Namespace, SetName};
 use crate::nomad::NomadClient;
-use crate::plan::Actor;
+use crate::plan::{self, Actor};
 use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, RandomIds, SetLock};
 use crate::reconcile::{SetLedger, hold};
 
@@ -134,6 +134,36 @@ pub(super) async fn open_set(
     SetLedger::open(ledger, name.clone(), Arc::new(RandomIds)).await
 }
 
+/// What there is to be said while a set's lock is taken, held and given back.
+pub(super) enum LockNews {
+    /// Somebody else holds it, and is waited for.
+    Waiting(String),
+    /// It was lost, or could not be given back. What was done is done.
+    Ended(Diagnostic),
+}
+
+/// Says it to whoever ran a command.
+pub(super) fn talk(context: &Context) -> impl Fn(LockNews) + Sync {
+    |news| match news {
+        LockNews::Waiting(line) => context.printer.talk(&line),
+        LockNews::Ended(why) => context.say(&why),
+    }
+}
+
+/// Which variables the ledger of a set is kept in; `None` if it is kept elsewhere, or not at all.
+pub(super) fn in_variables(
+    place: &LedgerPlace,
+    set: Option<&SetName>,
+) -> Option<plan::LedgerPlace> {
+    match place.ledger {
+        LedgerChoice::Nomad => Some(plan::LedgerPlace {
+            namespace: Namespace::new(place.ledger_namespace.as_str()),
+            set: set?.clone(),
+        }),
+        LedgerChoice::File(_) | LedgerChoice::Without => None,
+    }
+}
+
 /// Takes a set's lock; somebody who holds it is waited for, and named.
 ///
 /// # Errors
@@ -142,6 +172,7 @@ pub(super) async fn lock_set(
     context: &Context,
     set: &SetLedger,
     command: &str,
+    say: &(dyn Fn(LockNews) + Sync),
 ) -> Result<Box<dyn SetLock>, LedgerError> {
     let holder = LockHolder {
         by: actor(context, command),
@@ -152,8 +183,9 @@ pub(super) async fn lock_set(
         let who = other.map_or("somebody who cannot be named".to_owned(), |other| {
             other.by.to_string()
         });
-        let line = format!("waiting for {who}, who is working on set {name}");
-        context.printer.talk(&line);
+        say(LockNews::Waiting(format!(
+            "waiting for {who}, who is working on set {name}"
+        )));
     };
     set.lock(&holder, PATIENCE, waiting).await
 }
@@ -169,11 +201,12 @@ pub(super) async fn alone_on_set<T>(
     ledger: Arc<dyn Ledger>,
     name: &SetName,
     command: &str,
+    say: &(dyn Fn(LockNews) + Sync),
     work: impl AsyncFnOnce(&mut SetLedger, &CancellationToken) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let opening = async {
         let set = open_set(ledger.clone(), name).await?;
-        lock_set(context, &set, command).await
+        lock_set(context, &set, command, say).await
     };
     let lock = context.interrupts.unless(opening).await??;
     let stop = context.interrupts.stop().child_token();
@@ -193,7 +226,7 @@ pub(super) async fn alone_on_set<T>(
         // What was done is done; if something was not begun for it, the work says so.
         let mut told = error.diagnostic();
         told.severity = Severity::Warning;
-        context.say(&told);
+        say(LockNews::Ended(told));
     }
     done
 }

@@ -48,6 +48,7 @@ mod nomad_merge;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;
+mod reconcile_loop;
 #[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;

@@ -1,7 +1,8 @@
 //! A plan is carried out, in a set's name if there is one: no questions, no plan on the screen.
 //!
-//! `apply` comes here once somebody has agreed. Whoever else applies plans does the same three steps:
-//! [`crate::cli::ledger::alone_on_set`], `prepare`, and this.
+//! `apply` comes here once somebody has agreed. Whoever else applies plans does the same steps:
+//! [`crate::cli::ledger::alone_on_set`], `prepare`, [`look_up`], and [`carry_out`]. These two print
+//! nothing: what there is to be said they hand back, because a loop has a log and no screen.
 
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,7 @@ use crate::cli::ui::one_line;
 use crate::diagnostic::Diagnostics;
 use crate::model::NamespacedId;
 use crate::nomad::NomadClient;
-use crate::plan::{Finding, Plan, findings};
+use crate::plan::{Finding, LedgerSet, Plan, findings};
 use crate::reconcile::{
     Ending, Execution, Outcome, Owner, Resolved, SetLedger, Unrecorded, Unresolved, Watch, apply,
     resolve,
@@ -29,6 +30,8 @@ pub(crate) struct Run<'a> {
     pub set: Option<&'a mut SetLedger>,
     /// The plan's ID if it was saved.
     pub saved: Option<&'a str>,
+    /// What is sent, with its secrets.
+    pub resolved: &'a Resolved,
     /// How many volumes at once.
     pub parallelism: u16,
     /// Nothing new begins once this is cancelled.
@@ -37,33 +40,91 @@ pub(crate) struct Run<'a> {
     pub watch: &'a dyn Watch,
 }
 
-/// Looks up the secrets that are to be sent, then carries out the plan; the outcomes are in its order.
+/// The requests that are about to be sent.
+pub(crate) enum LookedUp {
+    /// They have their secrets; beside them what is to be warned of.
+    Secrets(Resolved, Diagnostics),
+    /// Secrets are missing: which. Nothing may be sent.
+    Missing(Diagnostics),
+}
+
+/// Looks up the secrets of everything that is to be sent.
 ///
 /// # Errors
-/// If a secret cannot be had, or the ledger cannot be written. Then nothing was changed.
+/// If somebody interrupts.
+pub(crate) async fn look_up(
+    context: &Context,
+    wanted: &Wanted,
+    plan: &Plan,
+) -> Result<LookedUp, CliError> {
+    let sent = plan.volumes.iter().filter_map(|planned| {
+        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
+        let directory = wanted.directory_of(context, spec);
+        Some(Unresolved::new(spec, request.clone(), directory))
+    });
+    let looking_up = resolve(sent.collect(), context.secrets());
+    Ok(match context.interrupts.unless(looking_up).await? {
+        Ok((resolved, warnings)) => LookedUp::Secrets(resolved, warnings),
+        Err(missing) => LookedUp::Missing(missing),
+    })
+}
+
+/// The same, for commands that have a screen: says what is missing and what is to be warned of.
+///
+/// # Errors
+/// If something is missing, or somebody interrupts.
+pub(crate) async fn look_up_aloud(
+    context: &Context,
+    wanted: &Wanted,
+    plan: &Plan,
+) -> Result<Resolved, CliError> {
+    match look_up(context, wanted, plan).await? {
+        LookedUp::Secrets(resolved, warnings) => {
+            context.report(&warnings, &wanted.sources);
+            Ok(resolved)
+        }
+        LookedUp::Missing(missing) => {
+            context.report(&missing, &wanted.sources);
+            let why = "nothing was changed, because secrets are missing";
+            context.printer.talk(why);
+            Err(CliError::said(Exit::Error))
+        }
+    }
+}
+
+/// A plan that was carried out.
+pub(crate) struct Carried {
+    /// How each volume ended, in the plan's order.
+    pub outcomes: Vec<Outcome>,
+    /// What the ledger has learned beside what was done, a line each.
+    pub news: Vec<String>,
+}
+
+/// Carries out the plan.
+///
+/// # Errors
+/// If the ledger cannot be written. Then nothing was changed.
 pub(crate) async fn carry_out(
     context: &Context,
     api: &NomadClient,
-    wanted: &Wanted,
     prepared: &Prepared,
     run: Run<'_>,
-) -> Result<Vec<Outcome>, CliError> {
+) -> Result<Carried, CliError> {
     let plan = &prepared.plan;
-    let resolved = resolve_secrets(context, wanted, plan).await?;
     let execution = Execution {
         api,
         snapshots: api,
         rules: prepared.rules,
-        resolved: &resolved,
+        resolved: run.resolved,
         parallelism: usize::from(run.parallelism),
         stop: run.stop,
         watch: run.watch,
         record: &Unrecorded,
     };
-    let news = run
-        .set
-        .as_ref()
-        .map(|set| told(set, &findings(plan, set.set())));
+    let news = run.set.as_ref().map(|set| {
+        let set = set.set();
+        told(set, &findings(plan, set))
+    });
     let owner = run.set.map(|set| Owner {
         set,
         by: actor(context, run.command),
@@ -71,16 +132,15 @@ pub(crate) async fn carry_out(
         observed: &prepared.observation.observed,
         saved: run.saved,
     });
-    let outcomes = apply(&execution, plan, owner).await?;
-    for line in news.into_iter().flatten() {
-        context.printer.talk(&line);
-    }
-    Ok(outcomes)
+    Ok(Carried {
+        outcomes: apply(&execution, plan, owner).await?,
+        news: news.unwrap_or_default(),
+    })
 }
 
 /// What the ledger has learned beside what was done, a line each.
-fn told(set: &SetLedger, findings: &[(NamespacedId, Finding)]) -> Vec<String> {
-    let name = set.set().name();
+fn told(set: &LedgerSet, findings: &[(NamespacedId, Finding)]) -> Vec<String> {
+    let name = set.name();
     let line = |(key, finding): &(NamespacedId, Finding)| {
         let key = one_line(&key.to_string());
         match finding {
@@ -91,33 +151,6 @@ fn told(set: &SetLedger, findings: &[(NamespacedId, Finding)]) -> Vec<String> {
         }
     };
     findings.iter().map(line).collect()
-}
-
-/// The requests that are about to be sent, with their secrets; says what is to be warned of.
-async fn resolve_secrets(
-    context: &Context,
-    wanted: &Wanted,
-    plan: &Plan,
-) -> Result<Resolved, CliError> {
-    let sent = plan.volumes.iter().filter_map(|planned| {
-        let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-        let directory = wanted.directory_of(context, spec);
-        Some(Unresolved::new(spec, request.clone(), directory))
-    });
-    let looked_up = resolve(sent.collect(), context.secrets());
-    match context.interrupts.unless(looked_up).await? {
-        Ok((resolved, warnings)) => {
-            context.report(&warnings, &wanted.sources);
-            Ok(resolved)
-        }
-        Err(missing) => {
-            context.report(&missing, &wanted.sources);
-            context
-                .printer
-                .talk("nothing was changed, because secrets are missing");
-            Err(CliError::said(Exit::Error))
-        }
-    }
 }
 
 /// How many ended how, if not all of several ended well.

@@ -7,7 +7,7 @@ use crate::cli::args::Forget;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{lock_set, open_set, some_ledger};
+use crate::cli::ledger::{lock_set, open_set, some_ledger, talk};
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{NamespacedId, SetName, VolumeId};
@@ -42,7 +42,7 @@ async fn forget(
     let opening = async {
         let set = open_set(ledger.clone(), name).await?;
         check(set.set(), &keys)?;
-        let lock = lock_set(context, &set, "forget").await?;
+        let lock = lock_set(context, &set, "forget", &talk(context)).await?;
         Ok::<_, CliError>(lock)
     };
     let lock = context.interrupts.unless(opening).await??;

@@ -10,7 +10,7 @@ use crate::cli::args::ImportArguments;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{alone_on_set, some_ledger};
+use crate::cli::ledger::{alone_on_set, some_ledger, talk};
 use crate::cli::ui::{import_summary, one_line, volumes};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::files;
@@ -105,7 +105,8 @@ async fn own(
     let ledger = some_ledger(context, &arguments.place, client)?;
     let at = context.clock.now();
     let named = ledger.name().to_owned();
-    alone_on_set(context, ledger, name, "import", async |set, _stop| {
+    let say = talk(context);
+    alone_on_set(context, ledger, name, "import", &say, async |set, _stop| {
         set.update(|set| {
             for one in volumes {
                 let key = one.written.request.key();

@@ -66,6 +66,7 @@ async fn show(
         parallelism: arguments.parallelism.parallelism,
         chosen: chosen(context, &arguments.choices, &wanted.volumes)?,
         documents: false,
+        whole_set: false,
         set: set.as_ref().map(SetLedger::set),
     };
     let prepared = prepare(context, api, &asked).await?;

@@ -26,6 +26,8 @@ pub(crate) struct Asked<'a> {
     pub chosen: Chosen,
     /// Whether the server's own JSON of the volumes is kept.
     pub documents: bool,
+    /// Whether all that the set owns is looked at, also what no file names and nothing removes.
+    pub whole_set: bool,
     /// What the ledger remembers of the set; `None` if nothing is owned.
     pub set: Option<&'a LedgerSet>,
 }
@@ -111,7 +113,7 @@ fn others(asked: &Asked<'_>) -> BTreeSet<NamespacedId> {
     let mut others: BTreeSet<NamespacedId> = requests.delete_data.iter().cloned().collect();
     if let Some(set) = asked.set {
         let owned = set.owned().map(|(key, _)| key);
-        others.extend(owned.filter(|_| requests.prune).cloned());
+        others.extend(owned.filter(|_| requests.prune || asked.whole_set).cloned());
         others.extend(set.intents().map(|(key, _)| key.clone()));
     }
     others

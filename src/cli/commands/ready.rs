@@ -21,7 +21,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, NamespacedId, PluginId};
 use crate::nomad::NomadClient;
 use crate::plan::{Awaited, LedgerPlace, Needs, Plan, PluginState};
-use crate::ports::VolumeReader;
+use crate::ports::{ServerKind, VolumeReader};
 use crate::reconcile::{Preflight, Wait, Waited, preflight, wait};
 
 /// How long a plugin is waited for.
@@ -155,19 +155,37 @@ pub(crate) async fn wait_until_schedulable(
     Ok(Exit::Blocked)
 }
 
-/// Asks whether the token may carry out the plan; says so where that cannot be known.
+/// Asks whether the token may carry out the plan. A plan that changes nothing needs nothing, and the
+/// agent asks nobody who he is.
 ///
 /// # Errors
-/// If it may not, with what is missing and a policy to paste; or the server does not know the token.
+/// If the server does not know the token, or cannot be reached.
+pub(crate) async fn ask_token(
+    context: &Context,
+    api: &NomadClient,
+    prepared: &Prepared,
+    ledger: Option<&LedgerPlace>,
+) -> Result<Preflight, CliError> {
+    let plan = &prepared.plan;
+    if prepared.server == ServerKind::Agent || plan.counts().changes() == 0 {
+        return Ok(Preflight::Granted);
+    }
+    let needs = Needs::of_plan(plan, ledger);
+    let asking = preflight(api, &needs);
+    Ok(context.interrupts.unless(asking).await??)
+}
+
+/// The same; says so where it cannot be known.
+///
+/// # Errors
+/// If the token may not, with what is missing and a policy to paste; and those of [`ask_token`].
 pub(crate) async fn check_token(
     context: &Context,
     api: &NomadClient,
-    plan: &Plan,
+    prepared: &Prepared,
     ledger: Option<&LedgerPlace>,
 ) -> Result<(), CliError> {
-    let needs = Needs::of_plan(plan, ledger);
-    let asking = preflight(api, &needs);
-    match context.interrupts.unless(asking).await?? {
+    match ask_token(context, api, prepared, ledger).await? {
         Preflight::Granted => Ok(()),
         Preflight::Missing(missing) => {
             Err(CliError::blocked([missing.note("nothing was changed")]))

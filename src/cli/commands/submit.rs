@@ -9,21 +9,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::{Choices, Files, LedgerPlace, SetArgument};
 use crate::cli::choices::chosen;
-use crate::cli::commands::carry_out::{Run, carry_out, tell};
+use crate::cli::commands::carry_out::{Carried, Run, carry_out, look_up_aloud, tell};
 use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
 use crate::cli::commands::ready::{check_token, prepare_when_well, wait_until_schedulable};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{LedgerChoice, alone_on_set, owner};
+use crate::cli::ledger::{alone_on_set, in_variables, owner, talk};
 use crate::cli::saved::{as_saved, still_valid};
 use crate::cli::specs::{Wanted, load_in};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{Namespace, NamespacedId, SetName, Volume, VolumeSummary};
+use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::nomad::NomadClient;
-use crate::plan::{self, Action, Approvals, Plan, SavedPlan, Unapproved};
-use crate::ports::{Document, Reading, ServerKind, VolumeApi, VolumeReader as _};
+use crate::plan::{Action, Approvals, Plan, SavedPlan, Unapproved};
+use crate::ports::{Document, Reading, VolumeApi, VolumeReader as _};
 use crate::reconcile::{Ending, Outcome, SetLedger};
 use crate::spec::Purpose;
 
@@ -89,18 +89,6 @@ pub(crate) struct Order<'a> {
     pub namespace: Option<Namespace>,
 }
 
-impl Order<'_> {
-    /// Which variables the ledger is kept in, if it is kept in any.
-    fn ledger(&self, set: Option<&SetName>) -> Option<plan::LedgerPlace> {
-        let place = self.place?;
-        (place.ledger == LedgerChoice::Nomad).then_some(())?;
-        Some(plan::LedgerPlace {
-            namespace: Namespace::new(place.ledger_namespace.as_str()),
-            set: set?.clone(),
-        })
-    }
-}
-
 /// Carries out what the files want.
 ///
 /// # Errors
@@ -118,7 +106,8 @@ pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, Cl
                 let stop = context.interrupts.stop();
                 return submit(context, client, &wanted, order, (None, stop)).await;
             };
-            alone_on_set(context, ledger, &name, APPLY, async |set, stop| {
+            let say = talk(context);
+            alone_on_set(context, ledger, &name, APPLY, &say, async |set, stop| {
                 submit(context, client, &wanted, order, (Some(set), stop)).await
             })
             .await
@@ -147,6 +136,7 @@ async fn submit(
         parallelism,
         chosen,
         documents: true,
+        whole_set: false,
         set: set.as_deref().map(SetLedger::set),
     };
     let how = match verb {
@@ -180,15 +170,10 @@ async fn submit(
         return Ok(Exit::Blocked);
     }
     if counts.changes() > 0 {
-        // The agent asks nobody who he is.
-        if how.is_some() && prepared.server != ServerKind::Agent {
-            check_token(
-                context,
-                api,
-                &prepared.plan,
-                order.ledger(wanted.set.as_ref()).as_ref(),
-            )
-            .await?;
+        if how.is_some() {
+            let place = order.place;
+            let ledger = place.and_then(|at| in_variables(at, wanted.set.as_ref()));
+            check_token(context, api, &prepared, ledger.as_ref()).await?;
         }
         approve_risks(context, &prepared.plan, &asked.chosen.approvals).await?;
         if let Some(How { yes: false, .. }) = how {
@@ -198,8 +183,10 @@ async fn submit(
     if verb == Verb::Create {
         tell_existing(context, &prepared.plan);
     }
+    let resolved = look_up_aloud(context, wanted, &prepared.plan).await?;
     let progress = Progress::new(&context.printer, &prepared.plan);
     let run = Run {
+        resolved: &resolved,
         command: APPLY,
         set,
         saved: order.saved.map(SavedPlan::id),
@@ -207,8 +194,11 @@ async fn submit(
         stop,
         watch: &progress,
     };
-    let outcomes = carry_out(context, api, wanted, &prepared, run).await?;
+    let Carried { outcomes, news } = carry_out(context, api, &prepared, run).await?;
     drop(progress);
+    for line in news {
+        context.printer.talk(&line);
+    }
     let mut exit = tell(context, wanted, &prepared.plan, &outcomes);
     if order.wait {
         let volumes = wanted_and_there(&prepared.plan, &outcomes);

@@ -10,7 +10,7 @@
 use super::find::the_volume;
 use crate::cli::args::{ExpandArguments, Files, SetArgument};
 use crate::cli::choices::Chosen;
-use crate::cli::commands::carry_out::{Run, carry_out};
+use crate::cli::commands::carry_out::{Run, carry_out, look_up_aloud};
 use crate::cli::commands::prepare::{Asked, Prepared, prepare};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -172,6 +172,7 @@ async fn expand(
             ..Chosen::default()
         },
         documents: true,
+        whole_set: false,
         set: None,
     };
     let prepared = prepare(context, client, &asked).await?;
@@ -188,8 +189,10 @@ async fn expand(
         warning.code != Code::PlanErasesSecrets || !accepted(HiddenField::Secrets)
     });
     context.report(&warned.cloned().collect(), &wanted.sources);
+    let resolved = look_up_aloud(context, wanted, &prepared.plan).await?;
     let progress = Progress::new(&context.printer, &prepared.plan);
     let run = Run {
+        resolved: &resolved,
         command: "volume expand",
         set: None,
         saved: None,
@@ -197,9 +200,9 @@ async fn expand(
         stop: context.interrupts.stop(),
         watch: &progress,
     };
-    let mut outcomes = carry_out(context, client, wanted, &prepared, run).await?;
+    let mut carried = carry_out(context, client, &prepared, run).await?;
     drop(progress);
-    Ok(tell(context, arguments, existing, outcomes.pop()))
+    Ok(tell(context, arguments, existing, carried.outcomes.pop()))
 }
 
 /// Why it is not done: everything at once.
