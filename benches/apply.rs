@@ -1,8 +1,9 @@
 //! The program as a person waits for it: how long it takes to start, to plan 10,000 volumes and to
 //! create 1,000, each beside what the same work takes without it.
 //!
-//! The floor of a plan is a bare loop of the same GETs over as many connections, that of an apply the
-//! same volumes created by the plugin itself, called directly. Nothing asserts any of it.
+//! The floor of a plan is a bare loop of the same GETs over as many connections, once by the HTTP
+//! library that the program uses and once by sockets; that of an apply the same volumes created by the
+//! plugin itself, called directly. Nothing asserts any of it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,6 +16,7 @@ use std::fmt::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt as _, stream};
 use nomad_csi::csi::proto;
 
 #[path = "../tests/support/load.rs"]
@@ -23,9 +25,12 @@ mod load;
 #[path = "../tests/support/plugin_client.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
+#[path = "support/plugin_process.rs"]
+mod plugin_process;
 
 use load::{Agent, fill, milliseconds, request, run};
-use plugin_client::{Client, channel, named};
+use plugin_client::named;
+use plugin_process::PluginProcess;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 const PLANNED: usize = 10_000;
@@ -62,23 +67,18 @@ fn plan() {
     let agent = Agent::start(data.path());
     let file = data.path().join("volumes.hcl");
     std::fs::write(&file, specification(PLANNED, PLANNED_VOLUME)).unwrap();
-    let get = |at: usize| {
-        request(
-            "GET",
-            &format!("/v1/volume/csi/v{at}?namespace=default"),
-            None,
-        )
-    };
     for _ in 0..3 {
-        let begun = Instant::now();
-        run(agent.address, PARALLELISM, PLANNED - 1, &get);
-        let floor = begun.elapsed();
+        let sockets = bare_sockets(&agent);
+        let library = bare_library(&agent);
         let (time, memory) = finish(client(&agent).args(["plan", "-f"]).arg(&file));
+        let ratio = |floor: Duration| time.as_secs_f64() / floor.as_secs_f64();
         println!(
-            "plan of {PLANNED}: {:.0} ms, {memory}; floor {:.0} ms; ratio {:.2}",
+            "plan of {PLANNED}: {:.0} ms, {memory}; the bare GETs by the same library {:.0} ms, ratio {:.2}; by sockets {:.0} ms, ratio {:.2}",
             milliseconds(time),
-            milliseconds(floor),
-            time.as_secs_f64() / floor.as_secs_f64()
+            milliseconds(library),
+            ratio(library),
+            milliseconds(sockets),
+            ratio(sockets)
         );
     }
     let (time, _) = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
@@ -86,6 +86,51 @@ fn plan() {
         "  of it, reading and checking the file: {:.0} ms",
         milliseconds(time)
     );
+}
+
+fn path_of(at: usize) -> String {
+    format!("/v1/volume/csi/v{at}?namespace=default")
+}
+
+/// A thread per connection, and of HTTP only what finds the end of an answer.
+fn bare_sockets(agent: &Agent) -> Duration {
+    let get = |at: usize| request("GET", &path_of(at), None);
+    let begun = Instant::now();
+    run(agent.address, PARALLELISM, PLANNED, &get);
+    begun.elapsed()
+}
+
+/// The program's own HTTP library, and nothing done with the answers.
+fn bare_library(agent: &Agent) -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(no_tls())
+            .gzip(true)
+            .build()
+            .unwrap();
+        let begun = Instant::now();
+        let gets = (0..PLANNED).map(|at| {
+            let get = http.get(format!("http://{}{}", agent.address, path_of(at)));
+            async move { get.send().await.unwrap().bytes().await.unwrap().len() }
+        });
+        let lengths = stream::iter(gets).buffer_unordered(PARALLELISM);
+        let received: usize = lengths.fold(0, async |sum, length| sum + length).await;
+        assert!(received > PLANNED, "these are no volumes");
+        begun.elapsed()
+    })
+}
+
+/// The library asks for it, also where nothing is encrypted.
+fn no_tls() -> rustls::ClientConfig {
+    rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
 }
 
 fn apply() {
@@ -107,25 +152,10 @@ fn apply() {
 /// The same volumes, with as many calls at once.
 async fn plugin_alone() -> Duration {
     let data = directory();
-    let socket = data.path().join("csi.sock");
-    let mut plugin = Command::new(PROGRAM)
-        .args(["plugin", "serve", "--node-id", "n", "--endpoint"])
-        .arg(format!("unix://{}", socket.display()))
-        .arg("--state-dir")
-        .arg(data.path().join("state"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut client = Client::over(channel(&socket));
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while client.identity.probe(proto::ProbeRequest {}).await.is_err() {
-        assert!(Instant::now() < deadline, "the plugin does not start");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let plugin = PluginProcess::start(data.path(), &[]).await;
     let begun = Instant::now();
     let callers = (0..PARALLELISM).map(|caller| {
-        let mut client = client.clone();
+        let mut client = plugin.client.clone();
         tokio::spawn(async move {
             for at in (caller..CREATED).step_by(PARALLELISM) {
                 let volume = proto::CreateVolumeRequest {
@@ -139,10 +169,7 @@ async fn plugin_alone() -> Duration {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
-    let time = begun.elapsed();
-    plugin.kill().unwrap();
-    plugin.wait().unwrap();
-    time
+    begun.elapsed()
 }
 
 fn client(agent: &Agent) -> Command {

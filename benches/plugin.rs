@@ -13,8 +13,7 @@
 )]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
@@ -22,64 +21,32 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 #[path = "../tests/support/plugin_client.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
+#[path = "support/plugin_process.rs"]
+mod plugin_process;
 
-use plugin_client::{Client, Publish, channel, clone_of, mount, named, sized};
+use plugin_client::{Client, Publish, clone_of, mount, named, sized};
+use plugin_process::PluginProcess;
 
 const MIB: i64 = 1 << 20;
 /// The kernel counts CPU time in so many ticks a second.
 const TICKS: f64 = 100.0;
 
 struct Plugin {
+    running: PluginProcess,
     directory: tempfile::TempDir,
-    process: Child,
-    client: Client,
-}
-
-impl Drop for Plugin {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
 }
 
 impl Plugin {
-    async fn start(flags: &[&str]) -> Self {
+    async fn start() -> Self {
         let base =
             std::env::var_os("NOMAD_CSI_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let directory = tempfile::tempdir_in(base).unwrap();
-        let socket = directory.path().join("s/csi.sock");
-        let process = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
-            .args([
-                "plugin",
-                "serve",
-                "--node-id",
-                "n",
-                "--overcommit",
-                "--endpoint",
-            ])
-            .arg(format!("unix://{}", socket.display()))
-            .arg("--state-dir")
-            .arg(directory.path().join("state"))
-            .args(flags)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut client = Client::over(channel(&socket));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while client.identity.probe(proto::ProbeRequest {}).await.is_err() {
-            assert!(Instant::now() < deadline, "the plugin does not start");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Self {
-            directory,
-            process,
-            client,
-        }
+        let running = PluginProcess::start(directory.path(), &["--overcommit"]).await;
+        Self { running, directory }
     }
 
     fn about(&self, file: &str) -> String {
-        std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).unwrap()
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.running.process.id())).unwrap()
     }
 
     /// User and system time, its programs' too.
@@ -112,7 +79,7 @@ impl Plugin {
 /// Times one thing, and says how long it took in all.
 async fn measure(plugin: &mut Plugin, what: &str, work: impl AsyncFnOnce(&mut Client)) {
     let (begun, cpu) = (Instant::now(), plugin.cpu());
-    let mut client = plugin.client.clone();
+    let mut client = plugin.running.client.clone();
     work(&mut client).await;
     let (wall, cpu) = (begun.elapsed(), plugin.cpu() - cpu);
     println!("{what}: {wall:.2?}, CPU {cpu:.2}s, {}", plugin.memory());
@@ -143,7 +110,7 @@ async fn lives(client: &mut Client, ids: &[String], staging: &Path, target: &Pat
 }
 
 async fn volumes() {
-    let mut plugin = Plugin::start(&[]).await;
+    let mut plugin = Plugin::start().await;
     let staging = plugin.path("staging");
     let target = plugin.path("target");
     std::fs::create_dir(&staging).unwrap();
@@ -174,7 +141,7 @@ async fn volumes() {
 }
 
 async fn lists() {
-    let mut plugin = Plugin::start(&[]).await;
+    let mut plugin = Plugin::start().await;
     for thousand in 0..10 {
         measure(
             &mut plugin,
@@ -215,8 +182,9 @@ async fn lists() {
 }
 
 async fn copies() {
-    let mut plugin = Plugin::start(&[]).await;
+    let mut plugin = Plugin::start().await;
     let id = plugin
+        .running
         .client
         .try_create(sized("a", 1536 * MIB))
         .await
@@ -225,6 +193,7 @@ async fn copies() {
     std::fs::create_dir(&staging).unwrap();
     let capability = mount(Mode::SingleNodeWriter, &[]);
     plugin
+        .running
         .client
         .stage(&id, &staging, capability.clone())
         .await
@@ -236,7 +205,7 @@ async fn copies() {
         capability,
         read_only: false,
     };
-    plugin.client.publish(publish).await.unwrap();
+    plugin.running.client.publish(publish).await.unwrap();
     let mut file = std::fs::File::create(target.join("file")).unwrap();
     let chunk: Vec<u8> = (0..=250).cycle().take(1 << 20).collect();
     for _ in 0..1024 {
@@ -256,8 +225,8 @@ async fn copies() {
         client.try_create(request).await.unwrap();
     })
     .await;
-    plugin.client.unpublish(&id, &target).await.unwrap();
-    plugin.client.unstage(&id, &staging).await.unwrap();
+    plugin.running.client.unpublish(&id, &target).await.unwrap();
+    plugin.running.client.unstage(&id, &staging).await.unwrap();
 }
 
 fn main() {

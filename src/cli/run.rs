@@ -150,7 +150,13 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
                 start_log(context, LogLevel::Warn)?;
             }
             let running = plugin::check::run(context, arguments);
-            in_runtime(context, process, plugin::check::LEFT, running)
+            in_runtime(
+                context,
+                process,
+                Threads::Many,
+                plugin::check::LEFT,
+                running,
+            )
         }
         #[cfg(feature = "agent")]
         Command::Agent(arguments) => serve(context, process, agent::run(context, arguments)),
@@ -228,7 +234,7 @@ fn wait(
         start_log(context, LogLevel::Warn)?;
     }
     let left = "left at once: calls that were running may still take effect; look with `nomad-csi volume status`";
-    in_runtime(context, process, left, command)
+    in_runtime(context, process, Threads::of_client(context), left, command)
 }
 
 /// Waits for a command that goes on until somebody ends it, and says what it does.
@@ -242,7 +248,7 @@ fn stay(
     }
     let left =
         "left at once: calls that were running may still take effect; the next round finds out";
-    in_runtime(context, process, left, command)
+    in_runtime(context, process, Threads::of_client(context), left, command)
 }
 
 /// Waits for a command that is a server, and says what it does.
@@ -256,22 +262,45 @@ fn serve(
         start_log(context, LogLevel::Info)?;
     }
     let left = "left at once: what was begun is taken up by the next start";
-    in_runtime(context, process, left, command)
+    in_runtime(context, process, Threads::Many, left, command)
+}
+
+/// On how many threads a command runs.
+#[derive(Clone, Copy, Debug)]
+enum Threads {
+    /// A client mostly waits: threads that wake each other for every answer would take longer than
+    /// what there is to do with it.
+    One,
+    /// A server uses all processors.
+    Many,
+}
+
+impl Threads {
+    /// Those of a command that talks to a server, which may be inside this process.
+    fn of_client(context: &Context) -> Self {
+        if context.global.is_embedded() {
+            Self::Many
+        } else {
+            Self::One
+        }
+    }
 }
 
 /// Waits for a command. A second interrupt leaves it where it is, and says what that means.
 fn in_runtime(
     context: &Context,
     process: Process,
+    threads: Threads,
     left: &str,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Diagnostic::error(Code::Internal, "no threads can be started").note(error.to_string())
-        })?;
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Diagnostic::error(Code::Internal, "no threads can be started").note(error.to_string())
+    })?;
     let ended = runtime.block_on(async {
         let signals = async {
             match process {

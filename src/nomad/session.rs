@@ -127,7 +127,7 @@ impl Session {
         what: &str,
     ) -> Result<(T, Document), ApiError> {
         let answer = self.call(request, what, Access::Read).await?;
-        kept(&answer, self.asked(what, Access::Read))
+        kept(answer, self.asked(what, Access::Read))
     }
 
     /// Reads a document that may be missing.
@@ -165,7 +165,7 @@ impl Session {
         })
         .await?;
         match answer {
-            Some(answer) => Ok((Some(kept(&answer, asked)?), headers)),
+            Some(answer) => Ok((Some(kept(answer, asked)?), headers)),
             None => Ok((None, headers)),
         }
     }
@@ -280,22 +280,31 @@ impl Session {
 }
 
 /// The document of an answer, and its JSON without secrets.
-fn kept<T: DeserializeOwned>(answer: &Answer, asked: Asked<'_>) -> Result<(T, Document), ApiError> {
-    let mut json: Value = reply::json(answer, asked)?;
-    hide_what_is_secret(&mut json);
+fn kept<T: DeserializeOwned>(answer: Answer, asked: Asked<'_>) -> Result<(T, Document), ApiError> {
+    let mut json: Value = reply::json(&answer, asked)?;
+    let has_secrets = hide_what_is_secret(&mut json);
     let read = wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
-    Ok((read, Document::of(&json)))
+    let document = match String::from_utf8(answer.body) {
+        Ok(text) if !has_secrets => Document::new(text),
+        Ok(_) | Err(_) => Document::of(&json),
+    };
+    Ok((read, document))
 }
 
-/// Hides, in a volume's JSON, what Nomad before 1.3 shows.
-fn hide_what_is_secret(volume: &mut Value) {
-    if let Some(secrets) = volume.get_mut("Secrets") {
+/// Hides, in a volume's JSON, what Nomad before 1.3 shows; says whether there was any.
+fn hide_what_is_secret(volume: &mut Value) -> bool {
+    let mut hidden = false;
+    let secrets = volume.get_mut("Secrets");
+    if let Some(secrets) = secrets.filter(|secrets| !secrets.is_null()) {
         *secrets = Value::Null;
+        hidden = true;
     }
     let flags = volume.pointer_mut("/MountOptions/MountFlags");
     if let Some(Value::Array(flags)) = flags
         && !flags.is_empty()
     {
         *flags = vec![Value::from(MountOptions::REDACTED)];
+        hidden = true;
     }
+    hidden
 }

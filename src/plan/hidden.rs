@@ -8,6 +8,8 @@
 //! until somebody gives it, says that there shall be none, or accepts the loss. What a server shows
 //! in its place is never sent back to it.
 
+use std::borrow::Cow;
+
 use super::diff::{Change, Shown};
 use super::inputs::Owned;
 use super::rules::OmittedMap;
@@ -77,11 +79,11 @@ impl HiddenValues {
     }
 
     /// The volume, with its flags told apart from the file's if the ledger knows that they differ.
-    pub(super) fn marked(&self, mut volume: Volume) -> Volume {
+    pub(super) fn marked<'a>(&self, mut volume: Cow<'a, Volume>) -> Cow<'a, Volume> {
         let differ = self.flags == Said::Some && self.flags_before == Remembered::Other;
-        if let Some(options) = &mut volume.mount_options
-            && self.flags_redacted
+        if self.flags_redacted
             && differ
+            && let Some(options) = &mut volume.to_mut().mount_options
         {
             options.mount_flags = vec!["other flags, which are hidden".to_owned()];
         }
@@ -90,10 +92,10 @@ impl HiddenValues {
 
     /// The request as it is compared, and never sent: of flags that the file says nothing about, as
     /// the server shows them.
-    pub(super) fn with_unsaid(&self, request: &WantedRequest) -> WantedRequest {
-        let mut request = request.clone();
+    pub(super) fn with_unsaid<'a>(&self, request: &'a WantedRequest) -> Cow<'a, WantedRequest> {
+        let mut request = Cow::Borrowed(request);
         if self.loses_flags() {
-            let options = request.mount_options.get_or_insert_default();
+            let options = request.to_mut().mount_options.get_or_insert_default();
             options.mount_flags = vec![MountOptions::REDACTED.to_owned()];
         }
         request

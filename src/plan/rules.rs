@@ -5,6 +5,8 @@
 //! those of the server that it talks to, our agent its own. Both go through
 //! [`super::merge::merge`], so that a prediction and the agent never disagree.
 
+use std::borrow::Cow;
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{ServerVersion, Volume, WantedRequest};
 
@@ -197,7 +199,14 @@ impl Unseen {
     }
 
     /// The volume with what is not shown taken as it is wanted: then it is no difference.
-    pub(super) fn filled_in(self, volume: &Volume, wanted: &WantedRequest) -> Volume {
+    pub(super) fn filled_in<'a>(
+        self,
+        volume: &'a Volume,
+        wanted: &WantedRequest,
+    ) -> Cow<'a, Volume> {
+        if self == Self::default() {
+            return Cow::Borrowed(volume);
+        }
         let mut volume = volume.clone();
         if self.sizes {
             volume.capabilities.clone_from(&wanted.capabilities);
@@ -211,7 +220,7 @@ impl Unseen {
         if self.topology_request {
             volume.topology_request.clone_from(&wanted.topology_request);
         }
-        volume
+        Cow::Owned(volume)
     }
 }
 

@@ -7,6 +7,7 @@
 //! First it is asked whether anything differs at all, then whether the server would take the update:
 //! servers before 1.6.3 refuse a volume in use also what it has already.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::action::{Action, Update, Wait};
@@ -68,6 +69,7 @@ pub(super) fn update(
     let changes = changes.chain(hidden.changed_secrets()).collect();
     let warned = hidden.may_lose_secrets(rules.omitted_secrets);
     let warned = warned.then(|| erased_secrets(spec));
+    let request = request.into_owned();
     let action = planned_update(spec, existing, request, &merged, changes, losses);
     (action, ignored.into_iter().chain(warned).collect())
 }
@@ -101,9 +103,9 @@ fn differences(
     request: &WantedRequest,
     rules: MergeRules,
 ) -> Result<Vec<&'static str>, Vec<Refusal>> {
-    let mut request = request.clone();
+    let mut request = Cow::Borrowed(request);
     if ignores_capacity(existing, rules) {
-        request.capacity = existing.requested_capacity;
+        request.to_mut().capacity = existing.requested_capacity;
     }
     let lenient = MergeRules {
         update: UpdateRule::FieldByField,
@@ -243,40 +245,42 @@ fn unused(volume: &Volume) -> Volume {
 /// empty, or another order, for a difference, what it has stored is sent back to it
 /// (`nomad-http-api` 10.1, item 7; W21); and what it would forget if it were not said, too (`users`
 /// 10).
-fn comparable(request: &WantedRequest, existing: &Volume, rules: MergeRules) -> WantedRequest {
-    let mut request = request.clone();
+fn comparable<'a>(
+    request: &'a WantedRequest,
+    existing: &Volume,
+    rules: MergeRules,
+) -> Cow<'a, WantedRequest> {
+    let mut request = Cow::Borrowed(request);
     if rules.topologies == TopologyRule::ByPosition {
         let nothing = TopologyRequest::default();
-        let stored = existing.topology_request.as_ref().unwrap_or(&nothing);
-        if request
-            .topology_request
+        let (wanted, stored) = (&request.topology_request, &existing.topology_request);
+        let same = wanted
             .as_ref()
             .unwrap_or(&nothing)
-            .same_as(stored)
-        {
-            request
-                .topology_request
-                .clone_from(&existing.topology_request);
+            .same_as(stored.as_ref().unwrap_or(&nothing));
+        if same && wanted != stored {
+            request.to_mut().topology_request.clone_from(stored);
         }
     }
-    if rules.omitted_context == OmittedMap::Wipe {
-        fill_in_map(&mut request.context, &existing.context);
+    if rules.omitted_context == OmittedMap::Wipe && forgets(&request.context, &existing.context) {
+        request.to_mut().context = Some(existing.context.clone());
     }
     if rules.update == UpdateRule::Overwrite {
-        fill_in_identity(&mut request, existing);
+        fill_in_identity(request.to_mut(), existing);
     }
     request
 }
 
-fn fill_in_map(wanted: &mut Option<BTreeMap<String, String>>, stored: &BTreeMap<String, String>) {
-    if wanted.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty() {
-        *wanted = Some(stored.clone());
-    }
+/// Whether something is stored and nothing is said.
+fn forgets(wanted: &Option<BTreeMap<String, String>>, stored: &BTreeMap<String, String>) -> bool {
+    wanted.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty()
 }
 
 /// Where an update takes the volume's place, what it does not say is what is stored.
 fn fill_in_identity(request: &mut WantedRequest, existing: &Volume) {
-    fill_in_map(&mut request.parameters, &existing.parameters);
+    if forgets(&request.parameters, &existing.parameters) {
+        request.parameters = Some(existing.parameters.clone());
+    }
     let stored = &existing.external_id;
     request.external_id = request.external_id.take().or_else(|| stored.clone());
     let name = (!existing.name.is_empty()).then(|| existing.name.clone());

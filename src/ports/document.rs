@@ -8,33 +8,32 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 
 /// JSON as its text.
 #[derive(Clone)]
-pub struct Document(Box<RawValue>);
+pub struct Document(Box<str>);
 
 impl Document {
     /// That text, which the caller has read as JSON before.
-    pub fn new(text: Box<RawValue>) -> Self {
-        Self(text)
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
     }
 
     /// The JSON of something; `null` if it has none.
     pub fn of(what: &impl Serialize) -> Self {
-        Self(to_raw_value(what).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+        Self::new(serde_json::to_string(what).unwrap_or_else(|_| "null".to_owned()))
     }
 
     /// What the text says.
     pub fn value(&self) -> Value {
-        serde_json::from_str(self.0.get()).unwrap_or_default()
+        serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Document {
     /// The text as it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get())
+        f.write_str(&self.0)
     }
 }
 
@@ -47,7 +46,7 @@ impl fmt::Debug for Document {
 impl PartialEq for Document {
     /// Whether both are the same text.
     fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
+        self.0 == other.0
     }
 }
 
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn the_text_stays_as_it_is_and_is_written_in_the_form_that_is_asked_for() {
         let text = r#"{ "b":1,"a":[1.50,null] }"#;
-        let document = Document::new(RawValue::from_string(text.to_owned()).unwrap());
+        let document = Document::new(text);
         assert_eq!(document.to_string(), text);
         assert_eq!(document.value()["a"][0], 1.5);
         let indented = serde_json::to_string_pretty(&[&document]).unwrap();

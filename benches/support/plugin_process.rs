@@ -1,0 +1,46 @@
+//! The embedded plugin as a process of its own.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nomad_csi::csi::proto;
+
+use super::plugin_client::{Client, channel};
+
+/// A plugin that answers; killed when it is dropped.
+pub(crate) struct PluginProcess {
+    pub(crate) process: Child,
+    pub(crate) client: Client,
+}
+
+impl PluginProcess {
+    /// Starts it with its socket and its state in a directory.
+    pub(crate) async fn start(directory: &Path, flags: &[&str]) -> Self {
+        let socket = directory.join("s/csi.sock");
+        let process = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
+            .args(["plugin", "serve", "--node-id", "n", "--endpoint"])
+            .arg(format!("unix://{}", socket.display()))
+            .arg("--state-dir")
+            .arg(directory.join("state"))
+            .args(flags)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut client = Client::over(channel(&socket));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while client.identity.probe(proto::ProbeRequest {}).await.is_err() {
+            assert!(Instant::now() < deadline, "the plugin does not start");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Self { process, client }
+    }
+}
+
+impl Drop for PluginProcess {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
