@@ -348,6 +348,9 @@ pub(super) struct PlanArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Choices {
     /// Also deregister what the set owns and no file names; its data stays
+    ///
+    /// Files that say `set = "NAME"` and declare no volume let go of everything that the set owns. Files
+    /// that are missing never do.
     #[arg(long, help_heading = CHOICES)]
     pub prune: bool,
     /// Remove this volume and make it anew; may be repeated
@@ -532,6 +535,9 @@ pub(super) struct ReconcileArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct StandingChoices {
     /// Also deregister what the set owns and no file names; its data stays
+    ///
+    /// Files that say `set = "NAME"` and declare no volume let go of everything that the set owns. Files
+    /// that are missing never do.
     #[arg(long, requires = "apply", help_heading = CHOICES)]
     pub prune: bool,
     /// Let an update erase a value that the server hides and the file does not give; may be repeated

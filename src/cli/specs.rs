@@ -6,10 +6,10 @@ use super::args::{Files, SetArgument, SpecSyntax};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::files::{self, Request};
 use crate::model::{Namespace, SetName};
-use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse, validate};
+use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, one_set, parse_text, validate};
 
 /// What is wanted, and the texts that say so.
 pub(super) struct Wanted {
@@ -43,6 +43,36 @@ impl From<SpecSyntax> for Syntax {
     }
 }
 
+/// By which rules files are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// What the volumes are wanted for.
+    pub purpose: Purpose,
+    /// What is made of files that declare no volume.
+    pub empty: Empty,
+}
+
+/// What is made of files that declare no volume. They must name a set, and be there, whatever is made
+/// of it: files that were not found want nothing, also not that everything goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Empty {
+    /// Nothing is to be done with them.
+    Refused,
+    /// They are right, and it is remarked what they are.
+    Remarked,
+    /// They say what is wanted of the set: nothing.
+    Taken,
+    /// The same, and everything that the set owns goes.
+    Pruned,
+}
+
+impl Empty {
+    /// For commands that remove what no file names, if that was asked for.
+    pub(super) fn if_pruned(prune: bool) -> Self {
+        if prune { Self::Pruned } else { Self::Refused }
+    }
+}
+
 /// Reads and checks everything that `-f` names; says what is wrong.
 ///
 /// # Errors
@@ -50,11 +80,11 @@ impl From<SpecSyntax> for Syntax {
 pub(super) fn load(
     context: &Context,
     arguments: &Files,
-    purpose: Purpose,
+    rules: Rules,
     set: &SetArgument,
 ) -> Result<Wanted, CliError> {
     let asked = context.namespace()?;
-    load_in(context, arguments, purpose, set, asked.as_ref())
+    load_in(context, arguments, rules, set, asked.as_ref())
 }
 
 /// The same; a volume that names no namespace is in the one that was asked for.
@@ -64,11 +94,11 @@ pub(super) fn load(
 pub(super) fn load_in(
     context: &Context,
     arguments: &Files,
-    purpose: Purpose,
+    rules: Rules,
     set: &SetArgument,
     asked: Option<&Namespace>,
 ) -> Result<Wanted, CliError> {
-    let (wanted, diagnostics) = read(context, arguments, purpose, set, asked)?;
+    let (wanted, diagnostics) = read(context, arguments, rules, set, asked)?;
     context.report(&diagnostics, &wanted.sources);
     if diagnostics.has_errors() {
         return Err(CliError::said(Exit::Error));
@@ -84,7 +114,7 @@ pub(super) fn load_in(
 pub(super) fn read(
     context: &Context,
     arguments: &Files,
-    purpose: Purpose,
+    rules: Rules,
     set: &SetArgument,
     asked: Option<&Namespace>,
 ) -> Result<(Wanted, Diagnostics), CliError> {
@@ -103,21 +133,23 @@ pub(super) fn read(
         };
         files::read(&mut request, &mut sources, &mut diagnostics)
     });
-    let mut volumes = vec![];
+    let (mut volumes, mut sets) = (vec![], vec![]);
     for (source, syntax) in &texts {
-        volumes.extend(parse(
-            &mut sources,
-            *source,
-            *syntax,
-            &defaults,
-            &mut diagnostics,
-        ));
+        let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
+        volumes.extend(parsed.volumes);
+        sets.extend(parsed.sets);
     }
-    validate(&volumes, purpose, &mut diagnostics);
+    validate(&volumes, rules.purpose, &mut diagnostics);
     if context.global.namespace.is_some() {
         one_namespace_each(&volumes, &defaults.namespace, &mut diagnostics);
     }
-    let set = one_set(&volumes, typed, &mut diagnostics);
+    if rules.empty == Empty::Pruned {
+        diagnostics = diagnostics.into_iter().map(with_way_to_empty).collect();
+    }
+    if volumes.is_empty() && !diagnostics.has_errors() {
+        diagnostics.extend(empty(rules.empty, sets.first()));
+    }
+    let set = the_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();
     Ok((
         Wanted {
@@ -137,13 +169,45 @@ fn typed_set(text: &str) -> Result<SetName, CliError> {
     })
 }
 
+/// Files that cannot be read, or say nothing, never empty a set; what does is told to who may want it.
+fn with_way_to_empty(problem: Diagnostic) -> Diagnostic {
+    match problem.code {
+        Code::FilesNoSpecs | Code::FilesNotFound | Code::SpecNoVolume => {
+            problem.help("nothing is removed because files are missing: if a set is to let go of everything that it owns, give a file that says `set = \"NAME\"` and declares no volume")
+        }
+        _ => problem,
+    }
+}
+
+/// What is said of files that name a set, as one of them does there, and declare no volume.
+fn empty(empty: Empty, named: Option<&(SetName, Span)>) -> Diagnostics {
+    let Some((set, place)) = named else {
+        return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
+    };
+    let message = format!("the files name set {set} and declare no volume");
+    let help = "`apply --prune` with these files lets go of everything that the set owns: it is deregistered, and its data stays";
+    let label = "nothing stands beside it";
+    match empty {
+        Empty::Taken | Empty::Pruned => Diagnostics::default(),
+        Empty::Remarked => Diagnostic::warning(Code::SpecNoVolume, message)
+            .label(*place, label)
+            .help(help)
+            .into(),
+        Empty::Refused => Diagnostic::error(Code::SpecNoVolume, message)
+            .label(*place, label)
+            .help("declare a volume; `nomad-csi volume init` writes an example")
+            .help(help)
+            .into(),
+    }
+}
+
 /// The set that is meant: what the files say, and the flag only if they agree.
-fn one_set(
-    volumes: &[VolumeSpec],
+fn the_set(
+    sets: &[(SetName, Span)],
     typed: Option<SetName>,
     diagnostics: &mut Diagnostics,
 ) -> Option<SetName> {
-    let written = volumes.iter().find_map(|spec| spec.set.clone());
+    let written = one_set(sets, diagnostics).cloned();
     match (written, typed) {
         (Some((written, place)), Some(typed)) if written != typed => {
             let message = format!("the file names set `{written}`, and `--set {typed}` was typed");

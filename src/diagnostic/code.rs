@@ -129,8 +129,8 @@ codes! {
         "Flatten the file; nothing in a volume lies more than seven levels deep.";
     SpecTooManyAliases = "spec/too-many-aliases": "Aliases repeat so much that the file unfolds to far more than it holds.",
         "Write the values out, or split the file.";
-    SpecNoVolume = "spec/no-volume": "The file holds nothing, or comments only.",
-        "Declare a volume; `volume init` writes an example.";
+    SpecNoVolume = "spec/no-volume": "No volume is declared: there is nothing, or comments only, or only the name of a set.",
+        "Declare a volume; `volume init` writes an example. To let go of everything that a set owns there is `apply --prune`.";
     SpecMixedForms = "spec/mixed-forms": "A file is either one volume in Nomad's flat form or any number of `volume` blocks, and this is both.",
         "Move the fields into a `volume` block, or the block into a file of its own.";
     SpecVolumeType = "spec/volume-type": "The volume is not of type `csi`, and no other type has a plugin to ask.",

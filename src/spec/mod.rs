@@ -31,9 +31,9 @@ mod yaml;
 
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
 pub use encode::{Written, encode, encode_all, encode_file};
-pub use parse::{Defaults, parse};
+pub use parse::{Defaults, Parsed, parse, parse_text};
 pub use syntax::Syntax;
 pub use template::template;
 pub use terraform::{TerraformVolumes, read_terraform_state, removed_blocks};
-pub use validate::validate;
+pub use validate::{one_set, validate};
 pub use volume_spec::{Purpose, VolumeSpec, is_part_of};

@@ -8,8 +8,8 @@ use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
 use super::{hcl, json, mask, yaml};
-use crate::diagnostic::{Diagnostics, SourceId, SourceMap};
-use crate::model::Namespace;
+use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
+use crate::model::{Namespace, SetName};
 
 /// What holds where a specification says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,12 +18,16 @@ pub struct Defaults {
     pub namespace: Namespace,
 }
 
-/// Reads one text of the map: the volumes that it wants, in its order. Everything that is wrong with
-/// it is added to `diagnostics`; if that holds an error, what is returned is good for
-/// [`super::validate()`] and nothing else.
-///
-/// A text in HCL whose first character is `{` is JSON, whatever it is called. Secrets and mount flags
-/// are hidden in `sources`, also if the text could not be read, so that no diagnostic shows them.
+/// What one text says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The volumes that it wants, in its order.
+    pub volumes: Vec<VolumeSpec>,
+    /// The sets that it names, and where.
+    pub sets: Vec<(SetName, Span)>,
+}
+
+/// Reads one text of the map: the volumes that it wants, in its order, as [`parse_text`] does.
 pub fn parse(
     sources: &mut SourceMap,
     source: SourceId,
@@ -31,6 +35,23 @@ pub fn parse(
     defaults: &Defaults,
     diagnostics: &mut Diagnostics,
 ) -> Vec<VolumeSpec> {
+    parse_text(sources, source, syntax, defaults, diagnostics).volumes
+}
+
+/// Reads one text of the map. A text that says nothing is an error, also one that declares no volume
+/// and names no set. Everything that is wrong with
+/// it is added to `diagnostics`; if that holds an error, what is returned is good for
+/// [`super::validate()`] and nothing else.
+///
+/// A text in HCL whose first character is `{` is JSON, whatever it is called. Secrets and mount flags
+/// are hidden in `sources`, also if the text could not be read, so that no diagnostic shows them.
+pub fn parse_text(
+    sources: &mut SourceMap,
+    source: SourceId,
+    syntax: Syntax,
+    defaults: &Defaults,
+    diagnostics: &mut Diagnostics,
+) -> Parsed {
     let text = Arc::clone(sources.text(source));
     let syntax = match syntax {
         Syntax::Hcl if Syntax::looks_like_json(&text) => Syntax::Json,
@@ -43,7 +64,7 @@ pub fn parse(
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
-            return vec![];
+            return Parsed::default();
         }
     };
     let mut secrets = vec![];
@@ -56,11 +77,14 @@ pub fn parse(
         syntax,
         defaults,
     };
-    let (specs, doubtful) = decode::decode(&documents, &whole, diagnostics);
-    secrets.extend(doubtful);
+    let decoded = decode::decode(&documents, &whole, diagnostics);
+    secrets.extend(decoded.doubtful);
     secrets.sort_unstable();
     secrets.into_iter().for_each(|span| sources.hide(span));
-    specs
+    Parsed {
+        volumes: decoded.volumes,
+        sets: decoded.sets,
+    }
 }
 
 fn read<'a>(

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 
 use super::volume_spec::{Purpose, VolumeSpec};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId};
+use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SetName};
 
 /// CSI's limit for a string (section "Size Limits").
 const LONGEST_TEXT: usize = 128;
 
-/// Holds every specification against the rules for its purpose, and the set against itself.
+/// Holds every specification against the rules for its purpose, and all of them against each other.
+/// Which set they belong to is [`one_set`]'s.
 pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     for spec in specs {
         let mut rules = Rules { spec, diagnostics };
@@ -28,7 +29,6 @@ pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
             rules.registration();
         }
     }
-    one_set(specs, diagnostics);
     unique_volumes(specs, diagnostics);
     unique_names(specs, purpose, diagnostics);
 }
@@ -242,18 +242,15 @@ fn is_namespace(namespace: &Namespace) -> bool {
     !text.is_empty() && text.len() <= LONGEST_TEXT && text.chars().all(valid)
 }
 
-/// All files of a run belong to one set.
-fn one_set(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
-    let mut named = specs.iter().filter_map(|spec| spec.set.as_ref());
-    let Some((first, place)) = named.next() else {
-        return;
-    };
-    let mut told = vec![];
+/// The set that all files of a run belong to; that they name two is an error.
+pub fn one_set<'s>(
+    sets: &'s [(SetName, Span)],
+    diagnostics: &mut Diagnostics,
+) -> Option<&'s (SetName, Span)> {
+    let mut named = sets.iter();
+    let set = named.next()?;
+    let (first, place) = set;
     for (other, again) in named.filter(|(other, _)| other != first) {
-        if told.contains(again) {
-            continue;
-        }
-        told.push(*again);
         let message = format!("two sets are named, `{first}` and `{other}`, and a run has one");
         diagnostics.push(
             Diagnostic::error(Code::SpecTwoSets, message)
@@ -261,6 +258,7 @@ fn one_set(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
                 .label(*place, "first here"),
         );
     }
+    Some(set)
 }
 
 fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {

@@ -6,7 +6,7 @@ use crate::cli::args::{AuthCheck, Files, ReportForm};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::specs::{Wanted, load};
+use crate::cli::specs::{Empty, Rules, Wanted, load};
 use crate::cli::ui::{Checked, auth_json, auth_text, json_text};
 use crate::diagnostic::Diagnostics;
 use crate::model::Namespace;
@@ -31,7 +31,10 @@ pub(crate) async fn check(context: &Context, arguments: &AuthCheck) -> Result<Ex
         Some(load(
             context,
             &files,
-            Purpose::ByExternalId,
+            Rules {
+                purpose: Purpose::ByExternalId,
+                empty: Empty::Refused,
+            },
             &arguments.set,
         )?)
     };

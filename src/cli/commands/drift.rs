@@ -8,7 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{ledger, open_set};
-use crate::cli::specs::{Wanted, load};
+use crate::cli::specs::{Empty, Rules, Wanted, load};
 use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::nomad::NomadClient;
@@ -25,7 +25,10 @@ pub(crate) async fn run(context: &Context, arguments: &DriftArguments) -> Result
     let wanted = load(
         context,
         &arguments.files,
-        Purpose::ByExternalId,
+        Rules {
+            purpose: Purpose::ByExternalId,
+            empty: Empty::Taken,
+        },
         &arguments.set,
     )?;
     context

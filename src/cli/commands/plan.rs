@@ -9,7 +9,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{open_set, owner};
-use crate::cli::specs::{Wanted, load};
+use crate::cli::specs::{Empty, Rules, Wanted, load};
 use crate::cli::ui::{Reported, json_text, one_line, plan_json, plan_text, report};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files;
@@ -39,7 +39,10 @@ pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<
     let wanted = load(
         context,
         &arguments.files,
-        Purpose::ByExternalId,
+        Rules {
+            purpose: Purpose::ByExternalId,
+            empty: Empty::if_pruned(arguments.choices.prune),
+        },
         &arguments.set,
     )?;
     context

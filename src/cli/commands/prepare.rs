@@ -98,6 +98,9 @@ pub(crate) async fn prepare(
         let owns_nothing = requests.prune && set.owned().next().is_none();
         plan.remarks
             .extend(owns_nothing.then(|| nothing_to_prune(set)));
+        let pruned = requests.prune && asked.wanted.volumes.is_empty();
+        plan.remarks
+            .extend((pruned && !owns_nothing).then(|| everything_goes(set)));
     }
     Ok(Prepared {
         plan,
@@ -171,6 +174,20 @@ fn nothing_to_prune(set: &LedgerSet) -> Diagnostic {
     Diagnostic::warning(Code::SetNotFound, message)
         .note("a set owns what was applied with it, as long as its ledger is there")
         .help(Code::SetNotFound.remedy())
+}
+
+/// Files may have been emptied by mistake.
+fn everything_goes(set: &LedgerSet) -> Diagnostic {
+    let (name, count) = (set.name(), set.owned().count());
+    let volumes = match count {
+        1 => "the only volume".to_owned(),
+        count => format!("the {count} volumes"),
+    };
+    let message =
+        format!("no volume is declared, so that set {name} lets go of {volumes} that it owns");
+    Diagnostic::warning(Code::SpecNoVolume, message)
+        .note("what it owns is deregistered, unless it is protected; its data stays")
+        .help("if that is not meant, see why the files declare no volume")
 }
 
 /// Why the plan cannot be carried out, and what will surprise, in one list.

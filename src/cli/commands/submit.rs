@@ -17,7 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{alone_on_set, in_variables, owner, talk};
 use crate::cli::saved::{as_saved, still_valid};
-use crate::cli::specs::{Wanted, load_in};
+use crate::cli::specs::{Empty, Rules, Wanted, load_in};
 use crate::cli::ui::{Output, Progress, one_line, plan_text, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
@@ -89,14 +89,25 @@ pub(crate) struct Order<'a> {
     pub namespace: Option<Namespace>,
 }
 
+impl Order<'_> {
+    /// Whether what no file names is to go, as it is said now or was when the plan was saved.
+    fn prunes(&self) -> bool {
+        let saved = self.saved.map(SavedPlan::requests);
+        self.choices.prune || saved.is_some_and(|saved| saved.is_ok_and(|saved| saved.prune))
+    }
+}
+
 /// Carries out what the files want.
 ///
 /// # Errors
 /// If a specification is wrong, nobody agrees, or the server cannot be read.
 pub(crate) async fn run(context: &Context, order: &Order<'_>) -> Result<Exit, CliError> {
-    let purpose = order.verb.purpose();
+    let rules = Rules {
+        purpose: order.verb.purpose(),
+        empty: Empty::if_pruned(order.prunes()),
+    };
     let namespace = order.namespace.as_ref();
-    let wanted = load_in(context, order.files, purpose, order.set, namespace)?;
+    let wanted = load_in(context, order.files, rules, order.set, namespace)?;
     context
         .with_client(async |client| {
             let client = &client.overriding_policies(order.policy_override);

@@ -7,7 +7,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::settings::namespace;
-use crate::cli::specs::{Wanted, read};
+use crate::cli::specs::{Empty, Rules, Wanted, read};
 use crate::cli::ui::{json_text, to_json};
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::spec::Purpose;
@@ -22,7 +22,10 @@ pub(crate) fn run(context: &Context, arguments: &Validate) -> Result<Exit, CliEr
     let (wanted, diagnostics) = read(
         context,
         &arguments.files,
-        Purpose::ByExternalId,
+        Rules {
+            purpose: Purpose::ByExternalId,
+            empty: Empty::Remarked,
+        },
         &SetArgument::default(),
         asked.as_ref(),
     )?;

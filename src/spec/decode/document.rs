@@ -5,36 +5,49 @@ use std::collections::BTreeMap;
 use super::reader::{Document, Reader};
 use super::volume::Form;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use crate::model::SetName;
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Object, Value, Word};
 use crate::spec::volume_spec::VolumeSpec;
 
-/// Decodes all documents of one text. Also gives the places of values that may be secrets because
-/// nobody knows what their key means.
+/// What all documents of one text say.
+#[derive(Default)]
+pub(in crate::spec) struct Decoded {
+    pub(in crate::spec) volumes: Vec<VolumeSpec>,
+    /// The sets that are named, and where.
+    pub(in crate::spec) sets: Vec<(SetName, Span)>,
+    /// Places of values that may be secrets because nobody knows what their key means.
+    pub(in crate::spec) doubtful: Vec<Span>,
+}
+
+/// Decodes all documents of one text. One that names its set may declare no volume: whether that is
+/// enough is for whoever reads all texts.
 pub(in crate::spec) fn decode(
     documents: &[Object<'_>],
     document: &Document<'_>,
     diagnostics: &mut Diagnostics,
-) -> (Vec<VolumeSpec>, Vec<Span>) {
+) -> Decoded {
     let mut reader = Reader {
         document,
         diagnostics,
         doubtful: vec![],
     };
     let said_before = reader.diagnostics.iter().count();
-    let mut specs = vec![];
+    let mut decoded = Decoded::default();
     let mut aliases = BTreeMap::new();
     for object in documents {
-        reader.object(object, &mut aliases, &mut specs);
+        reader.object(object, &mut aliases, &mut decoded);
     }
-    if specs.is_empty() && reader.diagnostics.iter().count() == said_before {
+    let says_nothing = decoded.volumes.is_empty() && decoded.sets.is_empty();
+    if says_nothing && reader.diagnostics.iter().count() == said_before {
         let start = SourceMap::span(document.source, 0..0);
         reader.diagnostics.push(
             Diagnostic::error(Code::SpecNoVolume, "the file declares no volume").label(start, ""),
         );
     }
-    (specs, reader.doubtful)
+    decoded.doubtful = reader.doubtful;
+    decoded
 }
 
 const UNDER_VOLUME: &str =
@@ -45,7 +58,7 @@ impl Reader<'_> {
         &mut self,
         object: &'t Object<'_>,
         aliases: &mut BTreeMap<&'t str, Span>,
-        specs: &mut Vec<VolumeSpec>,
+        decoded: &mut Decoded,
     ) {
         let entries = || {
             object
@@ -57,11 +70,12 @@ impl Reader<'_> {
             |key: &'static str| move |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(key);
         let (sets, others): (Vec<&Entry<'_>>, Vec<_>) = entries().partition(is(schema::SET));
         let set = self.set(&sets);
-        let before = specs.len();
-        self.volumes(others, aliases, specs);
-        for spec in specs.iter_mut().skip(before) {
+        let before = decoded.volumes.len();
+        self.volumes(others, aliases, &mut decoded.volumes);
+        for spec in decoded.volumes.iter_mut().skip(before) {
             spec.set.clone_from(&set);
         }
+        decoded.sets.extend(set);
     }
 
     fn volumes<'t, 'a>(

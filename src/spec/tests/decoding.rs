@@ -1,7 +1,9 @@
 //! Trees to volumes: forms, keys, shapes, and what is refused.
 
 use super::harness::{hcl, json, read, read_as, said, yaml};
+use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{CapacityRange, Topology, TopologyRequest};
+use crate::spec::parse::{Defaults, parse_text};
 use crate::spec::syntax::Syntax;
 use crate::spec::validate::validate;
 use crate::spec::volume_spec::Purpose;
@@ -41,6 +43,37 @@ fn what_declares_nothing_is_an_error() {
     ] {
         assert_eq!(said(text, syntax), ["spec/no-volume 1:1"], "{text:?}");
     }
+}
+
+/// Whether that is enough is for whoever reads all files; a name that cannot be one is no name.
+#[test]
+fn a_text_that_names_its_set_may_declare_nothing() {
+    for (text, syntax, sets) in [
+        ("set = \"web\"", Syntax::Hcl, &["web"][..]),
+        ("{\"set\": \"web\"}", Syntax::Json, &["web"]),
+        ("set: web\nvolume: {}", Syntax::Yaml, &["web"]),
+        (
+            "set: web\n---\nset: other\n",
+            Syntax::Yaml,
+            &["web", "other"],
+        ),
+    ] {
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        let source = sources.add("test", text);
+        let defaults = Defaults::default();
+        let parsed = parse_text(&mut sources, source, syntax, &defaults, &mut diagnostics);
+        assert!(
+            diagnostics.is_empty() && parsed.volumes.is_empty(),
+            "{text}"
+        );
+        let named: Vec<_> = parsed.sets.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(named, sets, "{text}");
+    }
+    assert_eq!(
+        said("set = \"a/b\"", Syntax::Hcl),
+        ["spec/set-name 1:7 \"a/b\""]
+    );
+    assert_eq!(said("set = \"web\"\nvolumes {}", Syntax::Hcl).len(), 1);
 }
 
 /// `nomad-http-api` 5.2, 5.3 and 5.5: each row is a thing that Nomad would drop, lose or refuse.

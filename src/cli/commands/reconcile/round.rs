@@ -16,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{alone_on_set, in_variables, owner};
-use crate::cli::specs::{Wanted, read};
+use crate::cli::specs::{Empty, Rules, Wanted, read};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::nomad::NomadClient;
@@ -63,13 +63,14 @@ impl Rounds<'_> {
         let unread = |error: CliError| (error, SourceMap::default());
         let (files, set) = (&self.arguments.files, &self.arguments.set);
         let asked = self.context.namespace().map_err(unread)?;
-        let read = read(
-            self.context,
-            files,
-            Purpose::ByExternalId,
-            set,
-            asked.as_ref(),
-        );
+        let rules = Rules {
+            purpose: Purpose::ByExternalId,
+            empty: match self.arguments.choices.prune {
+                true => Empty::Pruned,
+                false => Empty::Taken,
+            },
+        };
+        let read = read(self.context, files, rules, set, asked.as_ref());
         let (wanted, diagnostics) = read.map_err(unread)?;
         if diagnostics.has_errors() {
             return Err((diagnostics.into(), wanted.sources));

@@ -15,7 +15,7 @@ use crate::cli::commands::prepare::{Asked, Prepared, prepare};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::specs::{Wanted, load};
+use crate::cli::specs::{Empty, Rules, Wanted, load};
 use crate::cli::ui::{Progress, one_line, volume_detail};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Bytes, CapacityRange, MountOptions, NamespacedId, Volume, WantedRequest};
@@ -38,7 +38,11 @@ pub(crate) async fn run(context: &Context, arguments: &ExpandArguments) -> Resul
             syntax: arguments.syntax,
         };
         let set = SetArgument::default();
-        Some(load(context, &files, Purpose::ByExternalId, &set)?)
+        let rules = Rules {
+            purpose: Purpose::ByExternalId,
+            empty: Empty::Refused,
+        };
+        Some(load(context, &files, rules, &set)?)
     };
     let wanted_size = parsed_size("--size", arguments.size.as_deref())?;
     let largest = parsed_size("--max-size", arguments.max_size.as_deref())?;
