@@ -92,7 +92,8 @@ impl NomadLedger {
     fn failed(&self, error: ApiError) -> LedgerError {
         let (failure, code, help) = match error.code {
             Code::ApiNotNomad if error.status == Some(404) => {
-                return unsupported("the server has no variables", error.server_text);
+                let why = "the server has no variables, which Nomad has since 1.4";
+                return unsupported(why, error.server_text);
             }
             Code::ApiUnsupported => {
                 return unsupported(
@@ -257,6 +258,16 @@ impl NomadLedger {
         }
     }
 
+    /// A server without locks (1.4 to 1.6) writes the variable all the same. It is nobody's, and it is
+    /// not left there; if it cannot be removed, it does no harm.
+    async fn remove_unlocked(&self, path: &str) {
+        let what = "a lock that holds nothing was not removed";
+        if let Ok(Some(variable)) = self.variables().read(path, what).await {
+            let index = variable.modify_index;
+            let _gone_or_not = self.variables().delete(path, index, what).await;
+        }
+    }
+
     /// Who holds a set's lock, as far as he said.
     async fn holder(&self, set: &SetName) -> Option<LockHolder> {
         let what = format!("who holds the lock of set {set} could not be read");
@@ -349,7 +360,11 @@ impl Ledger for NomadLedger {
                 path,
                 id,
             })),
-            Lock::Held(None) => Err(unsupported("the server has variables, but no locks", None)),
+            Lock::Held(None) => {
+                self.remove_unlocked(&path).await;
+                let why = "the server has variables, but no locks, which Nomad has since 1.7";
+                Err(unsupported(why, None))
+            }
             Lock::NotOurs => Err(LedgerError::held(set, self.holder(set).await)),
         }
     }

@@ -43,6 +43,18 @@ pub struct Change {
 /// What differs between a volume and what an update makes of it.
 pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
     let fields = [
+        // Only a server that puts the update in the volume's place changes these three.
+        ("name", text(&existing.name), text(&merged.name)),
+        (
+            "clone_id",
+            optional_text(existing.clone_id.as_deref()),
+            optional_text(merged.clone_id.as_deref()),
+        ),
+        (
+            "snapshot_id",
+            optional_text(existing.snapshot_id.as_deref()),
+            optional_text(merged.snapshot_id.as_deref()),
+        ),
         (
             "capacity_min",
             size(existing.requested_capacity.min),
@@ -84,6 +96,17 @@ pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
     changes
 }
 
+fn text(text: &str) -> Shown {
+    optional_text(Some(text))
+}
+
+fn optional_text(text: Option<&str>) -> Shown {
+    match text {
+        Some(text) if !text.is_empty() => Shown::Text(text.to_owned()),
+        Some(_) | None => Shown::Absent,
+    }
+}
+
 pub(super) fn size(bytes: Bytes) -> Shown {
     if bytes.is_zero() {
         Shown::Absent
@@ -100,10 +123,8 @@ fn capabilities(volume: &Volume) -> Shown {
 }
 
 fn fs_type(volume: &Volume) -> Shown {
-    match &volume.mount_options {
-        Some(options) if !options.fs_type.is_empty() => Shown::Text(options.fs_type.clone()),
-        Some(_) | None => Shown::Absent,
-    }
+    let options = volume.mount_options.as_ref();
+    optional_text(options.map(|options| options.fs_type.as_str()))
 }
 
 fn required(volume: &Volume) -> Shown {

@@ -118,25 +118,21 @@ fn merged_fields(existing: &Volume, update: &WantedRequest, rules: MergeRules) -
     }
 }
 
-/// Nomad 1.3 to 1.6.2 expands nothing and updates nothing that is in use (`nomad-http-api` 8.3).
+/// Nomad 1.3 to 1.6.2 expands nothing and updates nothing that is in use, so that mount options need
+/// no rule of their own there; that it is in use is said only if nothing else is
+/// (`nomad-http-api` 8.3).
 fn refusals_while_unused(
     existing: &Volume,
     update: &WantedRequest,
     rules: MergeRules,
 ) -> Vec<Refusal> {
-    let mut refusals = refusals(existing, update, rules);
-    let (size, wanted) = (existing.capacity, update.capacity);
-    if !size.is_zero() && (wanted.max < size || wanted.min > size) {
-        refusals.push(Refusal {
-            field: if wanted.min > size { "capacity_min" } else { "capacity_max" },
-            text: "volume requested capacity update was not compatible with existing capacity"
-                .into(),
-            reason: format!(
-                "before Nomad 1.6.3 `capacity_min` and `capacity_max` have to enclose the {} it has",
-                size.decimal()
-            ),
-        });
-    }
+    let refusals = changed_identity(existing, update).into_iter();
+    let mut refusals: Vec<_> = refusals
+        .chain(unenclosed_capacity(existing.capacity, update.capacity))
+        .chain(dropped_capability(existing, update))
+        .chain(changed_topology_request(existing, update, rules.topologies))
+        .chain(changed_parameters(existing, update))
+        .collect();
     if refusals.is_empty() && existing.is_claimed() {
         refusals.push(Refusal {
             field: "id",
@@ -145,6 +141,21 @@ fn refusals_while_unused(
         });
     }
     refusals
+}
+
+fn unenclosed_capacity(size: Bytes, wanted: CapacityRange) -> Option<Refusal> {
+    let is_enclosed = wanted.min <= size && size <= wanted.max;
+    (!size.is_zero() && !is_enclosed).then(|| Refusal {
+        field: if wanted.min > size {
+            "capacity_min"
+        } else {
+            "capacity_max"
+        },
+        text: "volume requested capacity update was not compatible with existing capacity".into(),
+        reason: format!(
+            "before Nomad 1.6.3 `capacity_min` and `capacity_max` have to enclose the {size} it has"
+        ),
+    })
 }
 
 /// A size is recorded where one is known, and never changed.
@@ -170,7 +181,8 @@ fn merged_before_expansion(existing: &Volume, update: &WantedRequest, rules: Mer
 }
 
 /// Nomad 1.1 and 1.2 put the update in the place of the volume, unless it is in use or another one
-/// (`nomad-http-api` 8.3): what the update does not say is lost.
+/// (`nomad-http-api` 8.3): what the update does not say is lost, and so is the size that the
+/// provider reported, which no update says. The provider is asked for nothing.
 fn overwritten(
     existing: &Volume,
     update: &WantedRequest,
@@ -212,6 +224,7 @@ fn overwritten(
         snapshot_id: update.snapshot_id.clone(),
         parameters: update.parameters.clone().unwrap_or_default(),
         requested_capacity: update.capacity,
+        capacity: Bytes::ZERO,
         topology_request: update.topology_request.clone(),
         ..merged_fields(existing, update, rules)
     };
@@ -223,33 +236,53 @@ fn overwritten(
 }
 
 fn refusals(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Vec<Refusal> {
-    let mut refusals = changed_identity(existing, update);
-    if !holds_capability_in_force(existing, &update.capabilities) {
-        refusals.push(Refusal {
-            field: "capability",
-            text: "volume requested capabilities update was not compatible with existing capability in use".into(),
-            reason: "it is in use with a capability that the update leaves out".into(),
-        });
-    }
-    if !existing.topologies.is_empty() && !same_topology_request(existing, update, rules.topologies)
-    {
-        refusals.push(Refusal {
-            field: "topology_request",
-            text: "volume topology request update was not compatible with existing topology".into(),
-            reason: "the topology request of a volume that has its place cannot change".into(),
-        });
-    }
-    if existing.is_claimed() && !same_mount_options(existing, update, rules.mount_options) {
-        refusals.push(Refusal {
-            field: "mount_options",
-            text: "can not update mount options while volume is in use".into(),
-            reason: "its mount options cannot change while it is in use".into(),
-        });
-    }
-    if given(update.parameters.as_ref()).is_some_and(|wanted| *wanted != existing.parameters) {
-        refusals.push(cannot_change("parameters", "parameters"));
-    }
+    let refusals = changed_identity(existing, update).into_iter();
     refusals
+        .chain(dropped_capability(existing, update))
+        .chain(changed_topology_request(existing, update, rules.topologies))
+        .chain(changed_mount_options(existing, update, rules.mount_options))
+        .chain(changed_parameters(existing, update))
+        .collect()
+}
+
+fn dropped_capability(existing: &Volume, update: &WantedRequest) -> Option<Refusal> {
+    let holds = holds_capability_in_force(existing, &update.capabilities);
+    (!holds).then(|| Refusal {
+        field: "capability",
+        text: "volume requested capabilities update was not compatible with existing capability in use".into(),
+        reason: "it is in use with a capability that the update leaves out".into(),
+    })
+}
+
+fn changed_topology_request(
+    existing: &Volume,
+    update: &WantedRequest,
+    rule: TopologyRule,
+) -> Option<Refusal> {
+    let has_its_place = !existing.topologies.is_empty();
+    (has_its_place && !same_topology_request(existing, update, rule)).then(|| Refusal {
+        field: "topology_request",
+        text: "volume topology request update was not compatible with existing topology".into(),
+        reason: "the topology request of a volume that has its place cannot change".into(),
+    })
+}
+
+fn changed_mount_options(
+    existing: &Volume,
+    update: &WantedRequest,
+    rule: MountOptionsRule,
+) -> Option<Refusal> {
+    (existing.is_claimed() && !same_mount_options(existing, update, rule)).then(|| Refusal {
+        field: "mount_options",
+        text: "can not update mount options while volume is in use".into(),
+        reason: "its mount options cannot change while it is in use".into(),
+    })
+}
+
+fn changed_parameters(existing: &Volume, update: &WantedRequest) -> Option<Refusal> {
+    given(update.parameters.as_ref())
+        .is_some_and(|wanted| *wanted != existing.parameters)
+        .then(|| cannot_change("parameters", "parameters"))
 }
 
 fn changed_identity(existing: &Volume, update: &WantedRequest) -> Vec<Refusal> {

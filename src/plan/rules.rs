@@ -243,9 +243,11 @@ pub fn rules_remark(version: Option<&ServerVersion>) -> Option<Diagnostic> {
         fields.join(", ")
     );
     Some(
-        Diagnostic::warning(Code::PlanUnseenField, message).help(
-            "look for yourself whether they are as they are wanted; later versions show them",
-        ),
+        Diagnostic::warning(Code::PlanUnseenField, message)
+            .note("an update puts what the file says in their place, also if that is nothing")
+            .help(
+                "look for yourself whether they are as they are wanted; later versions show them",
+            ),
     )
 }
 

@@ -35,6 +35,7 @@ pub(super) fn update(
     let ignored: Vec<_> = ignored_topology_request(spec, existing, rules)
         .into_iter()
         .chain(ignored_capacity(spec, existing, rules))
+        .chain(only_recorded(spec, existing, rules))
         .collect();
     let compared = hidden.with_unsaid(&request);
     let is_wanted = inputs.purpose == Purpose::ByExternalId
@@ -47,7 +48,9 @@ pub(super) fn update(
     let refused = unaccepted(spec, &losses, inputs);
     if !refused.is_empty() {
         let refusals = merge(existing, &compared, rules).err().unwrap_or_default();
-        let reasons = refusals.iter().map(|refusal| refusal_words(spec, refusal));
+        let reasons = refusals
+            .iter()
+            .map(|refusal| refusal_words(spec, refusal, rules));
         return (Action::Blocked(reasons.chain(refused).collect()), vec![]);
     }
     let merged = match merge(existing, &request, rules) {
@@ -219,7 +222,7 @@ fn refused_or_waits(
     }
     let reasons = all
         .iter()
-        .map(|refusal| refusal_words(spec, refusal))
+        .map(|refusal| refusal_words(spec, refusal, rules))
         .collect();
     if waits {
         let holders = Holder::of(existing);
@@ -293,7 +296,7 @@ fn fill_in_identity(request: &mut WantedRequest, existing: &Volume) {
     }
 }
 
-fn refusal_words(spec: &VolumeSpec, refusal: &Refusal) -> Diagnostic {
+fn refusal_words(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Diagnostic {
     let (code, help) = match refusal.field {
         "id" => (
             Code::VolumeInUse,
@@ -310,6 +313,10 @@ fn refusal_words(spec: &VolumeSpec, refusal: &Refusal) -> Diagnostic {
         "topology_request" => (
             Code::VolumeImmutableField,
             "write the topology request that the volume was created with; to move it, create another volume and copy the data",
+        ),
+        "capacity_min" | "capacity_max" if rules.update == UpdateRule::WhileUnused => (
+            Code::VolumeCapacity,
+            "give both, so that they enclose the size it has: this server makes no volume larger",
         ),
         "capacity_min" | "capacity_max" => (
             Code::VolumeCapacity,
@@ -371,6 +378,48 @@ fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> 
         Diagnostic::warning(Code::PlanIgnoredField, message)
             .label(spec.field_span("capacity_min"), "")
             .note("before Nomad 1.6.3 a size is recorded only where the provider reported one")
+    })
+}
+
+/// Nomad 1.1 and 1.2 write down whatever an update says, and ask no provider for it.
+fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Option<Diagnostic> {
+    let wanted = &spec.request;
+    let other = |wanted: Option<&str>, stored: Option<&str>| wanted.is_some() && wanted != stored;
+    let parameters = wanted.parameters.as_ref();
+    let fields = [
+        ("name", other(wanted.name.as_deref(), Some(&existing.name))),
+        (
+            "clone_id",
+            other(wanted.clone_id.as_deref(), existing.clone_id.as_deref()),
+        ),
+        (
+            "snapshot_id",
+            other(
+                wanted.snapshot_id.as_deref(),
+                existing.snapshot_id.as_deref(),
+            ),
+        ),
+        (
+            "capacity_min",
+            wanted.capacity.min > existing.requested_capacity.min,
+        ),
+        (
+            "parameters",
+            parameters.is_some_and(|wanted| !wanted.is_empty() && *wanted != existing.parameters),
+        ),
+    ];
+    let changed = fields.into_iter().filter(|(_, changed)| *changed);
+    let fields: Vec<_> = changed.map(|(field, _)| field).collect();
+    let first = fields.first().copied()?;
+    (rules.update == UpdateRule::Overwrite).then(|| {
+        let message = format!(
+            "the server will only write down the new {} of volume {}: the volume itself stays as it is",
+            fields.join(", "),
+            spec.key()
+        );
+        Diagnostic::warning(Code::PlanIgnoredField, message)
+            .label(spec.field_span(first), "")
+            .note("before Nomad 1.3 an update replaces the server's record, and the storage provider hears nothing of it")
     })
 }
 

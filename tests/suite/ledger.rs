@@ -215,7 +215,7 @@ async fn a_server_that_is_too_old_is_told_with_what_to_use_instead() {
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert_eq!(
         refused.message,
-        "the ledger cannot be kept in Nomad's variables: the server has no variables"
+        "the ledger cannot be kept in Nomad's variables: the server has no variables, which Nomad has since 1.4"
     );
     let help = refused.diagnostic().help.join(" ");
     assert!(
@@ -223,11 +223,14 @@ async fn a_server_that_is_too_old_is_told_with_what_to_use_instead() {
         "{help}"
     );
 
-    let (_server, ledger) = serve(&Variables::new().without_locks()).await;
+    let variables = Variables::new().without_locks();
+    let (_server, ledger) = serve(&variables).await;
     let Err(refused) = ledger.lock(&name(), &holder("ada")).await else {
         panic!("nothing was locked");
     };
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
+    // Such a server takes the variable all the same, as Nomad 1.6.10 did.
+    assert_eq!(variables.texts(), [""; 0], "nothing is left there");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! `import`: what exists, as specifications, and in the ledger if a set is named.
 //!
-//! Nothing is changed on the server. The files are written first and the ledger after them: if the
-//! second fails, nothing is owned, and a repetition with `--force` makes it good.
+//! Nothing is changed on the server. Where a set is named the files are written while it is held, so
+//! that there are none if there is no ledger to be had, and the ledger after them: if that fails,
+//! nothing is owned, and a repetition with `--force` makes it good.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -67,9 +68,9 @@ async fn registered(
         .iter()
         .map(|one| one.written.clone())
         .collect();
-    write(context, arguments, &volumes)?;
-    if let Some(set) = &arguments.set {
-        own(context, client, arguments, set, &found.volumes).await?;
+    match &arguments.set {
+        Some(set) => own(context, client, arguments, set, &found.volumes, &volumes).await?,
+        None => write(context, arguments, &volumes)?,
     }
     tell(context, arguments, &found);
     Ok(Exit::Done)
@@ -94,19 +95,22 @@ fn tell(context: &Context, arguments: &ImportArguments, found: &ImportFound) {
     context.report(&remarks, &SourceMap::default());
 }
 
-/// Takes the volumes into a set, protected. What it owns already stays as it is.
+/// Writes the specifications and takes the volumes into a set, protected. What it owns already stays
+/// as it is.
 async fn own(
     context: &Context,
     client: &NomadClient,
     arguments: &ImportArguments,
     name: &SetName,
     volumes: &[Imported],
+    written: &[Written],
 ) -> Result<(), CliError> {
     let ledger = some_ledger(context, &arguments.place, client)?;
     let at = context.clock.now();
     let named = ledger.name().to_owned();
     let say = talk(context);
     alone_on_set(context, ledger, name, "import", &say, async |set, _stop| {
+        write(context, arguments, written)?;
         set.update(|set| {
             for one in volumes {
                 let key = one.written.request.key();

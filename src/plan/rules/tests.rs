@@ -125,6 +125,49 @@ fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
     assert_eq!(merged.expansion, Expansion::None);
 }
 
+/// As Nomad 1.3.16 answered: the size has its place among the reasons, mount options have none, and
+/// that the volume is in use is said where nothing else is.
+#[test]
+fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
+    let other_options = Some(MountOptions {
+        fs_type: "xfs".into(),
+        mount_flags: vec![],
+    });
+    let several = WantedRequest {
+        name: Some("other".into()),
+        capacity: CapacityRange::default(),
+        topology_request: None,
+        mount_options: other_options.clone(),
+        parameters: Some([("type".to_owned(), "other".to_owned())].into()),
+        ..again()
+    };
+    let remounted = WantedRequest {
+        mount_options: other_options,
+        ..again()
+    };
+    let all = [
+        "volume name cannot be updated",
+        "volume requested capacity update was not compatible with existing capacity",
+        "volume topology request update was not compatible with existing topology",
+        "volume parameters cannot be updated",
+    ];
+    assert_eq!(texts(&claimed(), &several, of("1.6.2")), all);
+    for (release, text) in [
+        ("1.3.0", "volume cannot be updated while in use"),
+        ("1.6.2", "volume cannot be updated while in use"),
+        (
+            "1.6.3",
+            "can not update mount options while volume is in use",
+        ),
+    ] {
+        assert_eq!(
+            texts(&claimed(), &remounted, of(release)),
+            [text],
+            "{release}"
+        );
+    }
+}
+
 /// 8.3: what Nomad 1.1 and 1.2 refuses and loses.
 #[test]
 fn before_1_3_an_update_takes_the_volumes_place() {
@@ -152,6 +195,49 @@ fn before_1_3_an_update_takes_the_volumes_place() {
     };
     let merged = merge(&stored, &same, rules).expect("it is merged");
     assert!(merged.volume.parameters.is_empty());
+    assert!(!stored.capacity.is_zero() && merged.volume.capacity.is_zero());
+}
+
+/// As Nomad 1.1.18 did: it takes a new name, new parameters and a larger size, and nothing but its
+/// record changes. That is shown, and it is said.
+#[test]
+fn before_1_3_what_only_the_record_changes_is_told() {
+    let mut request = wanted();
+    request.name = Some("other".into());
+    request.parameters = Some([("type".to_owned(), "io2".to_owned())].into());
+    request.capacity.min = bytes(1500);
+    let planned = against(request, existing(), of("1.2.16"));
+    let Action::Update(update) = &planned.action else {
+        panic!("{planned:?}")
+    };
+    let fields: Vec<_> = update.changes.iter().map(|change| change.field).collect();
+    assert_eq!(fields, ["name", "capacity_min", "parameters"]);
+    let told = &planned.warnings[0];
+    assert_eq!(told.code, Code::PlanIgnoredField);
+    let all = "the new name, capacity_min, parameters of volume db";
+    assert!(told.message.contains(all), "{}", told.message);
+    let planned = against(wanted(), existing(), of("1.2.16"));
+    let ignored = |told: &Diagnostic| told.code == Code::PlanIgnoredField;
+    assert!(!planned.warnings.iter().any(ignored), "{planned:?}");
+}
+
+/// What helps with a size that is refused is not the same everywhere: before 1.6.3 a missing
+/// `capacity_max` is what is refused.
+#[test]
+fn the_help_for_a_refused_size_is_that_of_the_version() {
+    let mut request = wanted();
+    request.capacity.max = bytes(500);
+    request.capacity.min = Bytes::default();
+    for (release, help) in [
+        ("1.6.2", "enclose the size"),
+        ("1.6.3", "raise `capacity_max`"),
+    ] {
+        let planned = against(request.clone(), existing(), of(release));
+        let Action::Blocked(reasons) = &planned.action else {
+            panic!("{release}: {planned:?}")
+        };
+        assert!(reasons[0].help[0].contains(help), "{release}: {reasons:?}");
+    }
 }
 
 /// `users` 10: what this server would lose, and would be lost by leaving it out, is sent again.
