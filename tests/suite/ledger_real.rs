@@ -45,6 +45,10 @@ fn holder(user: &str) -> LockHolder {
     }
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "whoever runs it has to see what was not looked at"
+)]
 async fn is_at_least(minor: u32) -> bool {
     match client().server().await.expect("it answers") {
         ServerKind::Nomad(version) => {
