@@ -7,6 +7,8 @@
 //! any other only its hidden values stay doubtful. What is written says what shall hold, so that it
 //! can be written again.
 
+use std::collections::HashSet;
+
 use super::action::{Action, Plan, Planned};
 use super::inputs::Observed;
 use super::ledger::{LedgerSet, SeenEqual};
@@ -82,10 +84,10 @@ pub fn note_findings(set: &mut LedgerSet, plan: &Plan, observed: &Observed, at: 
             (Some(_), None) | (None, Some(_)) => {}
         }
     }
-    let planned = |key: &NamespacedId| plan.volumes.iter().any(|planned| planned.key == *key);
+    let planned: HashSet<&NamespacedId> = plan.volumes.iter().map(|planned| &planned.key).collect();
     let strangers: Vec<NamespacedId> = set
         .intents()
-        .filter(|(key, _)| !planned(key))
+        .filter(|(key, _)| !planned.contains(key))
         .map(|(key, _)| key.clone())
         .collect();
     for key in &strangers {
