@@ -8,19 +8,24 @@
 //! while the work goes on. A lock that is lost does not stop the work by force, since calls that are
 //! under way end better than they break off; it says so, and nothing new should be begun.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::diagnostic::Code;
+use crate::model::NamespacedId;
 use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, SetName, StoredSet};
 use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
 /// How often a change is made anew before it is given up.
 const ATTEMPTS: u32 = 6;
+/// How many sets are read at once.
+const PARALLEL: usize = 8;
 /// The pause between two looks at a lock that somebody holds.
 const LOOK: Duration = Duration::from_secs(2);
 /// The pause before a renewal that failed is tried again.
@@ -107,6 +112,35 @@ impl SetLedger {
             let name = self.set.name().clone();
             (self.stored, self.set) = read(&*self.ledger, &name, &*self.ids).await?;
         }
+    }
+
+    /// Which other sets of the ledger own these volumes. Reads all of them: for volumes that are about
+    /// to be taken in, not for every plan. A set that cannot be read owns nothing as far as is known.
+    ///
+    /// # Errors
+    /// If the sets cannot be listed.
+    pub async fn other_owners(
+        &self,
+        volumes: &BTreeSet<NamespacedId>,
+    ) -> Result<BTreeMap<NamespacedId, BTreeSet<SetName>>, LedgerError> {
+        let mut names = self.ledger.sets().await?;
+        names.remove(self.set.name());
+        let reads = names.into_iter().map(async |name| {
+            let read = read(&*self.ledger, &name, &*self.ids).await;
+            read.ok().map(|(_, set)| set)
+        });
+        let mut owners: BTreeMap<_, BTreeSet<SetName>> = BTreeMap::new();
+        let mut reads = stream::iter(reads).buffer_unordered(PARALLEL);
+        while let Some(read) = reads.next().await {
+            let Some(set) = read else {
+                continue;
+            };
+            for (key, _) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
+                let sets = owners.entry(key.clone()).or_default();
+                sets.insert(set.name().clone());
+            }
+        }
+        Ok(owners)
     }
 
     async fn write(&mut self, changed: &LedgerSet) -> Result<(), LedgerError> {

@@ -24,6 +24,7 @@ transcripts! {
     a_saved_plan_is_carried_out_once = "apply/saved.md";
     nothing_is_changed_before_everything_is_ready = "apply/before.md";
     a_set_owns_what_was_applied_with_it = "apply/set.md";
+    two_sets_that_own_a_volume_are_told = "set/two.md";
     a_set_lets_go_of_its_last_volume = "apply/empty.md";
     what_a_cluster_has_is_written_down = "import/nomad.md";
     what_the_agent_has_is_written_down = "import/agent.md";

@@ -4,7 +4,7 @@ use clap::ValueEnum as _;
 
 use crate::cli::args::{PlanArguments, ReportForm};
 use crate::cli::choices::chosen;
-use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
+use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks, warn_of_other_owners};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -72,7 +72,10 @@ async fn show(
         whole_set: false,
         set: set.as_ref().map(SetLedger::set),
     };
-    let prepared = prepare(context, api, &asked).await?;
+    let mut prepared = prepare(context, api, &asked).await?;
+    if let Some(set) = &set {
+        warn_of_other_owners(context, &mut prepared, set).await?;
+    }
     let plan = &prepared.plan;
     let remarks = remarks(plan);
     let list: Vec<Diagnostic> = remarks.iter().cloned().collect();

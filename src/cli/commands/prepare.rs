@@ -1,18 +1,26 @@
 //! What is there, and the plan that follows: what `plan` and all that changes something begin with.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::cli::choices::Chosen;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::specs::Wanted;
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::model::{NamespacedId, ServerVersion, SetName};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
+use crate::model::{Namespace, NamespacedId, ServerVersion, SetName};
 use crate::nomad::NomadClient;
 use crate::plan::{Inputs, LedgerSet, MergeRules, Owned, Plan, build, rules_remark, unfinished};
 use crate::ports::{ServerKind, VolumeReader as _};
-use crate::reconcile::{Looking, Observation, Unresolved, known_secrets, last_snapshots, observe};
+use crate::reconcile::{
+    Looking, Observation, SetLedger, Unresolved, known_secrets, last_snapshots, observe,
+};
 use crate::spec::{Purpose, VolumeSpec};
+
+/// How long other sets are looked at, which only warns.
+const OTHER_SETS: Duration = Duration::from_secs(10);
 
 /// What a plan is made of.
 pub(crate) struct Asked<'a> {
@@ -108,6 +116,78 @@ pub(crate) async fn prepare(
         rules,
         server,
     })
+}
+
+/// Warns of volumes that the set would take in and another set of the ledger owns already: of the two,
+/// each would remove it once its own files no longer name it. Sets are read for that, and only if
+/// there is a volume that exists and that the set does not own; what cannot be read in time, or at
+/// all, is no reason for a warning, nor for an error.
+///
+/// # Errors
+/// If somebody interrupts.
+pub(crate) async fn warn_of_other_owners(
+    context: &Context,
+    prepared: &mut Prepared,
+    set: &SetLedger,
+) -> Result<(), CliError> {
+    let there = &prepared.observation.observed.volumes;
+    let taken_in = prepared.plan.volumes.iter().filter(|planned| {
+        let is_owned = set.set().ownership(&planned.key).is_some();
+        planned.spec.is_some() && !is_owned && there.contains_key(&planned.key)
+    });
+    let taken_in: BTreeSet<NamespacedId> = taken_in.map(|one| one.key.clone()).collect();
+    if taken_in.is_empty() {
+        return Ok(());
+    }
+    let looking = timeout(OTHER_SETS, set.other_owners(&taken_in));
+    let owners = match context.interrupts.unless(looking).await? {
+        Ok(Ok(owners)) => owners,
+        Ok(Err(error)) => {
+            tracing::debug!(
+                code = error.code.as_str(),
+                "who else owns volumes is not known: {}",
+                error.message
+            );
+            return Ok(());
+        }
+        Err(_) => {
+            tracing::debug!(
+                "who else owns volumes is not known: the ledger did not say it in time"
+            );
+            return Ok(());
+        }
+    };
+    for planned in &mut prepared.plan.volumes {
+        let others = owners.get(&planned.key).into_iter().flatten();
+        let span = planned.span();
+        let key = &planned.key;
+        let warnings = others.map(|other| two_owners(key, other, set.set().name(), span));
+        planned.warnings.extend(warnings);
+    }
+    Ok(())
+}
+
+fn two_owners(
+    key: &NamespacedId,
+    other: &SetName,
+    set: &SetName,
+    span: Option<Span>,
+) -> Diagnostic {
+    let message =
+        format!("volume {key} is owned by set {other} already, and set {set} would own it too");
+    let (id, namespace) = (&key.id, &key.namespace);
+    let scope = match *namespace == Namespace::default() {
+        true => String::new(),
+        false => format!(" --namespace {namespace}"),
+    };
+    let warning = Diagnostic::warning(Code::SetTwoOwners, message)
+        .note("each of them could remove it with `--prune` once its own files no longer name it")
+        .help(format!("if it is to be {set}'s: `nomad-csi forget {id}{scope} --set {other}`, with the same ledger"))
+        .help(format!("if it is to stay {other}'s: take it out of these files"));
+    match span {
+        Some(span) => warning.label(span, "it is wanted here"),
+        None => warning,
+    }
 }
 
 /// Volumes that no file names and that are looked at all the same.

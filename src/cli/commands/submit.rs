@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::{Choices, Files, LedgerPlace, SetArgument};
 use crate::cli::choices::chosen;
 use crate::cli::commands::carry_out::{Carried, Run, carry_out, look_up_aloud, tell};
-use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks};
+use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks, warn_of_other_owners};
 use crate::cli::commands::ready::{check_token, prepare_when_well, wait_until_schedulable};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -161,6 +161,9 @@ async fn submit(
         }
         Some(_) | None => prepare(context, api, &asked).await?,
     };
+    if let Some(set) = set.as_deref() {
+        warn_of_other_owners(context, &mut prepared, set).await?;
+    }
     if let Some(saved) = order.saved {
         let observed = &prepared.observation.observed;
         saved.hold_against(&mut prepared.plan, observed);

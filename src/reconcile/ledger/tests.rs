@@ -175,3 +175,36 @@ async fn a_lock_whose_renewal_is_not_answered_is_lost_when_it_runs_out() {
     assert_eq!(heard, Duration::from_secs(15));
     assert_eq!(ended.unwrap_err().failure, LedgerFailure::LockLost);
 }
+
+/// Its own set, sets without them, and sets that cannot be read are no other owners.
+#[tokio::test(start_paused = true)]
+async fn other_sets_that_own_a_volume_are_named() {
+    let ledger = MemoryLedger::default();
+    let open_as = async |name: &str| {
+        let (ledger, ids) = (Arc::new(ledger.clone()), Arc::new(CountingIds::default()));
+        let name = SetName::parse(name).unwrap();
+        SetLedger::open(ledger, name, ids).await.unwrap()
+    };
+    for (name, volumes) in [
+        ("web", &["db0", "db1"][..]),
+        ("shop", &["db1", "db2"]),
+        ("old", &["db1"]),
+        ("other", &["db3"]),
+    ] {
+        let mut set = open_as(name).await;
+        for id in volumes {
+            own(&mut set, id).await.unwrap();
+        }
+    }
+    let web = open_as("web").await;
+    let asked = ["db0", "db1", "db2", "db4"].map(key).into();
+    let found = web.other_owners(&asked).await.unwrap();
+    let shown: Vec<String> = found
+        .iter()
+        .map(|(key, sets)| {
+            let sets: Vec<_> = sets.iter().map(SetName::as_str).collect();
+            format!("{}: {}", key.id, sets.join(" "))
+        })
+        .collect();
+    assert_eq!(shown, ["db1: old shop", "db2: shop"]);
+}
