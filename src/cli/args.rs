@@ -767,7 +767,7 @@ pub(super) enum VolumeCommand {
     /// With `--size` everything else is sent as the server shows it. Where the server hides something
     /// that this would erase (mount flags; secrets on Nomad), it is refused (exit code 3) until a file
     /// gives it (`-f`) or its loss is accepted. Volumes never shrink.
-    Expand(ExpandArguments),
+    Expand(Box<ExpandArguments>),
     /// Write an example specification
     Init(Init),
 }
@@ -877,6 +877,14 @@ pub(super) struct ExpandArguments {
     /// Let the volume lose a value that the server hides; may be repeated
     #[arg(long, value_name = "FIELD", value_parser = one_of(HiddenField::ALL, HiddenField::as_str))]
     pub accept_loss: Vec<HiddenField>,
+    /// Set that owns the volume, and remembers the new size as applied [default: the files' own]
+    ///
+    /// Without one, a volume that a set owns has drifted afterwards.
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+    /// Where the set is remembered.
+    #[command(flatten)]
+    pub place: LedgerPlace,
     /// Version of the Nomad server, where it does not say it to the token [default: ask it]
     #[arg(long, value_name = "VERSION")]
     pub server_version: Option<ServerVersion>,

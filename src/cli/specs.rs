@@ -118,7 +118,7 @@ pub(super) fn read(
     set: &SetArgument,
     asked: Option<&Namespace>,
 ) -> Result<(Wanted, Diagnostics), CliError> {
-    let typed = set.set.as_deref().map(typed_set).transpose()?;
+    let typed = set_of(set.set.as_deref())?;
     let defaults = Defaults {
         namespace: one_namespace(asked)?,
     };
@@ -160,6 +160,14 @@ pub(super) fn read(
         },
         diagnostics,
     ))
+}
+
+/// The set that was typed.
+///
+/// # Errors
+/// If that is no set's name.
+pub(super) fn set_of(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
+    typed.map(typed_set).transpose()
 }
 
 fn typed_set(text: &str) -> Result<SetName, CliError> {

@@ -27,6 +27,18 @@ pub struct Owner<'a> {
     pub observed: &'a Observed,
     /// The plan's ID if it was saved, under which the set remembers that it was applied.
     pub saved: Option<&'a str>,
+    /// What of a request that was carried out counts as applied.
+    pub applied: Applied,
+}
+
+/// What of a request that was carried out a set remembers as applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// All of it: a file says so.
+    All,
+    /// Its size. The rest is what the server had, whoever put it there, so that what has drifted goes
+    /// on being seen.
+    Size,
 }
 
 /// Carries out a plan; the outcomes are in its order. `execution.record` is used where there is no
@@ -48,6 +60,7 @@ pub async fn apply(
         clock,
         observed,
         saved,
+        applied,
     } = owner;
     let now = clock.now();
     set.update(|set| {
@@ -57,7 +70,7 @@ pub async fn apply(
         }
     })
     .await?;
-    let (notebook, notes) = Notebook::new(plan, execution.rules, by, clock);
+    let (notebook, notes) = Notebook::new(plan, execution.rules, applied, by, clock);
     let working = async move {
         let noted = Execution {
             record: &notebook,

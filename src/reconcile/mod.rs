@@ -20,7 +20,7 @@ mod run_loop;
 mod schedule;
 mod wait;
 
-pub use apply::{Owner, apply};
+pub use apply::{Applied, Owner, apply};
 pub use drift::{DriftFound, DriftQuery, look_for_drift};
 pub use execute::execute;
 pub use execution::{Execution, Watch};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
+use super::apply::Applied;
 use super::ledger::SetLedger;
 use super::record::{Record, Recorded};
 use crate::diagnostic::{Code, Diagnostic};
@@ -45,17 +46,20 @@ pub(super) struct Notebook {
     by: Actor,
     clock: Arc<dyn Clock>,
     rules: MergeRules,
+    applied: Applied,
     wanted: BTreeMap<NamespacedId, Wanted>,
 }
 
 /// What a plan wants of a volume's entry beside what is applied.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Wanted {
     protect: Option<bool>,
     /// It is removed, then made anew, so that the set goes on owning it in between.
     is_replaced: bool,
     /// Nothing hidden can be left over from before.
     is_new: bool,
+    /// Hidden values that it loses with somebody's consent.
+    losses: Vec<HiddenField>,
 }
 
 impl Notebook {
@@ -63,6 +67,7 @@ impl Notebook {
     pub(super) fn new(
         plan: &Plan,
         rules: MergeRules,
+        applied: Applied,
         by: Actor,
         clock: Arc<dyn Clock>,
     ) -> (Self, mpsc::Receiver<Note>) {
@@ -73,6 +78,17 @@ impl Notebook {
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
                 is_replaced,
                 is_new: is_replaced || planned.pin == Pin::Absent,
+                losses: match &planned.action {
+                    Action::Update(update) | Action::Expand(update) => update.losses.clone(),
+                    Action::Unchanged
+                    | Action::Create(_)
+                    | Action::Register(_)
+                    | Action::Replace(_)
+                    | Action::Deregister
+                    | Action::DeleteData
+                    | Action::Waits(_)
+                    | Action::Blocked(_) => vec![],
+                },
             };
             (planned.key.clone(), wanted)
         });
@@ -81,6 +97,7 @@ impl Notebook {
             by,
             clock,
             rules,
+            applied,
             wanted: wanted.collect(),
         };
         (notebook, waiting)
@@ -94,28 +111,39 @@ impl Notebook {
     }
 
     fn wanted(&self, volume: &NamespacedId) -> Wanted {
-        self.wanted.get(volume).copied().unwrap_or_default()
+        self.wanted.get(volume).cloned().unwrap_or_default()
     }
 
     fn applied(&self, request: VolumeRequest, now: Option<&Volume>) -> Change {
         let volume = request.key();
         let Wanted {
-            protect, is_new, ..
+            protect,
+            is_new,
+            losses,
+            ..
         } = self.wanted(&volume);
-        let none = none_left(&request, now, is_new, self.rules);
+        let mut none = none_left(&request, now, is_new, self.rules);
+        none.extend(losses);
+        let applied = self.applied;
         let at = self.clock.now();
         let seen = now.map(|volume| SeenEqual {
             modify_index: volume.modify_index,
             at,
         });
         Box::new(move |set| {
-            set.record_applied(&request);
+            match applied {
+                Applied::All => set.record_applied(&request),
+                Applied::Size => set.record_size(&request),
+            }
             for field in &none {
                 set.record_none(&volume, *field);
             }
             if let Some(owned) = set.ownership_mut(&volume) {
                 owned.protect = protect.unwrap_or(owned.protect);
-                owned.seen_equal = seen;
+                owned.seen_equal = match applied {
+                    Applied::All => seen,
+                    Applied::Size => owned.seen_equal,
+                };
             }
             set.settle(&volume);
         })

@@ -18,8 +18,8 @@ use crate::model::NamespacedId;
 use crate::nomad::NomadClient;
 use crate::plan::{Finding, LedgerSet, Plan, findings};
 use crate::reconcile::{
-    Ending, Execution, Outcome, Owner, Resolved, SetLedger, Unrecorded, Unresolved, Watch, apply,
-    resolve,
+    Applied, Ending, Execution, Outcome, Owner, Resolved, SetLedger, Unrecorded, Unresolved, Watch,
+    apply, resolve,
 };
 
 /// How a plan is carried out.
@@ -30,6 +30,8 @@ pub(crate) struct Run<'a> {
     pub set: Option<&'a mut SetLedger>,
     /// The plan's ID if it was saved.
     pub saved: Option<&'a str>,
+    /// What of it the set remembers.
+    pub applied: Applied,
     /// What is sent, with its secrets.
     pub resolved: &'a Resolved,
     /// How many volumes at once.
@@ -131,6 +133,7 @@ pub(crate) async fn carry_out(
         clock: context.clock.clone(),
         observed: &prepared.observation.observed,
         saved: run.saved,
+        applied: run.applied,
     });
     Ok(Carried {
         outcomes: apply(&execution, plan, owner).await?,

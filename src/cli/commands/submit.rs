@@ -24,7 +24,7 @@ use crate::model::{Namespace, NamespacedId, Volume, VolumeSummary};
 use crate::nomad::NomadClient;
 use crate::plan::{Action, Approvals, Plan, SavedPlan, Unapproved};
 use crate::ports::{Document, Reading, VolumeApi, VolumeReader as _};
-use crate::reconcile::{Ending, Outcome, SetLedger};
+use crate::reconcile::{Applied, Ending, Outcome, SetLedger};
 use crate::spec::Purpose;
 
 /// The word that stands in ledgers.
@@ -200,6 +200,7 @@ async fn submit(
     let resolved = look_up_aloud(context, wanted, &prepared.plan).await?;
     let progress = Progress::new(&context.printer, &prepared.plan);
     let run = Run {
+        applied: Applied::All,
         resolved: &resolved,
         command: APPLY,
         set,

@@ -156,6 +156,22 @@ impl LedgerSet {
         self.replace_applied(request.key(), applied);
     }
 
+    /// Records that an owned volume has another size, and what else was sent with it says nothing of
+    /// what is wanted. Of a volume of which nothing was recorded nothing is.
+    pub fn record_size(&mut self, request: &VolumeRequest) {
+        let said = self.key.of_request(request);
+        let Some(owned) = self.ownership_mut(&request.key()) else {
+            return;
+        };
+        if owned.applied.is_empty() {
+            return;
+        }
+        let is_size = |field: &str| field.starts_with("capacity_");
+        owned.applied.retain(|field, _| !is_size(field));
+        let sizes = said.into_iter().filter(|(field, _)| is_size(field));
+        owned.applied.extend(sizes);
+    }
+
     /// Records that a volume was found as a file wants it: the set owns it. Of what the server does
     /// not show nothing new is known.
     pub fn record_found(&mut self, wanted: &WantedRequest, found: &Volume) {

@@ -54,6 +54,35 @@ fn request(id: &str) -> VolumeRequest {
     }
 }
 
+/// Who makes a volume larger sends everything else as it is stored, whoever put it there.
+#[test]
+fn a_size_is_recorded_and_nothing_else_of_what_was_sent() {
+    let (mut set, first) = (set(), request("db"));
+    set.record_applied(&first);
+    let before = set.ownership(&volume("db")).unwrap().applied.clone();
+    let sent = VolumeRequest {
+        name: Some("renamed by somebody".into()),
+        capacity: CapacityRange {
+            min: Bytes::new(2 << 30).unwrap(),
+            max: Bytes::new(3 << 30).unwrap(),
+        },
+        secrets: None,
+        context: Some(BTreeMap::from([("zone".into(), "a".into())])),
+        ..first
+    };
+    set.record_size(&sent);
+    let mut expected = before;
+    let sizes = set.key().of_request(&sent).into_iter();
+    expected.extend(sizes.filter(|(field, _)| field.starts_with("capacity_")));
+    assert_eq!(set.ownership(&volume("db")).unwrap().applied, expected);
+    // Nothing is recorded of what nothing was recorded of.
+    set.own(volume("bare"), Ownership::default());
+    set.record_size(&request("bare"));
+    set.record_size(&request("stranger"));
+    assert_eq!(set.ownership(&volume("bare")), Some(&Ownership::default()));
+    assert_eq!(set.ownership(&volume("stranger")), None);
+}
+
 /// A ledger in memory, which compares and sets. Stops after so many changes.
 fn write(stored: &mut StoredSet, changes: &[ShardChange], revision: &mut u64) {
     for change in changes {

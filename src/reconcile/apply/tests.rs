@@ -87,13 +87,13 @@ fn specs(volumes: &[String]) -> Vec<VolumeSpec> {
 }
 
 /// One apply: its plan and how it ended.
-struct Applied {
+struct Ended {
     actions: Vec<Action>,
     unfinished: usize,
     outcomes: Result<Vec<Outcome>, LedgerError>,
 }
 
-impl Applied {
+impl Ended {
     fn words(&self) -> Vec<&str> {
         self.actions.iter().map(Action::word).collect()
     }
@@ -120,11 +120,11 @@ impl Scene {
         SetLedger::open(ledger, name, ids).await.unwrap()
     }
 
-    async fn apply(&self, volumes: &[String]) -> Applied {
+    async fn apply(&self, volumes: &[String]) -> Ended {
         self.apply_with(volumes, &Requests::default()).await
     }
 
-    async fn apply_with(&self, volumes: &[String], requests: &Requests) -> Applied {
+    async fn apply_with(&self, volumes: &[String], requests: &Requests) -> Ended {
         let (wanted, mut set) = (specs(volumes), self.set().await);
         let intents = set.set().intents().map(|(key, _)| key.clone());
         let owned = set.set().owned().map(|(key, _)| key.clone());
@@ -172,6 +172,7 @@ impl Scene {
         };
         let unfinished = unfinished(set.set(), &observed).len();
         let owner = Owner {
+            applied: Applied::All,
             set: &mut set,
             by: actor(),
             clock: Arc::new(FakeClock::at(5)),
@@ -179,7 +180,7 @@ impl Scene {
             saved: Some("plan-1"),
         };
         let outcomes = apply(&execution, &plan, Some(owner)).await;
-        Applied {
+        Ended {
             actions: plan.volumes.into_iter().map(|one| one.action).collect(),
             unfinished,
             outcomes,

@@ -22,7 +22,7 @@ use crate::model::SetName;
 use crate::nomad::NomadClient;
 use crate::plan::{DriftInputs, Unapproved, drift, findings};
 use crate::reconcile::{
-    Cause, DriftQuery, Outcome, Preflight, RoundEnd, SetLedger, Watch, look_for_drift,
+    Applied, Cause, DriftQuery, Outcome, Preflight, RoundEnd, SetLedger, Watch, look_for_drift,
 };
 use crate::spec::Purpose;
 
@@ -182,6 +182,7 @@ impl Rounds<'_> {
             command: RECONCILE,
             set,
             saved: None,
+            applied: Applied::All,
             resolved: &resolved,
             parallelism,
             stop,
