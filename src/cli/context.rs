@@ -15,8 +15,8 @@ use super::exit::Exit;
 use super::interrupts::Interrupts;
 use super::servers::Servers;
 use super::settings::{namespace, target};
-use super::ui::{Now, Printer, render};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+use super::ui::{Now, Printer, problems_text, render};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::Namespace;
 use crate::nomad::NomadClient;
 use crate::ports::{Clock, SecretSource, VolumeApi};
@@ -86,15 +86,10 @@ impl Stdin {
 impl Context {
     /// Says what is wrong, and how much.
     pub(super) fn report(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
-        let columns = self.printer.columns();
-        for (at, diagnostic) in diagnostics.iter().enumerate() {
-            if at > 0 {
-                self.printer.talk("");
-            }
-            self.printer.talk(&render(diagnostic, sources, columns));
-        }
-        if let Some(count) = count(diagnostics) {
-            self.printer.talk(&format!("\n{count}"));
+        if !diagnostics.is_empty() {
+            let columns = self.printer.columns();
+            let text = problems_text(diagnostics, sources, columns);
+            self.printer.talk(&text);
         }
     }
 
@@ -241,25 +236,4 @@ fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// `2 errors, 1 warning`; nothing if there is just one of all.
-fn count(diagnostics: &Diagnostics) -> Option<String> {
-    let of = |severity| {
-        diagnostics
-            .iter()
-            .filter(|one| one.severity == severity)
-            .count()
-    };
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let words = |count: usize, word: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {word}")),
-        count => Some(format!("{count} {word}s")),
-    };
-    let parts: Vec<_> = [words(errors, "error"), words(warnings, "warning")]
-        .into_iter()
-        .flatten()
-        .collect();
-    (errors + warnings > 1).then(|| parts.join(", "))
 }

@@ -14,11 +14,7 @@ use crate::diagnostic::{Diagnostic, Severity, SourceMap, Span};
 
 /// The diagnostic with its places, in colour, without a line end.
 pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
-    let level = match diagnostic.severity {
-        Severity::Warning => Level::WARNING,
-        Severity::Error => Level::ERROR,
-    };
-    let mut primary = level
+    let mut primary = level(diagnostic.severity)
         .primary_title(harmless(&diagnostic.message))
         .id(diagnostic.code.as_str())
         .elements(snippets(diagnostic, sources));
@@ -29,6 +25,27 @@ pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usiz
         .decor_style(DecorStyle::Ascii)
         .term_width(columns)
         .render(&groups)
+}
+
+/// What and where, on one line: for a problem whose like was just drawn whole.
+pub(crate) fn render_short(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
+    let mut title = harmless(&diagnostic.message);
+    if let Some(label) = diagnostic.labels.first() {
+        let place = sources.location(label.span);
+        let name = harmless(sources.name(label.span.source));
+        title = format!("{title} ({name}:{}:{})", place.line, place.column).into();
+    }
+    let primary = level(diagnostic.severity)
+        .primary_title(title)
+        .id(diagnostic.code.as_str());
+    Renderer::styled().render(&[Group::with_title(primary)])
+}
+
+fn level(severity: Severity) -> Level<'static> {
+    match severity {
+        Severity::Warning => Level::WARNING,
+        Severity::Error => Level::ERROR,
+    }
 }
 
 /// One snippet per source that has labels, the one at fault first.

@@ -19,6 +19,7 @@ mod plugin;
 mod printer;
 #[cfg(feature = "agent")]
 mod probe;
+mod problems;
 mod progress;
 mod set;
 mod snapshot;
@@ -46,6 +47,7 @@ pub(super) use plugin::{plugin_detail, plugin_list};
 pub(super) use printer::{Printer, Stream, one_line};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
+pub(super) use problems::problems_text;
 pub(super) use progress::Progress;
 pub(super) use set::{set_detail, set_document, set_list, set_summary};
 pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};

@@ -1,0 +1,159 @@
+//! Many problems in one text: what is to be said of all of a kind is said once.
+//!
+//! A run over hundreds of volumes may find the same of each of them. Problems are of a kind if they
+//! have the same code, and the same notes and help. Of a kind with more than a few, the first is drawn
+//! whole, and the others say what and where, a line each: which ones they are is never left out.
+
+use std::collections::{HashMap, HashSet};
+
+use super::diagnostic::{render, render_short};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
+
+/// So many of a kind are all drawn whole.
+const FEW: usize = 3;
+
+/// All problems, and how many they are, in colour, without a line end.
+pub(crate) fn problems_text(
+    diagnostics: &Diagnostics,
+    sources: &SourceMap,
+    columns: usize,
+) -> String {
+    let mut sizes: HashMap<Kind<'_>, usize> = HashMap::new();
+    for kind in diagnostics.iter().filter_map(Kind::of) {
+        *sizes.entry(kind).or_default() += 1;
+    }
+    let mut explained = HashSet::new();
+    let mut text = String::new();
+    let mut was_short = true;
+    for diagnostic in diagnostics {
+        let many = Kind::of(diagnostic).filter(|kind| sizes[kind] > FEW);
+        let is_short = many.is_some_and(|kind| !explained.insert(kind));
+        if !text.is_empty() {
+            text.push_str(if is_short && was_short { "\n" } else { "\n\n" });
+        }
+        text.push_str(&if is_short {
+            render_short(diagnostic, sources)
+        } else {
+            render(diagnostic, sources, columns)
+        });
+        was_short = is_short;
+    }
+    if let Some(count) = count(diagnostics) {
+        text.push_str("\n\n");
+        text.push_str(&count);
+    }
+    text
+}
+
+/// What problems have in common that need one explanation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind<'a> {
+    code: Code,
+    severity: Severity,
+    notes: &'a [String],
+    help: &'a [String],
+}
+
+impl<'a> Kind<'a> {
+    /// `None` if it says something of its own beside its places.
+    fn of(diagnostic: &'a Diagnostic) -> Option<Self> {
+        let Diagnostic {
+            code,
+            severity,
+            labels,
+            help,
+            notes,
+            replacement,
+            message: _,
+        } = diagnostic;
+        let is_plain = replacement.is_none() && labels.iter().all(|label| label.text.is_empty());
+        is_plain.then_some(Self {
+            code: *code,
+            severity: *severity,
+            notes,
+            help,
+        })
+    }
+}
+
+/// `2 errors, 1 warning`; nothing if there is just one of all.
+fn count(diagnostics: &Diagnostics) -> Option<String> {
+    let of = |severity| {
+        diagnostics
+            .iter()
+            .filter(|one| one.severity == severity)
+            .count()
+    };
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let words = |count: usize, word: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {word}")),
+        count => Some(format!("{count} {word}s")),
+    };
+    let parts: Vec<_> = [words(errors, "error"), words(warnings, "warning")]
+        .into_iter()
+        .flatten()
+        .collect();
+    (errors + warnings > 1).then(|| parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(diagnostics: &[Diagnostic], sources: &SourceMap) -> String {
+        let diagnostics = diagnostics.iter().cloned().collect();
+        let text = problems_text(&diagnostics, sources, 100);
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    fn protected(volume: &str) -> Diagnostic {
+        Diagnostic::error(
+            Code::PlanProtected,
+            format!("volume {volume} is not removed"),
+        )
+        .help("apply it once with `protect = false`")
+    }
+
+    #[test]
+    fn a_few_of_a_kind_are_drawn_whole() {
+        let text = plain(&["a", "b", "c"].map(protected), &SourceMap::default());
+        assert_eq!(text.matches("= help: apply it once").count(), 3, "{text}");
+        assert!(text.ends_with("\n\n3 errors"), "{text}");
+    }
+
+    #[test]
+    fn many_of_a_kind_are_explained_once_and_each_is_named_with_its_place() {
+        let mut sources = SourceMap::default();
+        let id = sources.add("a.hcl", "one\ntwo\n");
+        let mut all = ["a", "b", "c", "d"].map(protected).to_vec();
+        all[2] = protected("c").label(SourceMap::span(id, 4..7), "");
+        let other = Diagnostic::warning(Code::SetNotFound, "set web owns nothing");
+        all.insert(1, other);
+        let expected = "\
+error[plan/protected]: volume a is not removed
+ |
+ = help: apply it once with `protect = false`
+
+warning[set/not-found]: set web owns nothing
+
+error[plan/protected]: volume b is not removed
+error[plan/protected]: volume c is not removed (a.hcl:2:1)
+error[plan/protected]: volume d is not removed
+
+4 errors, 1 warning";
+        assert_eq!(plain(&all, &sources), expected);
+    }
+
+    #[test]
+    fn what_says_something_of_its_own_is_always_drawn_whole() {
+        let mut sources = SourceMap::default();
+        let id = sources.add("a.hcl", "one\n");
+        let all = ["a", "b", "c", "d", "e"].map(|volume| {
+            let place = SourceMap::span(id, 0..3);
+            protected(volume).label(place, format!("{volume} is meant"))
+        });
+        let text = plain(&all, &sources);
+        assert_eq!(text.matches(" is meant").count(), 5, "{text}");
+    }
+}
