@@ -7,6 +7,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     reason = "a benchmark that fails is to say so loudly, and it prints its figures"
@@ -25,8 +26,11 @@ mod load;
 #[path = "../tests/support/plugin_client.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
-#[path = "support/plugin_process.rs"]
+#[path = "../tests/support/plugin_process.rs"]
 mod plugin_process;
+#[path = "../tests/support/wait.rs"]
+#[expect(dead_code, reason = "tests use the rest")]
+mod wait;
 
 use load::{Agent, fill, milliseconds, request, run};
 use plugin_client::named;

@@ -8,6 +8,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::print_stdout,
     reason = "a benchmark that fails is to say so loudly"
 )]
@@ -21,8 +22,11 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 #[path = "../tests/support/plugin_client.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
-#[path = "support/plugin_process.rs"]
+#[path = "../tests/support/plugin_process.rs"]
 mod plugin_process;
+#[path = "../tests/support/wait.rs"]
+#[expect(dead_code, reason = "tests use the rest")]
+mod wait;
 
 use plugin_client::{Client, Publish, clone_of, mount, named, sized};
 use plugin_process::PluginProcess;

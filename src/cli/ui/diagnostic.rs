@@ -33,7 +33,7 @@ pub(crate) fn render_short(diagnostic: &Diagnostic, sources: &SourceMap) -> Stri
     if let Some(label) = diagnostic.labels.first() {
         let place = sources.location(label.span);
         let name = harmless(sources.name(label.span.source));
-        title = format!("{title} ({name}:{}:{})", place.line, place.column).into();
+        title = format!("{title} ({name}:{}:{})", place.line, place.column);
     }
     let primary = level(diagnostic.severity)
         .primary_title(title)

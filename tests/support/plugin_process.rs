@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nomad_csi::csi::proto;
 
 use super::plugin_client::{Client, channel};
+use super::wait::until_async;
 
 /// A plugin that answers; killed when it is dropped.
 pub(crate) struct PluginProcess {
@@ -29,11 +29,11 @@ impl PluginProcess {
             .spawn()
             .unwrap();
         let mut client = Client::over(channel(&socket));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while client.identity.probe(proto::ProbeRequest {}).await.is_err() {
-            assert!(Instant::now() < deadline, "the plugin does not start");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until_async("the plugin to answer", async || {
+            let answer = client.identity.probe(proto::ProbeRequest {}).await;
+            answer.map(drop).map_err(|status| status.to_string())
+        })
+        .await;
         Self { process, client }
     }
 }
