@@ -201,7 +201,8 @@ const TABLE: &[Row] = table! {
     Has &["CSI.Controller", ": missing Name"] => VolumeInvalid, "it has no name",
         "Creating needs `name`: the provider names the volume after it.";
     Has &["LimitBytes cannot be less than RequiredBytes"] => VolumeCapacity,
-        "`capacity_max` is below `capacity_min`";
+        "`capacity_max` is below `capacity_min`",
+        "Before Nomad 1.6.3 a missing `capacity_max` counts as zero: give it, too.";
     Has &["controller plugin returned an internal error"] => PluginInternal,
         "the plugin failed inside";
     Has &["code = DeadlineExceeded"] => ApiOutcomeUnknown,

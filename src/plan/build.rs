@@ -16,7 +16,7 @@ use super::deny::deny;
 use super::depend::order;
 use super::inputs::Inputs;
 use super::pin::Pin;
-use super::precondition::{Needs, plugin_problem, unknown_namespace};
+use super::precondition::{Needs, missing_maximum, plugin_problem, unknown_namespace};
 use super::remove::{removed, replaced};
 use super::stakes::stakes;
 use super::update::update;
@@ -87,7 +87,11 @@ fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
     if let Some(problem) = unknown_namespace(spec, inputs.observed) {
         return Action::Blocked(vec![problem]);
     }
-    match plugin_problem(spec, inputs.observed, needs) {
+    let problem = plugin_problem(spec, inputs.observed, needs);
+    let size = is_create
+        .then(|| missing_maximum(spec, inputs.rules))
+        .flatten();
+    match problem.or(size) {
         Some(problem) => Action::Blocked(vec![problem]),
         None if is_create => Action::Create(request),
         None => Action::Register(request),

@@ -58,8 +58,8 @@ pub use pin::Pin;
 pub use removal::{Removal, forced_claims, removal_problems};
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
 pub use rules::{
-    MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, Unseen,
-    UpdateRule, rules_remark,
+    CreateRule, MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule,
+    Unseen, UpdateRule, rules_remark,
 };
 pub use saved::{Origin, SavedPlan, SavedPlanProblem};
 pub use update::remaining;

@@ -4,6 +4,7 @@
 //! blocks nothing.
 
 use super::inputs::{Observed, PluginState};
+use super::rules::{CreateRule, MergeRules};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::model::{
     ControllerCapabilities, ControllerInfo, Namespace, NamespacedId, Plugin, PluginId, Volume,
@@ -43,6 +44,23 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &Observed) -> Optio
     Some(match nearest(wanted.as_str(), names) {
         Some(similar) => problem.help(format!("there is a namespace {similar}; is it meant?")),
         None => problem.help(format!("make it first: `nomad namespace apply {wanted}`")),
+    })
+}
+
+/// Why a new volume cannot have the size that it is to have, on servers before 1.6.3 (as 1.1.18 and
+/// 1.3.16 answered).
+pub(super) fn missing_maximum(spec: &VolumeSpec, rules: MergeRules) -> Option<Diagnostic> {
+    let wanted = spec.request.capacity;
+    let is_missing = wanted.max.is_zero() && !wanted.min.is_zero();
+    (is_missing && rules.creates == CreateRule::WithMaximum).then(|| {
+        let message = format!(
+            "volume {} cannot be created: before Nomad 1.6.3 that needs `capacity_max` wherever there is `capacity_min`",
+            spec.key()
+        );
+        Diagnostic::error(Code::VolumeCapacity, message)
+            .label(spec.field_span("capacity_min"), "")
+            .note("the server would say: LimitBytes cannot be less than RequiredBytes")
+            .help("give `capacity_max`, too: at least as much")
     })
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::action::{Action, Planned, Replace, ReplaceSteps, Wait};
 use super::inputs::{Inputs, OwnedVolume};
 use super::pin::Pin;
-use super::precondition::{Needs, plugin_problem, present_plugin_problem};
+use super::precondition::{Needs, missing_maximum, plugin_problem, present_plugin_problem};
 use super::removal::{Removal, claimed, holders_in_the_way, shared};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::model::{NamespacedId, Volume, WantedRequest};
@@ -156,20 +156,23 @@ pub(super) fn replaced(spec: &VolumeSpec, existing: &Volume, inputs: &Inputs<'_>
     }))
 }
 
-/// What the plugins cannot do: that of the file make the new volume, that of the old one let go of it.
+/// What the server and the plugins cannot do: that of the file make the new volume, that of the old one let go of it.
 fn unable(
     spec: &VolumeSpec,
     existing: &Volume,
     needs: Needs,
     inputs: &Inputs<'_>,
 ) -> Vec<Diagnostic> {
-    let mut problems: Vec<_> = plugin_problem(spec, inputs.observed, needs)
-        .into_iter()
-        .collect();
+    let is_create = needs == Needs::Create;
+    let size = is_create
+        .then(|| missing_maximum(spec, inputs.rules))
+        .flatten();
+    let problem = plugin_problem(spec, inputs.observed, needs).into_iter();
+    let mut problems: Vec<_> = problem.chain(size).collect();
     let snapshot = inputs.requests.snapshot_first.then_some(Needs::Snapshot);
     // Who creates volumes deletes them.
     let is_another = existing.plugin_id != spec.request.plugin_id;
-    let deletion = (needs == Needs::Create && is_another).then_some(Needs::Deletion);
+    let deletion = (is_create && is_another).then_some(Needs::Deletion);
     for needs in snapshot.into_iter().chain(deletion) {
         let problem = present_plugin_problem(existing, Some(spec), inputs.observed, needs);
         let is_new =

@@ -1,5 +1,5 @@
-//! How a server merges an update into a volume, and what of a volume it shows: a value per server and
-//! version.
+//! How a server merges an update into a volume, what it creates, and what of a volume it shows: a
+//! value per server and version.
 //!
 //! Nomad's rules have changed three times (`nomad-http-api` 8, `users` table 1b); the planner runs
 //! those of the server that it talks to, our agent its own. Both go through
@@ -26,8 +26,20 @@ pub struct MergeRules {
     pub omitted_context: OmittedMap,
     /// Whether a volume whose size nobody knows is large enough for the least that is asked for.
     pub unknown_capacity: UnknownCapacityRule,
+    /// What sizes a volume can be created with.
+    pub creates: CreateRule,
     /// What of a volume a read does not show.
     pub unseen: Unseen,
+}
+
+/// What sizes a volume can be created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateRule {
+    /// With a least size, a largest, both or none.
+    AnyRange,
+    /// With a largest size wherever there is a least: a missing one counts as zero bytes, and is
+    /// refused before the plugin is asked (Nomad before 1.6.3).
+    WithMaximum,
 }
 
 /// What an update does to a volume as a whole.
@@ -105,6 +117,7 @@ impl MergeRules {
         omitted_secrets: OmittedMap::Wipe,
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::IsZero,
+        creates: CreateRule::AnyRange,
         unseen: Unseen {
             sizes: false,
             mount_options: false,
@@ -113,7 +126,8 @@ impl MergeRules {
     };
 
     /// A Nomad server of which nobody says how old it is: everything that any of them since 1.3
-    /// refuses or loses.
+    /// refuses or loses of an update. A create that is refused leaves nothing behind and is told at
+    /// once, so that it is not held back.
     pub const STRICTEST: Self = Self {
         update: UpdateRule::WhileUnused,
         omitted_context: OmittedMap::Wipe,
@@ -129,6 +143,7 @@ impl MergeRules {
         omitted_secrets: OmittedMap::Keep,
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::HoldsRecordedMinimum,
+        creates: CreateRule::AnyRange,
         unseen: Self::NOMAD.unseen,
     };
 
@@ -155,6 +170,11 @@ impl MergeRules {
                 OmittedMap::Keep
             } else {
                 OmittedMap::Wipe
+            },
+            creates: if version.is_at_least(1, 6, 3) {
+                CreateRule::AnyRange
+            } else {
+                CreateRule::WithMaximum
             },
             unseen: Unseen::of_nomad(version),
             ..Self::NOMAD

@@ -46,7 +46,8 @@ fn wanted() -> VolumeRequest {
         }],
         capacity: CapacityRange {
             min: Bytes::new(1 << 20).expect("it is small"),
-            max: Bytes::ZERO,
+            // Before 1.6.3 a volume is not created without.
+            max: Bytes::new(10 << 20).expect("it is small"),
         },
         topology_request: None,
         clone_id: None,

@@ -8,8 +8,13 @@ use proptest::sample::select;
 use super::*;
 use crate::model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
 use crate::plan::action::{Action, Planned};
+use crate::plan::build::build;
+use crate::plan::inputs::{Inputs, Requests};
 use crate::plan::merge::{Expansion, merge};
-use crate::plan::samples::{against, bytes, codes, existing, places, sent, wanted};
+use crate::plan::samples::{
+    against, bytes, codes, existing, inputs, observed, one, places, plugin, sent, spec, wanted,
+};
+use crate::spec::Purpose;
 
 fn version(text: &str) -> ServerVersion {
     ServerVersion::parse(text).expect("a version")
@@ -54,7 +59,11 @@ fn each_version_has_its_rules() {
 /// The strictest rules hold wherever nobody knows better, and somebody says so.
 #[test]
 fn a_server_that_does_not_say_its_version_is_the_strictest_and_that_is_told() {
-    assert_eq!(MergeRules::STRICTEST, of("1.3.0"));
+    let of_updates = MergeRules {
+        creates: CreateRule::AnyRange,
+        ..of("1.3.0")
+    };
+    assert_eq!(MergeRules::STRICTEST, of_updates);
     let remark = rules_remark(None).expect("it is told");
     assert_eq!(remark.code, Code::PlanUnknownVersion);
     assert_eq!(rules_remark(Some(&version("2.0.5"))), None);
@@ -219,6 +228,58 @@ fn before_1_3_what_only_the_record_changes_is_told() {
     let planned = against(wanted(), existing(), of("1.2.16"));
     let ignored = |told: &Diagnostic| told.code == Code::PlanIgnoredField;
     assert!(!planned.warnings.iter().any(ignored), "{planned:?}");
+}
+
+/// As Nomad 1.1.18 and 1.3.16 answered, and 1.6.10 did not: a create without a largest size is
+/// refused by the Nomad that is to call the plugin, so that neither is a volume deleted to be made
+/// anew so.
+#[test]
+fn before_1_6_3_nothing_is_created_without_a_largest_size() {
+    let range = |min, max| WantedRequest {
+        capacity: CapacityRange {
+            min: bytes(min),
+            max: bytes(max),
+        },
+        ..wanted()
+    };
+    let nobody = observed(None, plugin(|_| {}));
+    for (rules, min, max, refused) in [
+        (of("1.1.0"), 1000, 0, true),
+        (of("1.6.2"), 1000, 0, true),
+        (of("1.6.2"), 1000, 1000, false),
+        (of("1.6.2"), 0, 1000, false),
+        (of("1.6.2"), 0, 0, false),
+        (of("1.6.3"), 1000, 0, false),
+        (MergeRules::STRICTEST, 1000, 0, false),
+        (MergeRules::AGENT, 1000, 0, false),
+    ] {
+        let planned = one(range(min, max), &nobody, rules, Purpose::Create);
+        if refused {
+            assert_eq!(
+                codes(&planned),
+                ["volume/capacity"],
+                "{rules:?} {min} {max}"
+            );
+        } else {
+            let is_create = matches!(planned.action, Action::Create(_));
+            assert!(is_create, "{rules:?} {min} {max}: {planned:?}");
+        }
+    }
+    let there = observed(Some(existing()), plugin(|_| {}));
+    let requests = Requests {
+        replace: [existing().key()].into(),
+        ..Requests::default()
+    };
+    for (release, refused) in [("1.6.2", true), ("1.6.3", false)] {
+        let wanted = vec![spec(range(1000, 0))];
+        let inputs = Inputs {
+            requests: &requests,
+            ..inputs(wanted, &there, of(release), Purpose::Create)
+        };
+        let planned = build(inputs).volumes.remove(0);
+        let is_blocked = matches!(planned.action, Action::Blocked(_));
+        assert_eq!(is_blocked, refused, "{release}: {planned:?}");
+    }
 }
 
 /// What helps with a size that is refused is not the same everywhere: before 1.6.3 a missing
