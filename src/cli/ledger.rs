@@ -12,7 +12,8 @@ use super::context::Context;
 use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic, Severity};
+use super::ui::{ago, one_line};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
 use crate::files::FileLedger;
 use crate::model::{Namespace, SetName};
 use crate::nomad::NomadClient;
@@ -106,6 +107,41 @@ pub(super) fn owner(
     Some((ledger(context, place, server)?, set?.clone()))
 }
 
+/// A set that the ledger does not have. Other names are told if they can be had: it may be mistyped.
+pub(super) async fn no_such_set(
+    context: &Context,
+    place: &LedgerPlace,
+    ledger: &dyn Ledger,
+    name: &SetName,
+) -> CliError {
+    let message = format!("there is no set {name} in {}", ledger.name());
+    let problem = Diagnostic::error(Code::SetNotFound, message);
+    let listing = context.interrupts.unless(ledger.sets()).await;
+    let sets = listing.ok().and_then(Result::ok).unwrap_or_default();
+    let problem = match nearest(name.as_str(), sets.iter().map(SetName::as_str)) {
+        Some(similar) => problem.help(format!("is `{similar}` meant?")),
+        None => problem,
+    };
+    let flags = flags(place);
+    problem
+        .help(format!("`nomad-csi set list{flags}` lists all sets; one exists once something was applied with it"))
+        .help("another ledger may be meant: `--ledger`, `--ledger-namespace`")
+        .into()
+}
+
+/// What names the ledger in a command that is to be typed; nothing if it is the one that is meant anyway.
+pub(super) fn flags(place: &LedgerPlace) -> String {
+    let ledger = match &place.ledger {
+        LedgerChoice::Nomad => String::new(),
+        LedgerChoice::File(_) | LedgerChoice::Without => format!(" --ledger {}", place.ledger),
+    };
+    let namespace = Namespace::default();
+    match place.ledger_namespace.as_str() {
+        same if same == namespace.as_str() => ledger,
+        other => format!("{ledger} --ledger-namespace {other}"),
+    }
+}
+
 /// The ledger, for commands that are about nothing else.
 ///
 /// # Errors
@@ -168,7 +204,7 @@ pub(super) fn in_variables(
 ///
 /// # Errors
 /// If he still holds it after five minutes, or the ledger cannot be used.
-pub(super) async fn lock_set(
+async fn lock_set(
     context: &Context,
     set: &SetLedger,
     command: &str,
@@ -180,11 +216,16 @@ pub(super) async fn lock_set(
     };
     let name = set.set().name();
     let waiting = |other: Option<&LockHolder>| {
-        let who = other.map_or("somebody who cannot be named".to_owned(), |other| {
-            other.by.to_string()
-        });
+        let who = match other {
+            None => "somebody who cannot be named".to_owned(),
+            Some(other) => {
+                let since = ago(other.since, context.clock.now());
+                one_line(&format!("{}, who began {since}", other.by))
+            }
+        };
+        let minutes = PATIENCE.as_secs() / 60;
         say(LockNews::Waiting(format!(
-            "waiting for {who}, who is working on set {name}"
+            "set {name} is being worked on: waiting for {who}; given up after {minutes} minutes"
         )));
     };
     set.lock(&holder, PATIENCE, waiting).await
@@ -224,7 +265,7 @@ pub(super) async fn alone_on_set<T>(
     .await;
     if let Err(error) = ended {
         // What was done is done; if something was not begun for it, the work says so.
-        let mut told = error.diagnostic();
+        let mut told = error.diagnostic().note("what was done is done");
         told.severity = Severity::Warning;
         say(LockNews::Ended(told));
     }

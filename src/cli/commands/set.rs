@@ -4,9 +4,9 @@ use crate::cli::args::{SetCommand, SetList, SetShow};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{open_set, some_ledger};
+use crate::cli::ledger::{no_such_set, open_set, some_ledger};
 use crate::cli::ui::{set_detail, set_document, set_list, set_summary};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::Diagnostics;
 use crate::nomad::NomadClient;
 use crate::ports::Document;
 
@@ -34,19 +34,28 @@ async fn list(
     arguments: &SetList,
 ) -> Result<Exit, CliError> {
     let ledger = some_ledger(context, &arguments.place, client)?;
-    let mut sets = vec![];
+    let (mut sets, mut unread) = (vec![], vec![]);
     for name in ledger.sets().await? {
-        sets.push(open_set(ledger.clone(), &name).await?.set().clone());
+        match open_set(ledger.clone(), &name).await {
+            Ok(set) => sets.push(set.set().clone()),
+            Err(error) => unread.push(error.diagnostic()),
+        }
     }
     let documents: Vec<Document> = sets.iter().map(set_summary).collect();
     match arguments.output.output.list(&documents) {
         Some(text) => context.printer.data(&text),
-        None if sets.is_empty() => context
-            .printer
-            .talk(&format!("No sets in {}", ledger.name())),
-        None => context.printer.data(&set_list(&sets)),
+        None if !sets.is_empty() => context.printer.data(&set_list(&sets)),
+        None if !unread.is_empty() => {}
+        None => context.printer.talk(&format!(
+            "No sets in {}: nothing was applied with one, or another ledger is meant (`--ledger`, `--ledger-namespace`)",
+            ledger.name()
+        )),
     }
-    Ok(Exit::Done)
+    // One that cannot be read hides none of the others.
+    if unread.is_empty() {
+        return Ok(Exit::Done);
+    }
+    Err(unread.into_iter().collect::<Diagnostics>().into())
 }
 
 async fn show(
@@ -55,16 +64,10 @@ async fn show(
     arguments: &SetShow,
 ) -> Result<Exit, CliError> {
     let ledger = some_ledger(context, &arguments.place, client)?;
-    let set = open_set(ledger, &arguments.name).await?;
+    let set = open_set(ledger.clone(), &arguments.name).await?;
     if !set.exists() {
-        let message = format!(
-            "there is no set {} in {}",
-            arguments.name,
-            set.ledger_name()
-        );
-        return Err(Diagnostic::error(Code::SetNotFound, message)
-            .help("`nomad-csi set list` lists all sets; one exists once something was applied with it")
-            .into());
+        let (place, name) = (&arguments.place, &arguments.name);
+        return Err(no_such_set(context, place, &*ledger, name).await);
     }
     let text = arguments
         .output

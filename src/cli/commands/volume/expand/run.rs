@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use super::problems::problems;
 use super::told::tell;
 use super::wanted::{as_it_is, of_files};
-use crate::cli::args::{ExpandArguments, Files, SetArgument};
+use crate::cli::args::{ExpandArguments, Files, LedgerPlace, SetArgument};
 use crate::cli::choices::Chosen;
 use crate::cli::commands::carry_out::{Carried, Run, carry_out, look_up_aloud};
 use crate::cli::commands::prepare::{Asked, prepare};
@@ -13,7 +13,7 @@ use crate::cli::commands::volume::find::the_volume;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{alone_on_set, open_set, owner, talk};
+use crate::cli::ledger::{alone_on_set, flags, open_set, owner, talk};
 use crate::cli::specs::{Empty, Rules, Wanted, load, set_of};
 use crate::cli::ui::{Progress, one_line};
 use crate::diagnostic::{Code, Diagnostic};
@@ -96,7 +96,7 @@ impl Order<'_> {
         let set = context.interrupts.unless(opening).await??;
         if set.set().ownership(&key).is_none() {
             if self.arguments.set.is_some() {
-                return Err(not_owned(&name, &key, &set).into());
+                return Err(not_owned(&name, &key, &set, place).into());
             }
             let volume = one_line(&key.to_string());
             let line = format!(
@@ -115,12 +115,20 @@ impl Order<'_> {
 }
 
 /// The wrong set may be meant, or the wrong volume.
-fn not_owned(name: &SetName, key: &NamespacedId, set: &SetLedger) -> Diagnostic {
+fn not_owned(
+    name: &SetName,
+    key: &NamespacedId,
+    set: &SetLedger,
+    place: &LedgerPlace,
+) -> Diagnostic {
     let volume = one_line(&key.to_string());
     let message = format!("volume {volume} is not expanded: set {name} does not own it");
     Diagnostic::error(Code::SetNotOwned, message)
         .note(format!("the set was looked for in {}", set.ledger_name()))
-        .help(format!("`nomad-csi set show {name}` lists what it owns"))
+        .help(format!(
+            "`nomad-csi set show {name}{}` lists what it owns",
+            flags(place)
+        ))
         .help("without `--set` the volume is expanded, and no set remembers it")
 }
 
