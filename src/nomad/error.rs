@@ -78,6 +78,8 @@ const TABLE: &[Row] = table! {
     // Who asks.
     Is "ACL support disabled" => ApiAclDisabled, "the server asks nobody who he is";
     Is "ACL token not found" => ApiUnknownToken, "the server does not know the token";
+    Has &["acl token lookup failed: missing secret id"] => ApiForbidden,
+        "it wants a token, and none was given", "Set NOMAD_TOKEN or --token.";
     Has &["ACL token expired"] => ApiUnknownToken, "the token has expired";
     Is "ACL policy not found" => AclPolicyNotFound, "there is no such policy";
 

@@ -75,11 +75,13 @@ pub async fn preflight(reader: &dyn AccessReader, needs: &Needs) -> Result<Prefl
     })
 }
 
-/// Whether a server, or a proxy before it, refuses the question and maybe not what comes after.
+/// Whether a server, or a proxy before it, refuses the question and maybe not what comes after. Who
+/// asks without a token is refused with 500 (as Nomad 1.3.16 to 1.9.5 answered), and may be let do
+/// everything by the anonymous policy.
 fn does_not_answer(error: &ApiError) -> bool {
     let is_about_token = error.code == Code::ApiUnknownToken;
     let refused = matches!(error.status, Some(400 | 403 | 404 | 405 | 501));
-    refused && !is_about_token
+    error.code == Code::ApiForbidden || (refused && !is_about_token)
 }
 
 #[cfg(test)]
@@ -149,6 +151,7 @@ mod tests {
             (client(), vec![WRITE, PLUGIN], Ok(false)),
             (client(), vec!["namespace {"], Ok(false)),
             (error(Code::ApiForbidden, 403), vec![], Ok(false)),
+            (error(Code::ApiForbidden, 500), vec![], Ok(false)),
             (
                 error(Code::ApiUnknownToken, 403),
                 vec![],

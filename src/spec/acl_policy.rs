@@ -75,6 +75,7 @@ fn coarse(word: &str) -> &'static [&'static str] {
             "csi-mount-volume",
             "csi-write-volume",
         ],
+        // Before Nomad 2.0 it is not: there such a token is refused what is foretold as granted.
         "scale" => &["read-job"],
         _ => &[],
     }

@@ -25,6 +25,10 @@ const TEXTS: &[(&str, Code)] = {
         ("ACL support disabled", C::ApiAclDisabled),
         ("ACL token not found", C::ApiUnknownToken),
         (
+            "acl token lookup failed: missing secret id",
+            C::ApiForbidden,
+        ),
+        (
             "failed to resolve ACL token: ACL token expired",
             C::ApiUnknownToken,
         ),
