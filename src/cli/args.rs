@@ -806,6 +806,9 @@ pub(super) struct Deregister {
     /// A volume that is not registered is no error
     #[arg(long)]
     pub if_exists: bool,
+    /// Where it is remembered which set owns and protects them.
+    #[command(flatten)]
+    pub place: LedgerPlace,
 }
 
 /// `volume delete`.
@@ -826,6 +829,9 @@ pub(super) struct Delete {
     /// A volume that does not exist is no error
     #[arg(long)]
     pub if_exists: bool,
+    /// Where it is remembered which set owns and protects them.
+    #[command(flatten)]
+    pub place: LedgerPlace,
 }
 
 /// `volume detach`.

@@ -296,6 +296,8 @@ codes! {
         "Check the name, and which ledger is meant (`--ledger`, `--ledger-namespace`).";
     SetNotOwned = "set/not-owned": "The set does not own the volume.",
         "Check the ID, the namespace and the set.";
+    SetOwnsRemoved = "set/owns-removed": "A set owns the volume that is removed by hand, and its next apply would make it anew.",
+        "Take it out of the set's files, too, or `forget` it.";
     SetTwoOwners = "set/two-owners": "Another set of the same ledger owns the volume already.",
         "Let one of the two have it: `forget` it in the other, or take it out of the files.";
     LedgerConflict = "ledger/conflict": "Somebody else wrote the set's ledger since it was read, so nothing was written over it.",

@@ -56,6 +56,7 @@ pub use permissions::{
 };
 pub use pin::Pin;
 pub use removal::{Removal, forced_claims, removal_problems};
+pub use remove::protected_by;
 pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
 pub use rules::{
     CreateRule, MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule,

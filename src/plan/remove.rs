@@ -119,14 +119,15 @@ fn protected(volume: &Volume, inputs: &Inputs<'_>) -> Option<Diagnostic> {
         .volumes
         .get(&key)
         .filter(|entry| is_protected(entry))?;
-    let message = format!("volume {key} is not removed: set {} protects it", owned.set);
-    Some(
-        Diagnostic::error(Code::PlanProtected, message)
-            .note("the protection stands in the ledger, where the last apply wrote it")
-            .help(
-                "apply it once with `protect = false`, or give it up with `forget`; then remove it",
-            ),
-    )
+    Some(protected_by(&key, &owned.set))
+}
+
+/// A set keeps a volume, until somebody says otherwise.
+pub fn protected_by(key: &NamespacedId, set: &str) -> Diagnostic {
+    let message = format!("volume {key} is not removed: set {set} protects it");
+    Diagnostic::error(Code::PlanProtected, message)
+        .note("the protection stands in the ledger, where the last apply wrote it")
+        .help("apply it once with `protect = false`, or give it up with `forget`; then remove it")
 }
 
 /// Removes a volume and makes it anew: the data goes if the provider makes the new one, and stays if

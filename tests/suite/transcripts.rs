@@ -76,6 +76,7 @@ transcripts! {
     a_volume_is_created_by_name = "volume/create.md";
     a_volume_is_deleted_with_care = "volume/delete.md";
     a_volume_is_deregistered = "volume/deregister.md";
+    what_a_set_keeps_is_not_removed_by_hand = "volume/owned.md";
     an_example_is_written_and_never_over_another_file = "volume/init.md";
     an_agent_that_cannot_start_says_why = "embedded/agent.md";
     one_volume_end_to_end = "embedded/lifecycle.md";

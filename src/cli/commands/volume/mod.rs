@@ -4,6 +4,7 @@ pub(crate) mod detach;
 pub(crate) mod expand;
 pub(crate) mod find;
 pub(crate) mod init;
+mod owned;
 pub(crate) mod remove;
 pub(crate) mod status;
 pub(crate) mod wait;

@@ -1,19 +1,21 @@
 //! `volume delete` and `volume deregister`.
 //!
 //! Nomad deletes the data before it asks whether anybody uses it (`nomad-http-api` 3.7), so
-//! everything is looked at before anything is sent: what exists, who claims it, whose data it shares.
-//! If one volume may not be removed, none is. Then somebody agrees; then each volume and whoever
-//! shares its data is looked at once more, and it is left alone if that has changed; then it goes. IDs are taken exactly: a prefix that hits
-//! the wrong volume cannot be undone.
+//! everything is looked at before anything is sent: what exists, who claims it, whose data it shares,
+//! which sets keep it. If one volume may not be removed, none is. Then somebody agrees; then each
+//! volume and whoever shares its data is looked at once more, and it is left alone if that has changed;
+//! then it goes. IDs are taken exactly: a prefix that hits the wrong volume cannot be undone.
 
 use super::find::{Found, find, list, missing, several};
-use crate::cli::args::{Delete, Deregister, Hidden};
+use super::owned::ask_sets;
+use crate::cli::args::{Delete, Deregister, Hidden, LedgerPlace};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeSummary};
+use crate::nomad::NomadClient;
 use crate::plan::{Pin, Removal, forced_claims, removal_problems};
 use crate::ports::{ApiError, VolumeApi};
 
@@ -24,6 +26,7 @@ struct Order<'a> {
     yes: bool,
     if_exists: bool,
     secrets: Secrets,
+    place: &'a LedgerPlace,
 }
 
 /// `volume deregister`.
@@ -42,9 +45,10 @@ pub(crate) async fn deregister(
         yes: arguments.yes,
         if_exists: arguments.if_exists,
         secrets: Secrets::default(),
+        place: &arguments.place,
     };
     context
-        .with_server(async |api| remove(context, api, &order).await)
+        .with_client(async |client| remove(context, client, &order).await)
         .await
 }
 
@@ -59,9 +63,10 @@ pub(crate) async fn delete(context: &Context, arguments: &Delete) -> Result<Exit
         yes: arguments.yes,
         if_exists: arguments.if_exists,
         secrets: secrets(&arguments.secrets)?,
+        place: &arguments.place,
     };
     context
-        .with_server(async |api| remove(context, api, &order).await)
+        .with_client(async |client| remove(context, client, &order).await)
         .await
 }
 
@@ -88,14 +93,11 @@ fn secrets(pairs: &[Hidden]) -> Result<Secrets, CliError> {
     Ok(secrets)
 }
 
-async fn remove(
-    context: &Context,
-    api: &dyn VolumeApi,
-    order: &Order<'_>,
-) -> Result<Exit, CliError> {
+async fn remove(context: &Context, api: &NomadClient, order: &Order<'_>) -> Result<Exit, CliError> {
     let looking = find_all(context, api, order);
     let volumes = context.interrupts.unless(looking).await??;
     check(context, api, order, &volumes).await?;
+    ask_sets(context, api, order.place, &volumes).await?;
     for volume in &volumes {
         approve(context, order, volume).await?;
     }
