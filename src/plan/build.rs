@@ -89,7 +89,7 @@ fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
     }
     let problem = plugin_problem(spec, inputs.observed, needs);
     let size = is_create
-        .then(|| missing_maximum(spec, inputs.rules))
+        .then(|| missing_maximum(spec, inputs.rules, false))
         .flatten();
     match problem.or(size) {
         Some(problem) => Action::Blocked(vec![problem]),

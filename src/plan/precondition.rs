@@ -48,11 +48,20 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &Observed) -> Optio
 }
 
 /// Why a new volume cannot have the size that it is to have, on servers before 1.6.3 (as 1.1.18 and
-/// 1.3.16 answered).
-pub(super) fn missing_maximum(spec: &VolumeSpec, rules: MergeRules) -> Option<Diagnostic> {
+/// 1.3.16 answered). What comes after a removal has to be certain.
+pub(super) fn missing_maximum(
+    spec: &VolumeSpec,
+    rules: MergeRules,
+    after_removal: bool,
+) -> Option<Diagnostic> {
     let wanted = spec.request.capacity;
     let is_missing = wanted.max.is_zero() && !wanted.min.is_zero();
-    (is_missing && rules.creates == CreateRule::WithMaximum).then(|| {
+    let is_needed = match rules.creates {
+        CreateRule::AnyRange => false,
+        CreateRule::WithMaximum => true,
+        CreateRule::PerhapsWithMaximum => after_removal,
+    };
+    (is_missing && is_needed).then(|| {
         let message = format!(
             "volume {} cannot be created: before Nomad 1.6.3 that needs `capacity_max` wherever there is `capacity_min`",
             spec.key()

@@ -157,7 +157,8 @@ pub(super) fn replaced(spec: &VolumeSpec, existing: &Volume, inputs: &Inputs<'_>
     }))
 }
 
-/// What the server and the plugins cannot do: that of the file make the new volume, that of the old one let go of it.
+/// What the server and the plugins cannot do: that of the file make the new volume, that of the old
+/// one let go of it.
 fn unable(
     spec: &VolumeSpec,
     existing: &Volume,
@@ -166,7 +167,7 @@ fn unable(
 ) -> Vec<Diagnostic> {
     let is_create = needs == Needs::Create;
     let size = is_create
-        .then(|| missing_maximum(spec, inputs.rules))
+        .then(|| missing_maximum(spec, inputs.rules, true))
         .flatten();
     let problem = plugin_problem(spec, inputs.observed, needs).into_iter();
     let mut problems: Vec<_> = problem.chain(size).collect();

@@ -40,6 +40,9 @@ pub enum CreateRule {
     /// With a largest size wherever there is a least: a missing one counts as zero bytes, and is
     /// refused before the plugin is asked (Nomad before 1.6.3).
     WithMaximum,
+    /// One of the two. A create is tried, since a refusal leaves nothing behind; a replacement is not,
+    /// which would have removed the volume before.
+    PerhapsWithMaximum,
 }
 
 /// What an update does to a volume as a whole.
@@ -126,11 +129,11 @@ impl MergeRules {
     };
 
     /// A Nomad server of which nobody says how old it is: everything that any of them since 1.3
-    /// refuses or loses of an update. A create that is refused leaves nothing behind and is told at
-    /// once, so that it is not held back.
+    /// refuses or loses.
     pub const STRICTEST: Self = Self {
         update: UpdateRule::WhileUnused,
         omitted_context: OmittedMap::Wipe,
+        creates: CreateRule::PerhapsWithMaximum,
         ..Self::NOMAD
     };
 
