@@ -15,11 +15,11 @@ use super::exit::Exit;
 use super::ui::{ago, one_line};
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
 use crate::files::FileLedger;
-use crate::model::{Namespace, SetName};
+use crate::model::{Namespace, NamespacedId, SetName};
 use crate::nomad::NomadClient;
 use crate::plan::{self, Actor};
-use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, RandomIds, SetLock};
-use crate::reconcile::{SetLedger, hold};
+use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, RandomIds, SetLock};
+use crate::reconcile::{self, SetLedger, hold};
 
 /// How long a set that somebody else works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -142,6 +142,16 @@ pub(super) fn flags(place: &LedgerPlace) -> String {
     }
 }
 
+/// The command with which a set lets a volume go.
+pub(super) fn forgetting(key: &NamespacedId, set: &SetName, place: &LedgerPlace) -> String {
+    let id = one_line(key.id.as_str());
+    let scope = match key.namespace == Namespace::default() {
+        true => String::new(),
+        false => format!(" --namespace {}", one_line(key.namespace.as_str())),
+    };
+    format!("nomad-csi forget {id}{scope} --set {set}{}", flags(place))
+}
+
 /// The ledger, for commands that are about nothing else.
 ///
 /// # Errors
@@ -168,6 +178,17 @@ pub(super) async fn open_set(
     name: &SetName,
 ) -> Result<SetLedger, LedgerError> {
     SetLedger::open(ledger, name.clone(), Arc::new(RandomIds)).await
+}
+
+/// Reads all sets.
+///
+/// # Errors
+/// If they cannot be listed; one that cannot be read is an error in its place.
+pub(super) async fn all_sets(
+    ledger: &Arc<dyn Ledger>,
+) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {
+    let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
+    reconcile::all_sets(ledger, &ids).await
 }
 
 /// What there is to be said while a set's lock is taken, held and given back.

@@ -123,18 +123,11 @@ impl SetLedger {
         &self,
         volumes: &BTreeSet<NamespacedId>,
     ) -> Result<BTreeMap<NamespacedId, BTreeSet<SetName>>, LedgerError> {
-        let mut names = self.ledger.sets().await?;
-        names.remove(self.set.name());
-        let reads = names.into_iter().map(async |name| {
-            let read = read(&*self.ledger, &name, &*self.ids).await;
-            read.ok().map(|(_, set)| set)
-        });
         let mut owners: BTreeMap<_, BTreeSet<SetName>> = BTreeMap::new();
-        let mut reads = stream::iter(reads).buffer_unordered(PARALLEL);
-        while let Some(read) = reads.next().await {
-            let Some(set) = read else {
-                continue;
-            };
+        let sets = all_sets(&self.ledger, &self.ids).await?;
+        let others = sets.into_iter().filter_map(Result::ok);
+        for set in others.filter(|other| other.set.name() != self.set.name()) {
+            let set = set.set();
             for (key, _) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
                 let sets = owners.entry(key.clone()).or_default();
                 sets.insert(set.name().clone());
@@ -186,6 +179,19 @@ impl SetLedger {
             sleep(LOOK).await;
         }
     }
+}
+
+/// All sets of a ledger, by name. One that cannot be read hides none of the others.
+///
+/// # Errors
+/// If the sets cannot be listed.
+pub async fn all_sets(
+    ledger: &Arc<dyn Ledger>,
+    ids: &Arc<dyn IdSource>,
+) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {
+    let names = ledger.sets().await?.into_iter();
+    let reads = names.map(|name| SetLedger::open(Arc::clone(ledger), name, Arc::clone(ids)));
+    Ok(stream::iter(reads).buffered(PARALLEL).collect().await)
 }
 
 async fn read(

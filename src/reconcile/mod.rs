@@ -25,7 +25,7 @@ pub use drift::{DriftFound, DriftQuery, look_for_drift};
 pub use execute::execute;
 pub use execution::{Execution, Watch};
 pub use import::{ImportFound, Selection, find_to_import};
-pub use ledger::{SetLedger, hold};
+pub use ledger::{SetLedger, all_sets, hold};
 pub use observe::{Looking, Observation, last_snapshots, observe};
 pub use orphans::{
     Deleted, Inventory, Listed, adopt, delete, deletion_name, join, registered_anywhere,

@@ -74,7 +74,7 @@ async fn show(
     };
     let mut prepared = prepare(context, api, &asked).await?;
     if let Some(set) = &set {
-        warn_of_other_owners(context, &mut prepared, set).await?;
+        warn_of_other_owners(context, &mut prepared, set, &arguments.place).await?;
     }
     let plan = &prepared.plan;
     let remarks = remarks(plan);

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::cli::args::LedgerPlace;
 use crate::cli::choices::Chosen;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::ledger::forgetting;
 use crate::cli::specs::Wanted;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
-use crate::model::{Namespace, NamespacedId, ServerVersion, SetName};
+use crate::model::{NamespacedId, ServerVersion, SetName};
 use crate::nomad::NomadClient;
 use crate::plan::{Inputs, LedgerSet, MergeRules, Owned, Plan, build, rules_remark, unfinished};
 use crate::ports::{ServerKind, VolumeReader as _};
@@ -129,6 +131,7 @@ pub(crate) async fn warn_of_other_owners(
     context: &Context,
     prepared: &mut Prepared,
     set: &SetLedger,
+    place: &LedgerPlace,
 ) -> Result<(), CliError> {
     let there = &prepared.observation.observed.volumes;
     let taken_in = prepared.plan.volumes.iter().filter(|planned| {
@@ -161,7 +164,10 @@ pub(crate) async fn warn_of_other_owners(
         let others = owners.get(&planned.key).into_iter().flatten();
         let span = planned.span();
         let key = &planned.key;
-        let warnings = others.map(|other| two_owners(key, other, set.set().name(), span));
+        let warnings = others.map(|other| {
+            let forgetting = forgetting(key, other, place);
+            two_owners(key, (other, set.set().name()), span, &forgetting)
+        });
         planned.warnings.extend(warnings);
     }
     Ok(())
@@ -169,21 +175,18 @@ pub(crate) async fn warn_of_other_owners(
 
 fn two_owners(
     key: &NamespacedId,
-    other: &SetName,
-    set: &SetName,
+    (other, set): (&SetName, &SetName),
     span: Option<Span>,
+    forgetting: &str,
 ) -> Diagnostic {
     let message =
         format!("volume {key} is owned by set {other} already, and set {set} would own it too");
-    let (id, namespace) = (&key.id, &key.namespace);
-    let scope = match *namespace == Namespace::default() {
-        true => String::new(),
-        false => format!(" --namespace {namespace}"),
-    };
     let warning = Diagnostic::warning(Code::SetTwoOwners, message)
         .note("each of them could remove it with `--prune` once its own files no longer name it")
-        .help(format!("if it is to be {set}'s: `nomad-csi forget {id}{scope} --set {other}`, with the same ledger"))
-        .help(format!("if it is to stay {other}'s: take it out of these files"));
+        .help(format!("if it is to be {set}'s: `{forgetting}`"))
+        .help(format!(
+            "if it is to stay {other}'s: take it out of these files"
+        ));
     match span {
         Some(span) => warning.label(span, "it is wanted here"),
         None => warning,

@@ -4,7 +4,7 @@ use crate::cli::args::{SetCommand, SetList, SetShow};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{no_such_set, open_set, some_ledger};
+use crate::cli::ledger::{all_sets, no_such_set, open_set, some_ledger};
 use crate::cli::ui::{set_detail, set_document, set_list, set_summary};
 use crate::diagnostic::Diagnostics;
 use crate::nomad::NomadClient;
@@ -35,8 +35,8 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let ledger = some_ledger(context, &arguments.place, client)?;
     let (mut sets, mut unread) = (vec![], vec![]);
-    for name in ledger.sets().await? {
-        match open_set(ledger.clone(), &name).await {
+    for set in all_sets(&ledger).await? {
+        match set {
             Ok(set) => sets.push(set.set().clone()),
             Err(error) => unread.push(error.diagnostic()),
         }

@@ -161,8 +161,8 @@ async fn submit(
         }
         Some(_) | None => prepare(context, api, &asked).await?,
     };
-    if let Some(set) = set.as_deref() {
-        warn_of_other_owners(context, &mut prepared, set).await?;
+    if let (Some(set), Some(place)) = (set.as_deref(), order.place) {
+        warn_of_other_owners(context, &mut prepared, set, place).await?;
     }
     if let Some(saved) = order.saved {
         let observed = &prepared.observation.observed;

@@ -8,24 +8,17 @@
 //! goes on: whoever has no such right never applied with a set there. If the ledger cannot be read
 //! for another reason, nothing is removed: nobody knows what it protects. `--ledger none` asks none.
 
-use std::sync::Arc;
-
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-
 use crate::cli::args::LedgerPlace;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::ledger::{ledger, open_set};
+use crate::cli::ledger::{all_sets, forgetting, ledger};
 use crate::cli::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{NamespacedId, SetName, Volume};
 use crate::nomad::NomadClient;
 use crate::plan::{LedgerSet, protected_by};
-use crate::ports::{Ledger, LedgerError, LedgerFailure};
+use crate::ports::{LedgerError, LedgerFailure};
 use crate::reconcile::SetLedger;
-
-/// How many sets are read at once.
-const PARALLEL: usize = 8;
 
 /// Refuses if a set protects one of the volumes, and says which are owned.
 ///
@@ -40,7 +33,8 @@ pub(super) async fn ask_sets(
     let Some(ledger) = ledger(context, place, client).filter(|_| !volumes.is_empty()) else {
         return Ok(());
     };
-    let sets = match context.interrupts.unless(all_sets(&ledger)).await? {
+    let reading = async { all_sets(&ledger).await?.into_iter().collect() };
+    let sets: Vec<SetLedger> = match context.interrupts.unless(reading).await? {
         Ok(sets) => sets,
         Err(error) => return without_answer(context, &error),
     };
@@ -48,7 +42,7 @@ pub(super) async fn ask_sets(
     let mut owned = vec![];
     for key in volumes.iter().map(Volume::key) {
         for set in sets.iter().map(SetLedger::set) {
-            match of_set(set, &key) {
+            match of_set(set, &key, place) {
                 Some(Owned::Protected(why)) => protected.push(why),
                 Some(Owned::Only(what)) => owned.push(what),
                 None => {}
@@ -61,14 +55,6 @@ pub(super) async fn ask_sets(
     let owned: Diagnostics = owned.into_iter().collect();
     context.report(&owned, &SourceMap::default());
     Ok(())
-}
-
-async fn all_sets(ledger: &Arc<dyn Ledger>) -> Result<Vec<SetLedger>, LedgerError> {
-    let names = ledger.sets().await?;
-    let reads = names
-        .into_iter()
-        .map(async |name| open_set(Arc::clone(ledger), &name).await);
-    stream::iter(reads).buffered(PARALLEL).try_collect().await
 }
 
 fn without_answer(context: &Context, error: &LedgerError) -> Result<(), CliError> {
@@ -100,10 +86,12 @@ enum Owned {
     Only(Diagnostic),
 }
 
-fn of_set(set: &LedgerSet, key: &NamespacedId) -> Option<Owned> {
+fn of_set(set: &LedgerSet, key: &NamespacedId, place: &LedgerPlace) -> Option<Owned> {
     let ownership = set.ownership(key)?;
     Some(if ownership.protect {
         let why = protected_by(key, set.name().as_str());
+        let command = forgetting(key, set.name(), place);
+        let why = why.help(format!("to give it up: `{command}`"));
         Owned::Protected(why.help("with `--ledger none` no set is asked"))
     } else {
         Owned::Only(owned_by(key, set.name()))
