@@ -146,16 +146,16 @@ fn dispatch(context: &Context, command: &Command, process: Process) -> Result<Ex
         }
         #[cfg(feature = "agent")]
         Command::Plugin(PluginCommand::Check(arguments)) => {
-            if process == Process::Own {
-                start_log(context, LogLevel::Warn)?;
-            }
-            let running = plugin::check::run(context, arguments);
+            let manner = Manner {
+                log: LogLevel::Warn,
+                threads: Threads::Many,
+                left: plugin::check::LEFT,
+            };
             in_runtime(
                 context,
                 process,
-                Threads::Many,
-                plugin::check::LEFT,
-                running,
+                &manner,
+                plugin::check::run(context, arguments),
             )
         }
         #[cfg(feature = "agent")]
@@ -230,11 +230,12 @@ fn wait(
     process: Process,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
-    if process == Process::Own {
-        start_log(context, LogLevel::Warn)?;
-    }
-    let left = "left at once: calls that were running may still take effect; look with `nomad-csi volume status`";
-    in_runtime(context, process, Threads::of_client(context), left, command)
+    let manner = Manner {
+        log: LogLevel::Warn,
+        threads: Threads::of_client(context),
+        left: "left at once: calls that were running may still take effect; look with `nomad-csi volume status`",
+    };
+    in_runtime(context, process, &manner, command)
 }
 
 /// Waits for a command that goes on until somebody ends it, and says what it does.
@@ -243,12 +244,12 @@ fn stay(
     process: Process,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
-    if process == Process::Own {
-        start_log(context, LogLevel::Info)?;
-    }
-    let left =
-        "left at once: calls that were running may still take effect; the next round finds out";
-    in_runtime(context, process, Threads::of_client(context), left, command)
+    let manner = Manner {
+        log: LogLevel::Info,
+        threads: Threads::of_client(context),
+        left: "left at once: calls that were running may still take effect; the next round finds out",
+    };
+    in_runtime(context, process, &manner, command)
 }
 
 /// Waits for a command that is a server, and says what it does.
@@ -258,11 +259,21 @@ fn serve(
     process: Process,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
-    if process == Process::Own {
-        start_log(context, LogLevel::Info)?;
-    }
-    let left = "left at once: what was begun is taken up by the next start";
-    in_runtime(context, process, Threads::Many, left, command)
+    let manner = Manner {
+        log: LogLevel::Info,
+        threads: Threads::Many,
+        left: "left at once: what was begun is taken up by the next start",
+    };
+    in_runtime(context, process, &manner, command)
+}
+
+/// How a command is waited for.
+struct Manner {
+    /// What is logged where nobody says otherwise.
+    log: LogLevel,
+    threads: Threads,
+    /// What it means to leave it where it is.
+    left: &'static str,
 }
 
 /// On how many threads a command runs.
@@ -290,11 +301,13 @@ impl Threads {
 fn in_runtime(
     context: &Context,
     process: Process,
-    threads: Threads,
-    left: &str,
+    manner: &Manner,
     command: impl Future<Output = Result<Exit, CliError>>,
 ) -> Result<Exit, CliError> {
-    let mut builder = match threads {
+    if process == Process::Own {
+        start_log(context, manner.log)?;
+    }
+    let mut builder = match manner.threads {
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::Many => tokio::runtime::Builder::new_multi_thread(),
     };
@@ -312,7 +325,7 @@ fn in_runtime(
             ended = command => ended,
             never = signals => match never {},
             () = context.interrupts.leave() => {
-                context.printer.talk(left);
+                context.printer.talk(manner.left);
                 Err(CliError::said(Exit::Interrupted))
             }
         }
