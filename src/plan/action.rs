@@ -72,6 +72,23 @@ impl Action {
     }
 }
 
+impl Action {
+    /// What is changed of a volume that stays; `None` if nothing is.
+    pub fn update(&self) -> Option<&Update> {
+        match self {
+            Self::Update(update) | Self::Expand(update) => Some(update),
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::Replace(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::Waits(_)
+            | Self::Blocked(_) => None,
+        }
+    }
+}
+
 /// What an update does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {

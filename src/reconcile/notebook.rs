@@ -78,17 +78,11 @@ impl Notebook {
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
                 is_replaced,
                 is_new: is_replaced || planned.pin == Pin::Absent,
-                losses: match &planned.action {
-                    Action::Update(update) | Action::Expand(update) => update.losses.clone(),
-                    Action::Unchanged
-                    | Action::Create(_)
-                    | Action::Register(_)
-                    | Action::Replace(_)
-                    | Action::Deregister
-                    | Action::DeleteData
-                    | Action::Waits(_)
-                    | Action::Blocked(_) => vec![],
-                },
+                losses: planned
+                    .action
+                    .update()
+                    .map(|update| update.losses.clone())
+                    .unwrap_or_default(),
             };
             (planned.key.clone(), wanted)
         });

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, SourceMap};
 use crate::model::{NamespacedId, Topology};
 use crate::plan::{
     Action, Change, Expansion, HiddenField, Holder, LastSnapshot, Loss, Pin, Plan, Planned,
-    ReplaceSteps, SecretsChange, Shown, Stakes, Update,
+    ReplaceSteps, SecretsChange, Shown, Stakes,
 };
 
 /// The version of the shape.
@@ -66,10 +66,10 @@ fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
         },
         "stakes": planned.stakes.as_ref().map(stakes),
         "depends_on": depends_on.map(|one| name(&one.key)).collect::<Vec<_>>(),
-        "changes": update(planned).map_or_else(Vec::new, |update| update.changes.iter().map(change_json).collect()),
-        "expands": update(planned).is_some_and(|update| matches!(update.expansion, Expansion::Needed { .. })),
+        "changes": planned.action.update().map_or_else(Vec::new, |update| update.changes.iter().map(change_json).collect()),
+        "expands": planned.action.update().is_some_and(|update| matches!(update.expansion, Expansion::Needed { .. })),
         "secrets": secrets(planned),
-        "sent_again": update(planned).map_or(&[][..], |update| &update.sent_again),
+        "sent_again": planned.action.update().map_or(&[][..], |update| &update.sent_again),
         "losses": losses(planned),
         "steps": steps(planned),
         "holders": holders(planned).iter().map(holder).collect::<Vec<_>>(),
@@ -78,22 +78,11 @@ fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
     })
 }
 
-fn update(planned: &Planned) -> Option<&Update> {
-    match &planned.action {
-        Action::Update(update) | Action::Expand(update) => Some(update),
-        Action::Unchanged
-        | Action::Create(_)
-        | Action::Register(_)
-        | Action::Replace(_)
-        | Action::Deregister
-        | Action::DeleteData
-        | Action::Waits(_)
-        | Action::Blocked(_) => None,
-    }
-}
-
 fn losses(planned: &Planned) -> Vec<&'static str> {
-    let losses = update(planned).map_or(&[][..], |update| &update.losses);
+    let losses = planned
+        .action
+        .update()
+        .map_or(&[][..], |update| &update.losses);
     losses.iter().copied().map(HiddenField::as_str).collect()
 }
 
@@ -159,7 +148,7 @@ fn lost(lost: &Loss) -> Value {
 }
 
 fn secrets(planned: &Planned) -> &'static str {
-    if let Some(update) = update(planned) {
+    if let Some(update) = planned.action.update() {
         return secrets_word(update.secrets);
     }
     let Some(request) = planned.request() else {
