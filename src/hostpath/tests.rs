@@ -5,7 +5,6 @@
 //! once more: its answer, and everything that can be listed, has to be what the model says
 //! (`csi-spec` 3.4, 3.5, 5). At the end of a sequence everything is taken down, and nothing is left.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,27 +194,12 @@ impl World {
     /// Everything that can be listed is what the model says.
     async fn check(&self) {
         let request = Request::new(proto::ListVolumesRequest::default());
-        let answer = self.controller().list_volumes(request).await.unwrap();
-        let entries = answer.into_inner().entries.into_iter();
-        let listed: BTreeMap<_, _> = entries
-            .map(|entry| entry.volume.unwrap())
-            .map(|volume| (volume.volume_id, volume.capacity_bytes))
-            .collect();
-        let volumes = self.model.volumes.values();
-        let expected: BTreeMap<_, _> = volumes
-            .map(|volume| (volume.id.clone(), volume.bytes))
-            .collect();
-        assert_eq!(listed, expected);
+        let volumes = self.controller().list_volumes(request).await.unwrap();
         let request = Request::new(proto::ListSnapshotsRequest::default());
-        let answer = self.controller().list_snapshots(request).await.unwrap();
-        let entries = answer.into_inner().entries.into_iter();
-        let listed: BTreeMap<_, _> = entries
-            .map(|entry| entry.snapshot.unwrap())
-            .map(|snapshot| (snapshot.snapshot_id, snapshot.source_volume_id))
-            .collect();
-        assert_eq!(listed, self.model.all_snapshots());
-        let mounts: usize = self.model.volumes.values().map(model::Volume::mounts).sum();
-        assert_eq!(self.mounter.mounts().len(), mounts);
+        let snapshots = self.controller().list_snapshots(request).await.unwrap();
+        self.model
+            .is_listed(volumes.into_inner(), snapshots.into_inner());
+        assert_eq!(self.mounter.mounts().len(), self.model.mounts());
         assert_eq!(self.storage.frozen(), Vec::<PathBuf>::new());
     }
 

@@ -11,8 +11,8 @@ use super::rules::MergeRules;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
-    ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NodeId, Plugin,
-    PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, Volume, VolumeId,
+    ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NamespacedId, NodeId,
+    Plugin, PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, Volume, VolumeId,
     WantedRequest,
 };
 use crate::spec::{Purpose, VolumeSpec};
@@ -44,24 +44,15 @@ pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
 }
 
 pub(super) fn wanted() -> WantedRequest {
+    let key = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
     WantedRequest {
-        namespace: Namespace::default(),
-        id: VolumeId::new("db"),
         name: Some("database".into()),
-        external_id: None,
-        plugin_id: PluginId::new("hostpath"),
-        capabilities: vec![WRITER, READERS],
         capacity: CapacityRange {
             min: bytes(1000),
             max: bytes(2000),
         },
         topology_request: places(&["a", "b"]),
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
-        context: None,
+        ..WantedRequest::new(key, PluginId::new("hostpath"), vec![WRITER, READERS])
     }
 }
 

@@ -2,7 +2,6 @@
 //! file systems, loop devices and mounts. The model is the one of `src/hostpath/tests.rs`, which
 //! does the same 10,000 times over a machine in memory.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nomad_csi::csi::proto;
@@ -139,26 +138,12 @@ impl Sequence {
     async fn check(&self) {
         let mut client = self.client.clone();
         let request = proto::ListVolumesRequest::default();
-        let answer = client.controller.list_volumes(request).await.unwrap();
-        let entries = answer.into_inner().entries.into_iter();
-        let listed: BTreeMap<_, _> = entries
-            .map(|entry| entry.volume.unwrap())
-            .map(|volume| (volume.volume_id, volume.capacity_bytes))
-            .collect();
-        let volumes = self.model.volumes.values();
-        let expected: BTreeMap<_, _> = volumes
-            .map(|volume| (volume.id.clone(), volume.bytes))
-            .collect();
-        assert_eq!(listed, expected);
+        let volumes = client.controller.list_volumes(request).await.unwrap();
         let request = proto::ListSnapshotsRequest::default();
-        let answer = client.controller.list_snapshots(request).await.unwrap();
-        let entries = answer.into_inner().entries.into_iter();
-        let listed: BTreeMap<_, _> = entries
-            .map(|entry| entry.snapshot.unwrap())
-            .map(|snapshot| (snapshot.snapshot_id, snapshot.source_volume_id))
-            .collect();
-        assert_eq!(listed, self.model.all_snapshots());
-        let expected: usize = self.model.volumes.values().map(model::Volume::mounts).sum();
+        let snapshots = client.controller.list_snapshots(request).await.unwrap();
+        self.model
+            .is_listed(volumes.into_inner(), snapshots.into_inner());
+        let expected = self.model.mounts();
         let below = self.world.path("");
         let below = below.canonicalize().unwrap();
         let below = below.to_str().unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Namespace, NodeId, PluginId,
-    Secrets, VolumeRequest,
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Namespace, NamespacedId, NodeId,
+    PluginId, Secrets, VolumeRequest,
 };
 use nomad_csi::nomad::{Hidden, NomadClient, Settings};
 use nomad_csi::ports::{
@@ -34,28 +34,19 @@ fn plugin() -> PluginId {
 /// A volume that nobody else has.
 fn wanted() -> VolumeRequest {
     let id = format!("test-{}", RandomIds.uuid());
+    let key = NamespacedId::new(Namespace::default(), id.as_str().into());
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
     VolumeRequest {
-        namespace: Namespace::default(),
-        id: id.as_str().into(),
         name: Some(id),
-        external_id: None,
-        plugin_id: plugin(),
-        capabilities: vec![Capability {
-            access_mode: AccessMode::SingleNodeWriter,
-            attachment_mode: AttachmentMode::FileSystem,
-        }],
         capacity: CapacityRange {
             min: Bytes::new(1 << 20).expect("it is small"),
             // Before 1.6.3 a volume is not created without.
             max: Bytes::new(10 << 20).expect("it is small"),
         },
-        topology_request: None,
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
-        secrets: None,
-        parameters: None,
-        context: None,
+        ..VolumeRequest::new(key, plugin(), vec![capability])
     }
 }
 

@@ -347,8 +347,38 @@ impl Model {
         }
     }
 
+    /// What a plugin lists is what the model has.
+    pub(super) fn is_listed(
+        &self,
+        volumes: proto::ListVolumesResponse,
+        snapshots: proto::ListSnapshotsResponse,
+    ) {
+        let entries = volumes.entries.into_iter();
+        let listed: BTreeMap<_, _> = entries
+            .map(|entry| entry.volume.unwrap())
+            .map(|volume| (volume.volume_id, volume.capacity_bytes))
+            .collect();
+        let expected: BTreeMap<_, _> = self
+            .volumes
+            .values()
+            .map(|volume| (volume.id.clone(), volume.bytes))
+            .collect();
+        assert_eq!(listed, expected);
+        let entries = snapshots.entries.into_iter();
+        let listed: BTreeMap<_, _> = entries
+            .map(|entry| entry.snapshot.unwrap())
+            .map(|snapshot| (snapshot.snapshot_id, snapshot.source_volume_id))
+            .collect();
+        assert_eq!(listed, self.all_snapshots());
+    }
+
+    /// How often volumes are mounted.
+    pub(super) fn mounts(&self) -> usize {
+        self.volumes.values().map(Volume::mounts).sum()
+    }
+
     /// Every snapshot that is there, with the volume it is of.
-    pub(super) fn all_snapshots(&self) -> BTreeMap<String, String> {
+    fn all_snapshots(&self) -> BTreeMap<String, String> {
         let single = self.snapshots.values();
         let mut all: BTreeMap<_, _> = single
             .map(|found| (found.id.clone(), found.source.clone()))

@@ -27,28 +27,19 @@ use crate::spec::{Purpose, VolumeSpec};
 fn wanted(id: &str, max: u64) -> VolumeSpec {
     let mut sources = SourceMap::default();
     let source = sources.add("volume.hcl", "");
+    let key = NamespacedId::new(Namespace::default(), VolumeId::new(id));
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
     VolumeSpec {
         request: WantedRequest {
-            namespace: Namespace::default(),
-            id: VolumeId::new(id),
             name: Some(id.into()),
-            external_id: None,
-            plugin_id: PluginId::new("hostpath"),
-            capabilities: vec![Capability {
-                access_mode: AccessMode::SingleNodeWriter,
-                attachment_mode: AttachmentMode::FileSystem,
-            }],
             capacity: CapacityRange {
                 min: Bytes::new(1000).unwrap(),
                 max: Bytes::new(max).unwrap(),
             },
-            topology_request: None,
-            clone_id: None,
-            snapshot_id: None,
-            mount_options: None,
-            secrets: None,
-            parameters: None,
-            context: None,
+            ..WantedRequest::new(key, PluginId::new("hostpath"), vec![capability])
         },
         namespace_given: false,
         read_only: None,
