@@ -167,14 +167,13 @@ pub(super) fn read(
 /// # Errors
 /// If that is no set's name.
 pub(super) fn set_of(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
-    typed.map(typed_set).transpose()
-}
-
-fn typed_set(text: &str) -> Result<SetName, CliError> {
-    SetName::parse(text).map_err(|problem| {
-        let message = format!("`--set {text}` names no set: {problem}");
-        Diagnostic::error(Code::CliInvalidValue, message).into()
-    })
+    let parsed = |text| {
+        SetName::parse(text).map_err(|problem| {
+            let message = format!("`--set {text}` names no set: {problem}");
+            Diagnostic::error(Code::CliInvalidValue, message).into()
+        })
+    };
+    typed.map(parsed).transpose()
 }
 
 /// Files that cannot be read, or say nothing, never empty a set; what does is told to who may want it.

@@ -4,8 +4,8 @@
 //! by what it says, also by nothing (W20), so that leaving them out of a file loses them (`users` 10
 //! and 11). The ledger remembers whether there were any, and a keyed hash of them.
 //!
-//! So a hidden value that the file does not give, or that it says to be `unknown`, is unknown: no difference, but no write either,
-//! until somebody gives it, says that there shall be none, or accepts the loss. What a server shows
+//! So a hidden value that the file does not give, or that it says to be `unknown`, is unknown: no
+//! difference, but no write either, until somebody gives it, says that there shall be none, or accepts the loss. What a server shows
 //! in its place is never sent back to it.
 
 use std::borrow::Cow;

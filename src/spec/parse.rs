@@ -38,10 +38,9 @@ pub fn parse(
     parse_text(sources, source, syntax, defaults, diagnostics).volumes
 }
 
-/// Reads one text of the map. A text that says nothing is an error, also one that declares no volume
-/// and names no set. Everything that is wrong with
-/// it is added to `diagnostics`; if that holds an error, what is returned is good for
-/// [`super::validate()`] and nothing else.
+/// Reads one text of the map. A text that declares no volume and names no set is an error. Everything
+/// that is wrong with it is added to `diagnostics`; if that holds an error, what is returned is good
+/// for [`super::validate()`] and nothing else.
 ///
 /// A text in HCL whose first character is `{` is JSON, whatever it is called. Secrets and mount flags
 /// are hidden in `sources`, also if the text could not be read, so that no diagnostic shows them.

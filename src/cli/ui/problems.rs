@@ -24,7 +24,7 @@ pub(crate) fn problems_text(
     }
     let mut explained = HashSet::new();
     let mut text = String::new();
-    let mut was_short = true;
+    let mut was_short = false;
     for diagnostic in diagnostics {
         let many = Kind::of(diagnostic).filter(|kind| sizes[kind] > FEW);
         let is_short = many.is_some_and(|kind| !explained.insert(kind));

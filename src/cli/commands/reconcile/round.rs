@@ -20,9 +20,10 @@ use crate::cli::specs::{Empty, Rules, Wanted, read};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::SetName;
 use crate::nomad::NomadClient;
-use crate::plan::{DriftInputs, Unapproved, drift, findings};
+use crate::plan::{DriftInputs, Plan, Unapproved, drift, findings};
 use crate::reconcile::{
-    Applied, Cause, DriftQuery, Outcome, Preflight, RoundEnd, SetLedger, Watch, look_for_drift,
+    Applied, Cause, DriftQuery, Outcome, Preflight, Resolved, RoundEnd, SetLedger, Watch,
+    look_for_drift,
 };
 use crate::spec::Purpose;
 
@@ -165,19 +166,7 @@ impl Rounds<'_> {
                 .iter()
                 .for_each(|one| log::warning(one, &wanted.sources));
         }
-        let resolved = match look_up(context, wanted, plan).await? {
-            LookedUp::Secrets(resolved, warnings) => {
-                let warnings = warnings.iter();
-                warnings.for_each(|one| log::warning(one, &wanted.sources));
-                resolved
-            }
-            LookedUp::Missing(missing) => {
-                let noted = missing
-                    .into_iter()
-                    .map(|one| one.note("nothing was changed"));
-                return Err(noted.collect::<Diagnostics>().into());
-            }
-        };
+        let resolved = self.secrets(wanted, plan).await?;
         let run = Run {
             command: RECONCILE,
             set,
@@ -195,6 +184,21 @@ impl Rounds<'_> {
             return Ok(());
         }
         Err(failures.into())
+    }
+
+    async fn secrets(&self, wanted: &Wanted, plan: &Plan) -> Result<Resolved, CliError> {
+        match look_up(self.context, wanted, plan).await? {
+            LookedUp::Secrets(resolved, warnings) => {
+                let warnings = warnings.iter();
+                warnings.for_each(|one| log::warning(one, &wanted.sources));
+                Ok(resolved)
+            }
+            LookedUp::Missing(missing) => {
+                let missing = missing.into_iter();
+                let noted = missing.map(|one| one.note("nothing was changed"));
+                Err(noted.collect::<Diagnostics>().into())
+            }
+        }
     }
 
     /// What a person has to settle: nothing is begun while there is any of it. A plugin that is not

@@ -5,8 +5,8 @@
 //! volume as the server shows it, or as a file says, with another size; and where the server hides
 //! something that this would erase, it is refused until a file gives it or somebody accepts the loss.
 //! Where a set owns the volume, its ledger remembers the new size as applied, and of what was sent only
-//! to keep it nothing. It goes the way of every change: planned by the server's rules, read again right before, sent once,
-//! read back.
+//! to keep it nothing. It goes the way of every change: planned by the server's rules, read again right
+//! before, sent once, read back.
 
 mod problems;
 mod run;
