@@ -102,6 +102,19 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Played on a server that is really there.
+const REAL: &str = "real/session.md";
+
+/// `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite real_session -- --ignored`, with Nomad 1.7
+/// or later, plain and without ACLs, and a plugin `hostpath` that creates volumes. It leaves the
+/// variables of an empty set `session`.
+#[test]
+#[ignore = "needs a Nomad server with a CSI plugin: set NOMAD_ADDR"]
+fn real_session_on_a_server() {
+    let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR names the server");
+    transcript::check_at(&folder().join(REAL), &address);
+}
+
 #[test]
 fn no_transcript_is_forgotten() {
     let mut found = vec![];
@@ -117,6 +130,7 @@ fn no_transcript_is_forgotten() {
         .collect();
     found.sort();
     let mut listed = LISTED.to_vec();
+    listed.push(REAL);
     listed.sort_unstable();
     assert_eq!(
         found, listed,

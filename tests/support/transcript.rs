@@ -33,8 +33,25 @@ use super::http_server::{Answer, answer};
 /// # Panics
 /// If the program does something else than what is written.
 pub(crate) fn check(path: &Path) {
+    compare(path, Player::new());
+}
+
+/// The same, with a server that is really there in place of one that says what it was told. Its
+/// indexes are its own, and not shown.
+///
+/// # Panics
+/// If the program does something else than what is written.
+pub(crate) fn check_at(path: &Path, address: &str) {
+    let player = Player {
+        real: Some(address.to_owned()),
+        ..Player::new()
+    };
+    compare(path, player);
+}
+
+fn compare(path: &Path, mut player: Player) {
     let text = std::fs::read_to_string(path).expect("the transcript is readable");
-    let actual = Player::new().play(&text);
+    let actual = player.play(&text);
     if actual == text {
         return;
     }
@@ -56,6 +73,8 @@ struct Player {
     interrupts: Interrupts,
     /// A port at which nothing listens.
     silent: String,
+    /// A server that is really there.
+    real: Option<String>,
     has_server: bool,
     /// Requests whose answers were told since the last command.
     told: Vec<String>,
@@ -75,6 +94,7 @@ impl Player {
             server: CannedServer::start(&interrupts),
             interrupts,
             silent,
+            real: None,
             has_server: false,
             told: vec![],
             said: String::new(),
@@ -245,10 +265,10 @@ impl Player {
 
     /// Where the default address leads.
     fn url(&self) -> String {
-        if self.has_server {
-            self.server.url()
-        } else {
-            self.silent.clone()
+        match &self.real {
+            Some(address) => address.clone(),
+            None if self.has_server => self.server.url(),
+            None => self.silent.clone(),
         }
     }
 
@@ -262,6 +282,10 @@ impl Player {
             .replace(&self.path(""), "[DIR]")
             .replace(&self.server.url(), Settings::DEFAULT_ADDRESS)
             .replace(&self.silent, Settings::DEFAULT_ADDRESS);
+        let text = match &self.real {
+            Some(address) => without_indexes(&text.replace(address, Settings::DEFAULT_ADDRESS)),
+            None => text,
+        };
         let mut made_up = self.made_up.borrow_mut();
         let mut shown = text.clone();
         for uuid in uuids(&text).filter(|uuid| !self.said.contains(*uuid)) {
@@ -279,6 +303,15 @@ impl Player {
         }
         shown
     }
+}
+
+fn without_indexes(text: &str) -> String {
+    let mut parts = text.split("at index ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        format!("{shown}at index [N]{rest}")
+    })
 }
 
 /// Everything that looks like a UUID.
