@@ -59,11 +59,11 @@ fn each_version_has_its_rules() {
 /// The strictest rules hold wherever nobody knows better, and somebody says so.
 #[test]
 fn a_server_that_does_not_say_its_version_is_the_strictest_and_that_is_told() {
-    let of_updates = MergeRules {
-        creates: CreateRule::AnyRange,
+    let oldest = MergeRules {
+        creates: CreateRule::PerhapsWithMaximum,
         ..of("1.3.0")
     };
-    assert_eq!(MergeRules::STRICTEST, of_updates);
+    assert_eq!(MergeRules::STRICTEST, oldest);
     let remark = rules_remark(None).expect("it is told");
     assert_eq!(remark.code, Code::PlanUnknownVersion);
     assert_eq!(rules_remark(Some(&version("2.0.5"))), None);
