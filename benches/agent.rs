@@ -1,13 +1,13 @@
-//! The agent as a process: durable changes per second over HTTP, and the list of many volumes.
+//! An agent process: durable changes per second over HTTP, and the list of many volumes.
 //!
-//! Each figure stands beside its floor: the same bytes through a bare TCP connection that echoes
-//! nothing but their number, so that the machine, the loopback and this client are out of the ratio.
-//! What the disk alone can do is `benches/journal.rs`. Nothing asserts any of it.
+//! Each figure has a floor: the same bytes through a plain TCP connection. The ratio is therefore
+//! independent of the machine, the loopback and the client. `benches/journal.rs` measures the disk.
+//! Nothing is asserted.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::cast_precision_loss,
-    reason = "a benchmark that fails is to say so loudly, and it prints its figures"
+    reason = "a failing benchmark panics, and prints its figures"
 )]
 
 use std::net::{SocketAddr, TcpStream};
@@ -43,7 +43,7 @@ fn main() {
     list();
 }
 
-/// The list of many volumes: once whole and once in pages, beside the same bytes from a bare server.
+/// Lists many volumes, whole and in pages; the floor is the same bytes from a plain server.
 fn list() {
     let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fill(data.path(), LISTED);
@@ -66,7 +66,7 @@ fn list() {
     println!("  page 100 {:8.2} ms   {bytes} bytes", milliseconds(time));
 }
 
-/// The shortest time of so many requests over one connection, and the length of the answer.
+/// The shortest time of several requests over one connection, and the length of the response.
 fn best_of(times: usize, address: SocketAddr, request: &[u8]) -> (Duration, usize) {
     let mut stream = TcpStream::connect(address).unwrap();
     let answers = (0..times).map(|_| {
@@ -129,7 +129,7 @@ fn volume(at: usize, external: Option<&str>) -> Value {
     json!({ "Volumes": [volume] })
 }
 
-/// In the order in which the volumes were numbered; the list is in that of their IDs as texts.
+/// External IDs in the order of the volume numbers; the list is sorted by ID as text.
 fn external_ids(agent: &Agent) -> Vec<String> {
     let mut stream = TcpStream::connect(agent.address).unwrap();
     let answer = exchange(&mut stream, &request("GET", "/v1/volumes?type=csi", None));

@@ -1,16 +1,15 @@
-//! The program as a person waits for it: how long it takes to start, to plan 10,000 volumes and to
-//! create 1,000, each beside what the same work takes without it.
+//! Measures the start of the program, a plan of 10,000 volumes and the creation of 1,000 volumes.
 //!
-//! The floor of a plan is a bare loop of the same GETs over as many connections, once by the HTTP
-//! library that the program uses and once by sockets; that of an apply the same volumes created by the
-//! plugin itself, called directly. Nothing asserts any of it.
+//! Each result is compared with a baseline. The baseline of a plan is the same GET requests over as
+//! many connections, with the program's HTTP library and with plain sockets. The baseline of an apply
+//! is the same volumes created by direct calls of the plugin. No result is asserted.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::cast_precision_loss,
-    reason = "a benchmark that fails is to say so loudly, and it prints its figures"
+    reason = "a benchmark panics on failure and prints its results"
 )]
 
 use std::fmt::Write as _;
@@ -39,7 +38,7 @@ use plugin_process::PluginProcess;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 const PLANNED: usize = 10_000;
 const CREATED: usize = 1_000;
-/// What the program does by default.
+/// The program's default.
 const PARALLELISM: usize = 32;
 
 fn main() {
@@ -64,7 +63,7 @@ fn start_up() {
     );
 }
 
-/// Nothing differs, so that every volume is read and compared, and little is printed.
+/// Plans unchanged volumes: each one is read and compared, and little is printed.
 fn plan() {
     let data = directory();
     fill(data.path(), PLANNED);
@@ -77,7 +76,7 @@ fn plan() {
         let (time, memory) = finish(client(&agent).args(["plan", "-f"]).arg(&file));
         let ratio = |floor: Duration| time.as_secs_f64() / floor.as_secs_f64();
         println!(
-            "plan of {PLANNED}: {:.0} ms, {memory}; the bare GETs by the same library {:.0} ms, ratio {:.2}; by sockets {:.0} ms, ratio {:.2}",
+            "plan of {PLANNED}: {:.0} ms, {memory}; bare GETs with the same library {:.0} ms, ratio {:.2}; with sockets {:.0} ms, ratio {:.2}",
             milliseconds(time),
             milliseconds(library),
             ratio(library),
@@ -87,7 +86,7 @@ fn plan() {
     }
     let (time, _) = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
     println!(
-        "  of it, reading and checking the file: {:.0} ms",
+        "  of that, reading and validating the file: {:.0} ms",
         milliseconds(time)
     );
 }
@@ -96,15 +95,15 @@ fn path_of(at: usize) -> String {
     format!("/v1/volume/csi/v{at}?namespace=default")
 }
 
-/// A thread per connection, and of HTTP only what finds the end of an answer.
+/// Uses one thread per connection and parses only the end of each response.
 fn bare_sockets(agent: &Agent) -> Duration {
     let get = |at: usize| request("GET", &path_of(at), None);
-    let begun = Instant::now();
+    let started = Instant::now();
     run(agent.address, PARALLELISM, PLANNED, &get);
-    begun.elapsed()
+    started.elapsed()
 }
 
-/// The program's own HTTP library, and nothing done with the answers.
+/// Uses the program's HTTP library and ignores the responses.
 fn bare_library(agent: &Agent) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -116,19 +115,19 @@ fn bare_library(agent: &Agent) -> Duration {
             .gzip(true)
             .build()
             .unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let gets = (0..PLANNED).map(|at| {
             let get = http.get(format!("http://{}{}", agent.address, path_of(at)));
             async move { get.send().await.unwrap().bytes().await.unwrap().len() }
         });
         let lengths = stream::iter(gets).buffer_unordered(PARALLELISM);
         let received: usize = lengths.fold(0, async |sum, length| sum + length).await;
-        assert!(received > PLANNED, "these are no volumes");
-        begun.elapsed()
+        assert!(received > PLANNED, "the responses contain no volumes");
+        started.elapsed()
     })
 }
 
-/// The library asks for it, also where nothing is encrypted.
+/// The library requires a TLS configuration even for plain HTTP.
 fn no_tls() -> rustls::ClientConfig {
     rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
@@ -153,11 +152,11 @@ fn apply() {
     );
 }
 
-/// The same volumes, with as many calls at once.
+/// Creates the same volumes with the same number of concurrent calls.
 async fn plugin_alone() -> Duration {
     let data = directory();
     let plugin = PluginProcess::start(data.path(), &[]).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let callers = (0..PARALLELISM).map(|caller| {
         let mut client = plugin.client.clone();
         tokio::spawn(async move {
@@ -173,7 +172,7 @@ async fn plugin_alone() -> Duration {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
-    begun.elapsed()
+    started.elapsed()
 }
 
 fn client(agent: &Agent) -> Command {
@@ -184,29 +183,29 @@ fn client(agent: &Agent) -> Command {
     command
 }
 
-/// Runs it to its end; how long it took, and the most memory that it had.
+/// Runs a command and returns its time and its peak memory.
 fn finish(command: &mut Command) -> (Duration, String) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = (Stdio::null(), Stdio::null());
     let mut child = command.stdout(output.0).stderr(output.1).spawn().unwrap();
     let mut memory = String::new();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             assert!(status.success(), "{command:?}: {status}");
-            return (begun.elapsed(), memory);
+            return (started.elapsed(), memory);
         }
-        memory = most_memory(&child).unwrap_or(memory);
+        memory = peak_memory(&child).unwrap_or(memory);
         std::thread::sleep(Duration::from_micros(500));
     }
 }
 
-fn most_memory(child: &Child) -> Option<String> {
+fn peak_memory(child: &Child) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// What [`definition`] registers.
+/// The fields of the volumes that [`fill`] registers.
 const PLANNED_VOLUME: &str = r#"
   capacity_min = "1GiB"
   capacity_max = "2GiB"

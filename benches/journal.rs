@@ -1,15 +1,10 @@
-//! Durable changes per second: through the cell, and what the database alone can do.
+//! Durable changes per second, through the cell and with the database alone.
 //!
-//! The figure to look at is the ratio of `cell` to `bare`: how much of the disk's speed is left when
-//! every change is checked, sealed in its envelope, applied and answered. The disk is that of the
-//! target directory, so absolute figures say as much about the machine.
-//!
-//! And how long a restart takes, from a snapshot of that many volumes.
+//! The ratio of `cell` to `bare` shows the cost of checking, encoding and applying each change. The disk
+//! is that of the target directory, so absolute figures depend on the machine. `restart` measures a
+//! start from a snapshot of that many volumes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a benchmark that fails is to say so loudly"
-)]
+#![allow(clippy::unwrap_used, reason = "a failing benchmark panics")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +21,7 @@ use redb::{Database, TableDefinition};
 use tokio::runtime::Runtime;
 
 const PRODUCERS: [u64; 2] = [1, 64];
-/// About as long as the row of one registration.
+/// About the length of one registration in the journal.
 const ROW: [u8; 1100] = [7; 1100];
 
 fn main() {
@@ -37,7 +32,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// One transaction with as many rows as there are producers: the best that grouping can do.
+/// One transaction with one row per producer: the upper bound of grouping.
 #[divan::bench(args = PRODUCERS, sample_count = 1000)]
 fn bare(bencher: Bencher<'_, '_>, producers: u64) {
     const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
@@ -58,7 +53,7 @@ fn bare(bencher: Bencher<'_, '_>, producers: u64) {
     });
 }
 
-/// Each producer registers a volume and waits for the answer.
+/// Each producer registers a volume and waits for the result.
 #[divan::bench(args = PRODUCERS, sample_count = 1000)]
 fn cell(bencher: Bencher<'_, '_>, producers: u64) {
     let directory = directory();

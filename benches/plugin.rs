@@ -1,16 +1,15 @@
-//! The embedded plugin as a process of its own, over its socket: wall time, the plugin's CPU time, and
-//! its memory.
+//! The embedded plugin as a separate process: wall time, CPU time of the plugin, and its memory.
 //!
-//! `cargo bench --bench plugin` (as root for images and devices). `NOMAD_CSI_BENCH_DIR` names the
-//! directory of the state, to measure another file system, such as one that shares blocks; words after
-//! `--` choose parts (`volumes`, `lists`, `copies`).
+//! Run `cargo bench --bench plugin`, as root for images and devices. `NOMAD_CSI_BENCH_DIR` sets the
+//! directory of the state, to measure another file system, such as one with reflinks. Words after
+//! `--` select parts (`volumes`, `lists`, `copies`).
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a benchmark that fails is to say so loudly"
+    reason = "a failing benchmark must stop with a message"
 )]
 
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ use plugin_client::{Client, Publish, clone_of, mount, named, sized};
 use plugin_process::PluginProcess;
 
 const MIB: i64 = 1 << 20;
-/// The kernel counts CPU time in so many ticks a second.
+/// The clock ticks per second of the kernel's CPU times.
 const TICKS: f64 = 100.0;
 
 struct Plugin {
@@ -53,7 +52,7 @@ impl Plugin {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.running.process.id())).unwrap()
     }
 
-    /// User and system time, its programs' too.
+    /// Returns user and system time, including child processes.
     fn cpu(&self) -> f64 {
         let stat = self.about("stat");
         let after_name = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -72,7 +71,7 @@ impl Plugin {
             line.unwrap().trim_start_matches(':').trim().to_owned()
         };
         let (own, all) = (kilobytes("RssAnon"), kilobytes("VmRSS"));
-        format!("memory of its own {own}, {all} with the program's text")
+        format!("private memory {own}, {all} with the program's text")
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +79,7 @@ impl Plugin {
     }
 }
 
-/// Times one thing, and says how long it took in all.
+/// Measures one piece of work and prints its total time.
 async fn measure(plugin: &mut Plugin, what: &str, work: impl AsyncFnOnce(&mut Client)) {
     let (begun, cpu) = (Instant::now(), plugin.cpu());
     let mut client = plugin.running.client.clone();
@@ -136,8 +135,8 @@ async fn volumes() {
             },
         )
         .await;
-        let said = format!("1,000 x stage, publish, unpublish, unstage, {what}");
-        measure(&mut plugin, &said, async |client| {
+        let label = format!("1,000 x stage, publish, unpublish, unstage, {what}");
+        measure(&mut plugin, &label, async |client| {
             lives(client, &ids, &staging, &target).await;
         })
         .await;
@@ -238,19 +237,19 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let asked: Vec<String> = std::env::args()
+    let selected: Vec<String> = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
+    let is_selected = |part: &str| selected.is_empty() || selected.iter().any(|word| word == part);
     runtime.block_on(async {
-        if is_asked("volumes") {
+        if is_selected("volumes") {
             volumes().await;
         }
-        if is_asked("lists") {
+        if is_selected("lists") {
             lists().await;
         }
-        if is_asked("copies") {
+        if is_selected("copies") {
             copies().await;
         }
     });

@@ -1,35 +1,35 @@
-//! `nomad-csi`: Nomad's CSI volumes as specifications, planned and applied, on a cluster or on an
-//! embedded agent with a real CSI plugin.
+//! `nomad-csi`: plan and apply specifications of Nomad CSI volumes, on a cluster or on an embedded
+//! agent with a real CSI plugin.
 //!
-//! Decide in pure code, talk through ports, act in one loop, and let nothing but the edge know about
-//! Nomad's words, HTTP, gRPC, files or mounts. Arrows point down only:
+//! Pure code makes the decisions, ports reach the outside world, and one loop runs the actions.
+//! Only the outer modules know Nomad's JSON, HTTP, gRPC, files or mounts. Dependencies point down:
 //!
 //! ```text
-//!  cli          the command line: arguments, settings, commands, words and colours
-//!  agent        assembles and runs the embedded orchestrator
-//!  reconcile    desired specs -> API calls        server    the control-plane half of the agent
-//!  node         the client half of the agent      hostpath  the embedded CSI plugin
-//!  conformance  is somebody's plugin a CSI plugin
-//!  nomad        HTTP client                       csi       gRPC client of plugins
+//!  cli          the command line: arguments, settings, commands, output
+//!  agent        assembles and runs the embedded agent
+//!  reconcile    specifications -> API calls       server    the server part of the agent
+//!  node         the client part of the agent      hostpath  the embedded CSI plugin
+//!  conformance  checks a CSI plugin against the specification
+//!  nomad        HTTP client of Nomad              csi       gRPC client of plugins
 //!  store        journal in an embedded database   mounts    mount(2)
-//!  driver       processes as tasks                files     which files a person means
-//!  telemetry    what is logged and counted        secrets   values that specifications refer to
-//!  ports        what the core needs from outside, in the core's words
-//!  plan         wanted against observed           state     everything the agent remembers
+//!  driver       runs tasks as processes           files     finds and reads files
+//!  telemetry    logs and metrics                  secrets   resolves secret references
+//!  ports        interfaces to the outside world
+//!  plan         specifications against state      state     the agent's state machine
 //!  wire         Nomad's JSON
-//!  spec         text -> wanted volumes
-//!  model        the field's nouns                 retry     whether and when to try again
-//!  diagnostic   one way to tell a person something is wrong
+//!  spec         text -> volume specifications
+//!  model        volumes, plugins, nodes           retry     when to retry a call
+//!  diagnostic   errors and warnings for users
 //! ```
 //!
-//! Everything from `diagnostic` to `wire` is pure: no I/O, no clock, no async, no environment.
+//! The modules from `diagnostic` to `wire` are pure: no I/O, no clock, no async, no environment.
 #![cfg_attr(
     test,
     allow(
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::panic,
-        reason = "a test that fails is to say so loudly"
+        reason = "a failed test must panic"
     )
 )]
 

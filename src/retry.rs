@@ -1,33 +1,32 @@
-//! Whether and when to try again: decides, never sleeps.
+//! The meaning of a failed call, and the delay before the next attempt. Nothing here sleeps.
 //!
-//! A [`Verdict`] is what one failed call means; a [`RetryPolicy`] says how long to wait before the
-//! next attempt. The jitter is passed in, so that nothing here draws random numbers. The table from
-//! (RPC, code) to verdict is `ports::verdict_of`; the loop is `server::forward`.
+//! A [`Verdict`] classifies one failure. A [`RetryPolicy`] computes the delay from a jitter that the
+//! caller passes in. `ports::verdict_of` maps (RPC, code) to a verdict; `server::forward` runs the
+//! loop.
 
 use std::time::Duration;
 
-/// What the failure of one call means for the caller.
+/// The consequence of a failed call for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The wanted state is there already: `NOT_FOUND` on a delete.
+    /// The requested state already exists, such as `NOT_FOUND` on a delete.
     AlreadyDone,
-    /// Nothing was done; the same call may be sent again.
+    /// The call had no effect. Retry it.
     Retry,
-    /// It may have been done; send the identical call again, or undo it.
+    /// The call may have taken effect. Retry the identical call, or undo it.
     RetryUnknownOutcome,
-    /// Nothing was done, and only a change elsewhere helps: a limit reached, a volume in use.
+    /// The call had no effect and needs an external change first: a quota, a volume in use.
     RetryLater,
-    /// The plugin says that it failed, and not how far it came: it may have been done in part.
-    /// Repeating at once would hide the failure from whoever waits; who asks again later sends the
-    /// identical call, or undoes it.
+    /// The plugin reports an internal failure, possibly after a part of the work. An immediate retry
+    /// would hide the failure from the user. A later call sends the identical request, or undoes it.
     FailedUnknownOutcome,
-    /// The request will never succeed as it is.
+    /// The request can never succeed unchanged.
     Permanent,
 }
 
 impl Verdict {
-    /// Whether the loop sends the same call again before its deadline.
-    pub fn is_repeated(self) -> bool {
+    /// Whether the caller retries the call before its deadline.
+    pub fn is_retried(self) -> bool {
         match self {
             Self::Retry | Self::RetryUnknownOutcome => true,
             Self::AlreadyDone | Self::RetryLater | Self::FailedUnknownOutcome | Self::Permanent => {
@@ -37,7 +36,7 @@ impl Verdict {
     }
 
     /// Whether the call may have taken effect although it failed.
-    pub fn may_have_happened(self) -> bool {
+    pub fn may_have_taken_effect(self) -> bool {
         match self {
             Self::RetryUnknownOutcome | Self::FailedUnknownOutcome | Self::AlreadyDone => true,
             Self::Retry | Self::RetryLater | Self::Permanent => false,
@@ -48,27 +47,33 @@ impl Verdict {
 /// Exponential back-off between bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The pause before the second attempt.
-    pub first: Duration,
-    /// No pause is longer.
-    pub longest: Duration,
+    /// The delay before the second attempt.
+    pub initial: Duration,
+    /// The maximum delay.
+    pub max: Duration,
 }
 
 impl RetryPolicy {
-    /// For controller calls: 100 ms doubling to 5 s (`csi-orchestration` 7.3).
+    /// For controller calls: from 100 ms, doubling up to 5 s.
     pub const CONTROLLER: Self = Self {
-        first: Duration::from_millis(100),
-        longest: Duration::from_secs(5),
+        initial: Duration::from_millis(100),
+        max: Duration::from_secs(5),
     };
 
-    /// The pause after the attempt of that number, the first being 0: doubled each time, capped,
-    /// then scaled by `jitter`, which lies in 0..=1, to between one half and the whole.
-    pub fn pause(&self, attempt: u32, jitter: f64) -> Duration {
+    /// For requests to Nomad's HTTP API: from 200–400 ms, doubling up to 5–10 s.
+    pub const CLIENT: Self = Self {
+        initial: Duration::from_millis(400),
+        max: Duration::from_secs(10),
+    };
+
+    /// Returns the delay after an attempt; the first attempt is 0. The delay doubles per attempt up
+    /// to the maximum. `jitter` in 0..=1 scales it to between one half and the whole.
+    pub fn delay(&self, attempt: u32, jitter: f64) -> Duration {
         let doubled = self
-            .first
+            .initial
             .saturating_mul(2_u32.saturating_pow(attempt.min(30)));
         doubled
-            .min(self.longest)
+            .min(self.max)
             .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
@@ -78,15 +83,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest() {
-        let pauses = [0, 1, 2, 10, 1000].map(|n| RetryPolicy::CONTROLLER.pause(n, 1.0).as_millis());
-        assert_eq!(pauses, [100, 200, 400, 5000, 5000]);
+    fn delays_double_up_to_the_maximum() {
+        let delays = [0, 1, 2, 10, 1000].map(|n| RetryPolicy::CONTROLLER.delay(n, 1.0).as_millis());
+        assert_eq!(delays, [100, 200, 400, 5000, 5000]);
     }
 
     #[test]
-    fn jitter_never_takes_more_than_half() {
+    fn jitter_shortens_a_delay_by_at_most_half() {
         assert_eq!(
-            RetryPolicy::CONTROLLER.pause(0, 0.0),
+            RetryPolicy::CONTROLLER.delay(0, 0.0),
             Duration::from_millis(50)
         );
     }

@@ -1,52 +1,51 @@
-//! Builds the adapters and wires the ports: the only place where concrete types meet.
+//! Builds the adapters and connects them to the ports. Only this module knows the concrete types.
 //!
-//! What is built here does nothing yet but hold what it needs: the sockets are open and not served,
-//! the plugin is not started. `run` starts and stops it in order. If a step fails, what was opened
-//! before is closed again.
+//! The result is not running: sockets are open but not served, and the plugin is not started. `run`
+//! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::blocking;
 use super::config::AgentConfig;
-use super::directory::Workplace;
+use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
 use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
-use crate::node::{Registry, Supervisor, Surroundings};
+use crate::node::{Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::server::{
-    About, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
+    AgentInfo, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
     VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind};
 use crate::store::{EmbeddedJournal, KeySealer};
 
-/// An agent that is ready to be started.
-pub(super) struct Assembled {
+/// The parts of an agent that is ready to start.
+pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
 }
 
-/// Builds it all. The caller holds the lock on the directory.
+/// Builds the parts of an agent. The caller holds the lock of the data directory.
 ///
 /// # Errors
-/// In words; nothing is left open then.
-pub(super) async fn assemble(
+/// If a part cannot be opened. Nothing is left open then.
+pub(super) async fn assemble_agent(
     config: &AgentConfig,
-    place: &Workplace,
-) -> Result<Assembled, Diagnostics> {
-    let listeners = Listeners::open(config.http, &place.agent_socket()).await?;
-    let journal = EmbeddedJournal::open(place.journal()).await;
-    let journal = journal.map_err(|error| told(&error))?;
+    dirs: &AgentDirs,
+) -> Result<AgentParts, Diagnostics> {
+    let listeners = Listeners::open(config.http, &dirs.agent_socket()).await?;
+    let journal = EmbeddedJournal::open(dirs.journal()).await;
+    let journal = journal.map_err(|error| journal_problem(&error))?;
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
-    let cell = cell.map_err(|error| told(&error))?;
-    match wire(config, place, &cell, listeners.address()).await {
-        Ok((services, supervisor)) => Ok(Assembled {
+    let cell = cell.map_err(|error| journal_problem(&error))?;
+    match wire(config, dirs, &cell, listeners.address()).await {
+        Ok((services, supervisor)) => Ok(AgentParts {
             services,
             listeners,
             supervisor,
@@ -60,17 +59,17 @@ pub(super) async fn assemble(
 
 async fn wire(
     config: &AgentConfig,
-    place: &Workplace,
+    dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
 ) -> Result<(Services, Supervisor), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-    let sealer = open_sealer(place, cell).await?;
-    let node = introduce(cell, &*clock, &*ids).await?;
+    let sealer = open_sealer(dirs, cell).await?;
+    let node = register_node(cell, &*clock, &*ids).await?;
     let registry = Arc::new(Registry::new(node.id.clone()));
-    let task = hostpath_task(config, place, cell, node.id.clone(), &*ids);
-    let surroundings = Surroundings {
+    let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
+    let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
         connector: Arc::new(GrpcConnector::new()),
         registry: registry.clone(),
@@ -85,15 +84,15 @@ async fn wire(
         clock,
         ids,
     };
-    let services = Services::new(ports, VolumeLimits::default(), about(node, address));
-    Ok((services, Supervisor::new(task, surroundings)))
+    let services = Services::new(ports, VolumeLimits::default(), agent_info(node, address));
+    Ok((services, Supervisor::new(task, deps)))
 }
 
-fn about(node: Node, address: Option<SocketAddr>) -> About {
-    About {
+fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
+    AgentInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: node.name,
-        region: About::REGION.to_owned(),
+        region: AgentInfo::REGION.to_owned(),
         datacenter: node.datacenter,
         address: address
             .map(|address| address.to_string())
@@ -102,21 +101,21 @@ fn about(node: Node, address: Option<SocketAddr>) -> About {
     }
 }
 
-/// The key must open what is sealed already: with another key nothing may go on.
-async fn open_sealer(place: &Workplace, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
-    let path = place.key_file();
+/// Opens the key and verifies it on a recorded secret. With another key the agent must not start.
+async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+    let path = dirs.key_file();
     let sealed = cell.read(|state| {
-        let of_volumes = state
+        let volume_secrets = state
             .records()
             .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
-        let of_variables = state
+        let variable_items = state
             .variables()
             .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-        let mut sealed = of_volumes.chain(of_variables);
+        let mut sealed = volume_secrets.chain(variable_items);
         let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
         sealed.map(|(owner, sealed)| (owner, sealed.clone()))
     });
-    let opened = blocking::run(move || {
+    let opened = blocking::run_blocking(move || {
         let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
         KeySealer::open(&path, sample)
     });
@@ -125,9 +124,9 @@ async fn open_sealer(place: &Workplace, cell: &StateCell) -> Result<KeySealer, D
         .map_err(|error| with_cause(Diagnostic::error(error.code(), error.to_string()), &error))
 }
 
-/// Says that the agent has started and which node it is: the one it was before, under the name that
-/// the machine has now.
-async fn introduce(
+/// Records the start of the agent and its node. The node keeps its ID, and takes the machine's current
+/// name.
+async fn register_node(
     cell: &StateCell,
     clock: &dyn Clock,
     ids: &dyn IdSource,
@@ -141,14 +140,14 @@ async fn introduce(
             .nodename()
             .to_string_lossy()
             .into_owned(),
-        datacenter: About::DATACENTER.to_owned(),
+        datacenter: AgentInfo::DATACENTER.to_owned(),
         status: NodeStatus::Ready,
     };
-    let mut news = vec![EventKind::AgentStarted { origin: ids.uuid() }];
+    let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
     if known.as_ref() != Some(&node) {
-        news.push(EventKind::NodeRegistered { node: node.clone() });
+        events.push(EventKind::NodeRegistered { node: node.clone() });
     }
-    for kind in news {
+    for kind in events {
         let committed = cell
             .commit(Expected::Any, Event::new(clock.now(), kind))
             .await;
@@ -159,19 +158,19 @@ async fn introduce(
 
 fn not_committed(error: &CommitError) -> Diagnostics {
     match error {
-        CommitError::Journal(error) => told(error),
+        CommitError::Journal(error) => journal_problem(error),
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
-        | CommitError::Misfit(_)
+        | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
-            format!("the agent's start was not recorded: {error}"),
+            format!("cannot record the start of the agent: {error}"),
         )
         .into(),
     }
 }
 
-fn told(error: &JournalError) -> Diagnostics {
+fn journal_problem(error: &JournalError) -> Diagnostics {
     with_cause(
         Diagnostic::error(error.kind.code(), error.to_string()),
         error,

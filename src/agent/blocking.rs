@@ -1,18 +1,18 @@
-//! Blocking work of the start and the end, off the threads that serve.
+//! Runs blocking work of the start and the stop on blocking threads.
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// Runs `work` on a thread that may block.
 ///
 /// # Errors
-/// If it panicked: a defect of ours.
-pub(super) async fn run<T: Send + 'static>(
+/// If it panicked, which is a bug.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Diagnostics> {
     tokio::task::spawn_blocking(work).await.map_err(|stopped| {
         Diagnostic::error(
             Code::Internal,
-            format!("a step of the agent's start did not end: {stopped}"),
+            format!("a step of the agent's start or stop failed: {stopped}"),
         )
         .into()
     })

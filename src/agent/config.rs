@@ -1,17 +1,16 @@
-//! What an agent is to do: parsed from what a person said, checked, every default visible.
+//! The configuration of an agent: parsed options with all defaults.
 //!
-//! Nothing here reads the environment: what it says is handed over by the command line, which reads
-//! it in one place. The one exception is the program's own path, because the embedded plugin is this
-//! program.
+//! The command line reads the environment and passes it in. Only the path of this program is read
+//! here, because the embedded plugin is this program.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::serve_plugin::{PlayOptions, parse_play};
+use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// What the command line and the environment say of an agent, word for word.
+/// The options of an agent, as given on the command line and in the environment.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     /// `--dev`: server and node in one process.
@@ -22,79 +21,79 @@ pub struct AgentOptions {
     pub http: Option<String>,
     /// `--allow-unauthenticated`.
     pub allow_unauthenticated: bool,
-    /// `--plugin-…`: which plugin the embedded one plays.
-    pub plugin: PlayOptions,
+    /// `--plugin-…`: the profile of the embedded plugin.
+    pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
     pub runtime_dir: Option<PathBuf>,
 }
 
-/// Where the agent keeps its state.
+/// The data directory of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataDirectory {
-    /// There, for good.
-    Kept(PathBuf),
-    /// In a new directory that is removed when the agent ends.
+pub enum DataDirSetting {
+    /// A directory that stays.
+    Persistent(PathBuf),
+    /// A new directory that is removed when the agent stops.
     Temporary,
 }
 
-/// What an agent is to do.
+/// The configuration of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// Where its state is.
-    pub data: DataDirectory,
-    /// Where it serves HTTP besides its Unix socket; port 0 is any free port.
+    /// The data directory.
+    pub data: DataDirSetting,
+    /// The TCP address for HTTP, in addition to the Unix socket. Port 0 is any free port.
     pub http: Option<SocketAddr>,
-    /// Where sockets may be made if their path in the data directory would be too long.
+    /// The directory for sockets whose path in the data directory would be too long.
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
     pub plugin_program: PathBuf,
-    /// What that program is told of the plugin it plays; checked.
-    pub plugin_play: PlayOptions,
-    /// How long the start waits for the plugin before the first request is answered.
-    pub plugin_patience: Duration,
-    /// What to do when another agent has the directory.
-    pub on_held: OnHeld,
+    /// The profile of the plugin, validated.
+    pub plugin_profile: ProfileOptions,
+    /// How long the start waits for the plugin before it serves requests.
+    pub plugin_timeout: Duration,
+    /// What to do if another agent has locked the data directory.
+    pub on_lock_conflict: LockConflict,
 }
 
-/// What to do when another agent has the directory.
+/// What to do if another agent has locked the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnHeld {
-    /// Name it and end.
-    Refuse,
-    /// Use it, if it serves; wait for it, if it does not.
+pub enum LockConflict {
+    /// Fail, and name the other agent.
+    Fail,
+    /// Use the other agent if it serves; else wait for the lock.
     Share {
-        /// How long to wait before it is named.
-        patience: Duration,
+        /// How long to wait before failing.
+        timeout: Duration,
     },
 }
 
 impl AgentConfig {
-    /// Where an agent listens if nothing is said: where Nomad does.
+    /// The default address, which is also Nomad's.
     pub const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4646);
-    /// An agent serves after that time whatever the plugin does; its state says how the plugin is.
-    pub const SERVE_PATIENCE: Duration = Duration::from_secs(3);
-    /// A command waits longer: without the plugin it could do nothing.
-    pub const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
+    /// An agent serves after this time even if the plugin is not healthy.
+    pub const SERVE_PLUGIN_TIMEOUT: Duration = Duration::from_secs(3);
+    /// A command waits longer, because it needs the plugin.
+    pub const COMMAND_PLUGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// The agent that a person asked for with `agent`.
+    /// Parses the options of `nomad-csi agent`.
     ///
     /// # Errors
-    /// Everything that cannot be, at once.
+    /// All invalid options together.
     pub fn parse(options: &AgentOptions) -> Result<Self, Diagnostics> {
         let mut problems = Diagnostics::default();
         if !options.dev {
             problems.push(
                 Diagnostic::error(
                     Code::AgentNoMode,
-                    "the agent was not told in which mode to run",
+                    "cannot start the agent: no mode is given",
                 )
-                .help("start it with `nomad-csi agent --dev`: server and node in one process")
-                .note("separate servers and nodes are not there yet"),
+                .help("run `nomad-csi agent --dev` for server and node in one process")
+                .note("separate servers and nodes are not supported yet"),
             );
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
-        if let Err(problem) = parse_play(&options.plugin, "plugin-") {
+        if let Err(problem) = parse_profile(&options.plugin, "plugin-") {
             problems.extend(problem);
         }
         let (Ok(http), Ok(plugin_program), false) = (http, program, problems.has_errors()) else {
@@ -104,40 +103,40 @@ impl AgentConfig {
             data: options
                 .data_dir
                 .clone()
-                .map_or(DataDirectory::Temporary, DataDirectory::Kept),
+                .map_or(DataDirSetting::Temporary, DataDirSetting::Persistent),
             http: Some(http),
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
-            plugin_play: options.plugin.clone(),
-            plugin_patience: Self::SERVE_PATIENCE,
-            on_held: OnHeld::Refuse,
+            plugin_profile: options.plugin.clone(),
+            plugin_timeout: Self::SERVE_PLUGIN_TIMEOUT,
+            on_lock_conflict: LockConflict::Fail,
         })
     }
 
-    /// The agent of one command, on `directory` and nowhere else (`--embedded`).
+    /// The configuration of an embedded agent on `directory` (`--embedded`).
     ///
     /// # Errors
-    /// If this program cannot find itself.
+    /// If the path of this program is unknown.
     pub fn embedded(directory: PathBuf, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostics> {
         Ok(Self {
-            data: DataDirectory::Kept(directory),
+            data: DataDirSetting::Persistent(directory),
             http: None,
             runtime_dir,
             plugin_program: own_program()?,
-            plugin_play: PlayOptions::default(),
-            plugin_patience: Self::COMMAND_PATIENCE,
-            on_held: OnHeld::Share {
-                patience: Self::COMMAND_PATIENCE,
+            plugin_profile: ProfileOptions::default(),
+            plugin_timeout: Self::COMMAND_PLUGIN_TIMEOUT,
+            on_lock_conflict: LockConflict::Share {
+                timeout: Self::COMMAND_PLUGIN_TIMEOUT,
             },
         })
     }
 }
 
-/// The directory of `--embedded`: the one named, else in XDG_STATE_HOME, else in `.local/state` of
-/// the home. As the XDG specification says, a relative XDG_STATE_HOME counts as unset.
+/// Returns the directory of `--embedded`: the given one, else one in `XDG_STATE_HOME`, else one in
+/// `~/.local/state`. A relative `XDG_STATE_HOME` counts as unset, as the XDG specification requires.
 ///
 /// # Errors
-/// If nothing says where.
+/// If none of them is set.
 pub fn embedded_directory(
     named: Option<&Path>,
     state_home: Option<&Path>,
@@ -154,9 +153,9 @@ pub fn embedded_directory(
         Some(home) => Ok(below(home.join(".local").join("state"))),
         None => Err(Diagnostic::error(
             Code::AgentNoStateHome,
-            "there is no directory for the embedded agent: neither XDG_STATE_HOME nor HOME is set",
+            "cannot choose the directory of the embedded agent: neither `XDG_STATE_HOME` nor `HOME` is set",
         )
-        .help("name one with --embedded=DIR")
+        .help("specify it with `--embedded=DIR`")
         .into()),
     }
 }
@@ -168,23 +167,23 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
     let address = parse_address(text).ok_or_else(|| {
         Diagnostic::error(
             Code::AgentBadAddress,
-            format!("--http {text} is not an address to listen on"),
+            format!("cannot listen on `{text}`: it is not an IP address with a port"),
         )
-        .help("write an IP address and a port, as in 127.0.0.1:4646, [::1]:4646 or 0.0.0.0:4646")
+        .help("use `--http` with an IP address and a port, such as `127.0.0.1:4646`, `[::1]:4646` or `0.0.0.0:4646`")
     })?;
     if address.ip().is_loopback() || options.allow_unauthenticated {
         return Ok(address);
     }
     Err(Diagnostic::error(
         Code::AgentNotLoopback,
-        format!("--http {text} would let everyone who reaches this machine create and delete volumes"),
+        format!("cannot listen on `{text}`: it is not a loopback address"),
     )
-    .note("this agent does not ask who somebody is")
-    .help("listen on 127.0.0.1, or add --allow-unauthenticated if everyone on that network may do that")
+    .note("the agent has no authentication: every client on that network could create and delete volumes")
+    .help("listen on `127.0.0.1`, or add `--allow-unauthenticated` to accept every client")
     .into())
 }
 
-/// `localhost` is the one name that needs no resolver.
+/// Parses an address. `localhost` is the only name, because it needs no resolver.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let numeric = match text.strip_prefix("localhost:") {
         Some(port) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
@@ -197,10 +196,10 @@ fn own_program() -> Result<PathBuf, Diagnostics> {
     std::env::current_exe().map_err(|error| {
         Diagnostic::error(
             Code::AgentDirectory,
-            "this program cannot find its own file, and the embedded plugin is this program",
+            "cannot start the embedded plugin: the path of this program is unknown",
         )
         .note(error.to_string())
-        .help("mount /proc, or start the program by its full path")
+        .help("mount `/proc`, or start the program by its full path")
         .into()
     })
 }
@@ -232,11 +231,11 @@ mod tests {
         })
         .unwrap();
         assert_eq!(config.http.unwrap().to_string(), "127.0.0.1:4646");
-        assert_eq!(config.data, DataDirectory::Temporary);
+        assert_eq!(config.data, DataDirSetting::Temporary);
     }
 
     #[test]
-    fn addresses_are_numeric_and_off_loopback_needs_a_word() {
+    fn addresses_are_numeric_and_others_than_loopback_need_a_flag() {
         for (http, expected) in [
             ("127.0.0.1:0", None),
             ("[::1]:4646", None),
@@ -262,19 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once() {
-        let nothing_right = AgentOptions {
+    fn all_problems_are_reported_together() {
+        let all_wrong = AgentOptions {
             dev: false,
             ..options("nowhere")
         };
         assert_eq!(
-            codes(&nothing_right),
+            codes(&all_wrong),
             [Code::AgentNoMode, Code::AgentBadAddress]
         );
     }
 
     #[test]
-    fn the_embedded_directory_is_the_one_named_or_in_the_users_state() {
+    fn the_embedded_directory_is_the_given_one_or_in_the_users_state() {
         let path =
             |text: &'static str| Some(Path::new(text)).filter(|path| !path.as_os_str().is_empty());
         for (named, state_home, home, expected) in [

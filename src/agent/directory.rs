@@ -1,20 +1,18 @@
-//! The directories that an agent works in, made at the start and tidied at the end.
+//! The directories of an agent: created at the start, cleaned up at the stop.
 //!
 //! ```text
-//! DATA/                 mode 0700; what the journal, the key and the lock are is `store`'s business
+//! DATA/                 mode 0700; `store` owns the journal, the key and the lock
 //!   journal.redb
 //!   secrets.key
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   run/                sockets: agent.sock, hostpath.sock
 //! ```
 //!
-//! A Unix socket's path has at most 107 bytes. If it would be longer in `DATA/run`, sockets are made
-//! in a directory of their own in the user's runtime directory, or in the one for temporary files:
-//! always the same one for the same data directory, so that crashes leave no heap of them, and used
-//! only if it is this user's alone.
+//! The path of a Unix socket has at most 107 bytes. If `DATA/run` is too long, sockets are in a
+//! private directory below the user's runtime directory or the one for temporary files. Its name
+//! depends on the data directory only, so crashes leave at most one.
 //!
-//! A temporary data directory is removed at the end, file by file, and never through a mount: whoever
-//! mounted something below it keeps it.
+//! A temporary data directory is removed at the stop, but never through a mount.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -24,126 +22,124 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use sha2::{Digest as _, Sha256};
 
-use super::config::DataDirectory;
+use super::config::DataDirSetting;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::hostpath::first_use;
+use crate::hostpath::first_mount_using;
 use crate::model::hex;
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
-/// The longest name that is made in the sockets' directory.
+/// The longest name of a socket.
 const LONGEST_SOCKET: &str = "hostpath.sock";
 
-/// The directory that an agent works in, before it is locked.
+/// The data directory of an agent, before it is locked.
 #[derive(Clone, Debug)]
-pub(super) struct DataPlace {
+pub(super) struct DataDir {
     path: PathBuf,
     is_temporary: bool,
 }
 
-impl DataPlace {
-    /// Makes it if it is missing. Blocks.
+impl DataDir {
+    /// Creates the directory if it is missing. Blocks.
     ///
     /// # Errors
-    /// With the directory and the reason.
-    pub(super) fn prepare(wanted: &DataDirectory) -> Result<Self, Diagnostics> {
-        let (path, is_temporary) = match wanted {
-            DataDirectory::Kept(path) => (kept(path)?, false),
-            DataDirectory::Temporary => (temporary()?, true),
+    /// If it cannot be created.
+    pub(super) fn prepare(setting: &DataDirSetting) -> Result<Self, Diagnostics> {
+        let (path, is_temporary) = match setting {
+            DataDirSetting::Persistent(path) => (persistent(path)?, false),
+            DataDirSetting::Temporary => (temporary()?, true),
         };
         Ok(Self { path, is_temporary })
     }
 
-    /// Where it is: absolute, without symbolic links.
+    /// The absolute path, without symbolic links.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The directories of one agent, once it holds the lock. What is made here is removed by the agent
-/// that held it before. Every function blocks.
+/// The directories of an agent that holds the lock. Every function blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Workplace {
+pub(super) struct AgentDirs {
     data: PathBuf,
     sockets: PathBuf,
     is_temporary: bool,
 }
 
-impl Workplace {
-    /// Makes what is missing.
+impl AgentDirs {
+    /// Creates the directories that are missing.
     ///
     /// # Errors
-    /// With the directory and the reason.
-    pub(super) fn furnish(place: DataPlace, runtime: Option<&Path>) -> Result<Self, Diagnostics> {
-        let sockets = sockets_directory(&place.path, runtime)?;
-        let place = Self {
-            data: place.path,
+    /// If one cannot be created.
+    pub(super) fn create_dirs(dirs: DataDir, runtime: Option<&Path>) -> Result<Self, Diagnostics> {
+        let sockets = sockets_directory(&dirs.path, runtime)?;
+        let dirs = Self {
+            data: dirs.path,
             sockets,
-            is_temporary: place.is_temporary,
+            is_temporary: dirs.is_temporary,
         };
-        let plugin = place.plugin_state();
-        private_directory(&plugin).map_err(|error| unusable(&plugin, &error))?;
-        Ok(place)
+        let plugin = dirs.plugin_state();
+        create_private_directory(&plugin).map_err(|error| unusable(&plugin, &error))?;
+        Ok(dirs)
     }
 
-    /// Where the state is.
+    /// The data directory.
     pub(super) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// Whether the state goes with the agent.
+    /// Whether the data directory is removed at the stop.
     pub(super) fn is_temporary(&self) -> bool {
         self.is_temporary
     }
 
-    /// Where the agent itself listens.
+    /// The agent's socket.
     pub(super) fn agent_socket(&self) -> PathBuf {
         self.sockets.join("agent.sock")
     }
 
-    /// Where the embedded plugin listens.
+    /// The embedded plugin's socket.
     pub(super) fn plugin_socket(&self) -> PathBuf {
         self.sockets.join(LONGEST_SOCKET)
     }
 
-    /// Where the embedded plugin keeps its volumes.
+    /// The state directory of the embedded plugin.
     pub(super) fn plugin_state(&self) -> PathBuf {
         self.data.join("plugins").join("hostpath")
     }
 
-    /// Where the journal is.
+    /// The journal file.
     pub(super) fn journal(&self) -> PathBuf {
         self.data.join("journal.redb")
     }
 
-    /// Where the key is that secrets are sealed with.
+    /// The file of the key that seals secrets.
     pub(super) fn key_file(&self) -> PathBuf {
         self.data.join("secrets.key")
     }
 
-    /// Removes the sockets. While the directory is still locked: the next agent's have the same names.
+    /// Removes the sockets. The caller still holds the lock: the next agent's have the same names.
     pub(super) fn remove_sockets(&self) {
         for socket in [self.agent_socket(), self.plugin_socket()] {
-            told(&socket, fs::remove_file(&socket));
+            log_failure(&socket, fs::remove_file(&socket));
         }
-        // The plugin may have made a file beside its socket; then the directory stays.
+        // The directory stays if the plugin created a file beside its socket.
         let _kept_if_not_empty = fs::remove_dir(&self.sockets);
     }
 
-    /// Removes a temporary data directory with all that is in it; a kept one is kept. So is one of
-    /// which something is mounted anywhere: somebody still uses a volume. What cannot be removed
-    /// stays, and is told to the log.
+    /// Removes a temporary data directory with its contents, unless a volume in it is still in use.
+    /// Logs what cannot be removed.
     pub(super) fn remove_if_temporary(&self, mounts: &[MountEntry]) {
         if !self.is_temporary {
             return;
         }
-        if let Some(mount) = first_use(&self.data, mounts) {
+        if let Some(mount) = first_mount_using(&self.data, mounts) {
             tracing::warn!(
                 data = %self.data.display(),
                 mount = %mount.target.display(),
-                "the temporary directory stays: a volume in it is still mounted"
+                "the temporary directory was kept: a volume in it is still mounted"
             );
             return;
         }
@@ -152,38 +148,37 @@ impl Workplace {
             tracing::warn!(
                 data = %self.data.display(),
                 device = %device.path.display(),
-                "the temporary directory stays: a volume in it is still in use"
+                "the temporary directory was kept: a volume in it is still in use"
             );
             return;
         }
-        told(&self.data, remove_tree(&self.data));
+        log_failure(&self.data, remove_tree(&self.data));
     }
 }
 
-fn told(path: &Path, removed: io::Result<()>) {
+fn log_failure(path: &Path, removed: io::Result<()>) {
     if let Err(error) = removed
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(path = %path.display(), %error, "not removed");
+        tracing::warn!(path = %path.display(), %error, "cannot remove the path");
     }
 }
 
-/// The data directory as an absolute path without symbolic links, so that two names of one directory
-/// are one directory.
-fn kept(path: &Path) -> Result<PathBuf, Diagnostics> {
-    let made = private_directory(path).and_then(|()| fs::canonicalize(path));
-    made.map_err(|error| unusable(path, &error))
+/// Creates a data directory and returns its absolute path without symbolic links, which identifies it.
+fn persistent(path: &Path) -> Result<PathBuf, Diagnostics> {
+    let created = create_private_directory(path).and_then(|()| fs::canonicalize(path));
+    created.map_err(|error| unusable(path, &error))
 }
 
 fn temporary() -> Result<PathBuf, Diagnostics> {
-    let made = tempfile::Builder::new().prefix("nomad-csi-").tempdir();
-    // Not removed by its guard, which would go through mounts.
-    made.map(tempfile::TempDir::keep).map_err(|error| {
+    let created = tempfile::Builder::new().prefix("nomad-csi-").tempdir();
+    // The guard is disarmed, because it would delete through mounts.
+    created.map(tempfile::TempDir::keep).map_err(|error| {
         Diagnostic::error(
             Code::AgentDirectory,
-            format!("cannot make a temporary directory for the agent: {error}"),
+            format!("cannot create a temporary directory for the agent: {error}"),
         )
-        .help("name a directory with --data-dir DIR, or set TMPDIR")
+        .help("specify a directory with `--data-dir DIR`, or set `TMPDIR`")
         .into()
     })
 }
@@ -191,24 +186,21 @@ fn temporary() -> Result<PathBuf, Diagnostics> {
 fn unusable(path: &Path, error: &io::Error) -> Diagnostics {
     Diagnostic::error(
         Code::AgentDirectory,
-        format!(
-            "the agent cannot use the directory {}: {error}",
-            path.display()
-        ),
+        format!("cannot use the directory `{}`: {error}", path.display()),
     )
     .into()
 }
 
-/// Makes a directory and its parents, for this user only; one that exists stays as it is.
-fn private_directory(path: &Path) -> io::Result<()> {
+/// Creates a directory and its parents with mode 0700. An existing directory is not changed.
+fn create_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Diagnostics> {
-    let near = data.join("run");
-    if fits(&near) {
-        private_directory(&near).map_err(|error| unusable(&near, &error))?;
-        return Ok(near);
+    let preferred = data.join("run");
+    if fits(&preferred) {
+        create_private_directory(&preferred).map_err(|error| unusable(&preferred, &error))?;
+        return Ok(preferred);
     }
     let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
     let name: String = "nomad-csi-".chars().chain(hex(&digest[..6])).collect();
@@ -224,16 +216,16 @@ fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Dia
             Diagnostic::error(
                 Code::AgentDirectory,
                 format!(
-                    "there is no place for the agent's sockets: a socket's path may have {SOCKET_PATH_LIMIT} bytes of text, and {} does not fit",
-                    near.join(LONGEST_SOCKET).display()
+                    "cannot choose a directory for the agent's sockets: the path `{}` is longer than {SOCKET_PATH_LIMIT} bytes or not UTF-8",
+                    preferred.join(LONGEST_SOCKET).display()
                 ),
             )
-            .help("use a data directory with a shorter path, or set XDG_RUNTIME_DIR")
+            .help("use a data directory with a shorter path, or set `XDG_RUNTIME_DIR`")
             .into()
         })
 }
 
-/// Short enough, and text, because an endpoint is a text.
+/// Whether socket paths in the directory are short enough, and UTF-8, as endpoints have to be.
 fn fits(sockets: &Path) -> bool {
     let longest = sockets.join(LONGEST_SOCKET);
     longest
@@ -241,21 +233,21 @@ fn fits(sockets: &Path) -> bool {
         .is_some_and(|path| path.len() <= SOCKET_PATH_LIMIT)
 }
 
-/// Makes the directory if it is missing. Whether it is one, and this user's alone: where everybody may
-/// make directories, somebody else may have made it.
+/// Creates the directory if it is missing. Returns whether it is a directory that only this user can
+/// use; another user may have created it.
 fn is_private(path: &Path) -> io::Result<bool> {
-    private_directory(path)?;
+    create_private_directory(path)?;
     let found = fs::symlink_metadata(path)?;
     let own = found.uid() == rustix::process::geteuid().as_raw();
     Ok(found.is_dir() && own && found.mode() & 0o077 == 0)
 }
 
-/// Removes a directory and what is in it. Nothing is removed on the other side of a mount; then the
-/// directories above it stay, and the error names it.
+/// Removes a directory and its contents. A mount point and the directories above it stay, and the
+/// error names it.
 fn remove_tree(path: &Path) -> io::Result<()> {
     if is_mount_point(path)? {
-        let told = format!("{} is a mount point", path.display());
-        return Err(io::Error::new(io::ErrorKind::ResourceBusy, told));
+        let reason = format!("`{}` is a mount point", path.display());
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
     }
     let mut first_problem = None;
     for entry in fs::read_dir(path)? {
@@ -273,8 +265,7 @@ fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether something is mounted exactly there. A kernel before 5.8 does not say; then it is taken for
-/// one.
+/// Whether the path is a mount point. Also true on kernels before 5.8, which do not report it.
 fn is_mount_point(path: &Path) -> io::Result<bool> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let found = statx(CWD, path, flags, StatxFlags::BASIC_STATS)?;
@@ -292,8 +283,8 @@ mod tests {
     use super::*;
     use crate::ports::MountFlags;
 
-    fn place(wanted: &DataDirectory, runtime: Option<&Path>) -> Workplace {
-        Workplace::furnish(DataPlace::prepare(wanted).unwrap(), runtime).unwrap()
+    fn dirs(setting: &DataDirSetting, runtime: Option<&Path>) -> AgentDirs {
+        AgentDirs::create_dirs(DataDir::prepare(setting).unwrap(), runtime).unwrap()
     }
 
     fn mode(path: &Path) -> u32 {
@@ -301,36 +292,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_this_user_only() {
+    fn created_directories_are_private() {
         let base = tempfile::tempdir().unwrap();
-        let data = DataDirectory::Kept(base.path().join("deep/data"));
-        let made = place(&data, None);
-        let sockets = made.agent_socket().with_file_name("");
-        for path in [made.data(), &made.plugin_state(), &sockets] {
+        let data = DataDirSetting::Persistent(base.path().join("deep/data"));
+        let dirs = create(&data, None);
+        let sockets = dirs.agent_socket().with_file_name("");
+        for path in [dirs.data(), &dirs.plugin_state(), &sockets] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }
-        assert_eq!(place(&data, None).agent_socket(), made.agent_socket());
+        assert_eq!(create(&data, None).agent_socket(), dirs.agent_socket());
     }
 
     #[test]
-    fn sockets_of_a_long_path_are_made_where_it_is_short() {
+    fn sockets_of_a_long_path_are_in_the_runtime_directory() {
         let base = tempfile::tempdir().unwrap();
         let runtime = base.path().join("runtime");
-        let data = DataDirectory::Kept(base.path().join("x".repeat(100)));
-        let made = place(&data, Some(&runtime));
-        let socket = made.agent_socket();
+        let data = DataDirSetting::Persistent(base.path().join("x".repeat(100)));
+        let dirs = create(&data, Some(&runtime));
+        let socket = dirs.agent_socket();
         assert!(socket.starts_with(&runtime), "{}", socket.display());
         UnixListener::bind(&socket).unwrap();
-        let again = place(&data, Some(&runtime));
+        let again = create(&data, Some(&runtime));
         assert_eq!(
             again.agent_socket(),
             socket,
-            "the same for the same directory"
+            "the path depends on the data directory only"
         );
-        made.remove_sockets();
-        made.remove_if_temporary(&[]);
+        dirs.remove_sockets();
+        dirs.remove_if_temporary(&[]);
         assert!(!socket.parent().unwrap().exists());
-        assert!(made.data().exists(), "a kept directory is kept");
+        assert!(dirs.data().exists(), "a persistent directory stays");
     }
 
     #[test]
@@ -347,22 +338,22 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_directory_goes_with_all_that_is_in_it_and_links_are_not_followed() {
+    fn a_temporary_directory_is_removed_without_following_links() {
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(elsewhere.path().join("kept"), "").unwrap();
-        let place = place(&DataDirectory::Temporary, None);
-        fs::create_dir_all(place.plugin_state().join("volumes/a")).unwrap();
-        fs::write(place.plugin_state().join("volumes/a/file"), "x").unwrap();
-        std::os::unix::fs::symlink(elsewhere.path(), place.data().join("link")).unwrap();
-        place.remove_if_temporary(&[]);
-        assert!(!place.data().exists());
+        let dirs = create(&DataDirSetting::Temporary, None);
+        fs::create_dir_all(dirs.plugin_state().join("volumes/a")).unwrap();
+        fs::write(dirs.plugin_state().join("volumes/a/file"), "x").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), dirs.data().join("link")).unwrap();
+        dirs.remove_if_temporary(&[]);
+        assert!(!dirs.data().exists());
         assert!(elsewhere.path().join("kept").exists());
     }
 
     #[test]
     fn a_temporary_directory_stays_while_a_volume_in_it_is_mounted() {
-        let place = place(&DataDirectory::Temporary, None);
-        let volume = place.plugin_state().join("volumes/a");
+        let dirs = create(&DataDirSetting::Temporary, None);
+        let volume = dirs.plugin_state().join("volumes/a");
         let mount = |target: PathBuf, root: PathBuf| MountEntry {
             target,
             root,
@@ -372,25 +363,25 @@ mod tests {
         };
         let root = mount("/".into(), "/".into());
         let mounts = [root.clone(), mount("/elsewhere".into(), volume)];
-        place.remove_if_temporary(&mounts);
-        assert!(place.data().exists());
-        place.remove_if_temporary(&[root]);
-        assert!(!place.data().exists());
+        dirs.remove_if_temporary(&mounts);
+        assert!(dirs.data().exists());
+        dirs.remove_if_temporary(&[root]);
+        assert!(!dirs.data().exists());
     }
 
     #[test]
-    fn a_mount_point_is_known_as_one() {
+    fn a_mount_point_is_detected() {
         assert!(is_mount_point(Path::new("/proc")).unwrap());
         let base = tempfile::tempdir().unwrap();
         assert!(!is_mount_point(base.path()).unwrap());
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_named() {
+    fn the_error_names_a_directory_that_cannot_be_created() {
         let base = tempfile::tempdir().unwrap();
         let file = base.path().join("file");
         fs::write(&file, "").unwrap();
-        let problem = DataPlace::prepare(&DataDirectory::Kept(file.join("data"))).unwrap_err();
+        let problem = DataDir::prepare(&DataDirSetting::Persistent(file.join("data"))).unwrap_err();
         let problem = problem.iter().next().unwrap();
         assert_eq!(problem.code, Code::AgentDirectory);
         assert!(

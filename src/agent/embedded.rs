@@ -1,40 +1,40 @@
-//! The agent of one command (`--embedded`): the same agent, in the process of the command, on a
-//! durable directory, reachable over its Unix socket only.
+//! The embedded agent (`--embedded`): an agent in the process of one command, on a persistent
+//! directory, with a Unix socket only.
 //!
-//! If a running agent has the directory, it is used; if another command has it, it is waited for.
-//! When the command is killed, what holds for every agent holds here (`run`).
+//! If a running agent has the directory, the command uses that agent. If another command has it, the
+//! command waits. A killed command leaves what every killed agent leaves (`run`).
 
 use std::path::{Path, PathBuf};
 
 use super::config::AgentConfig;
 use super::plugin::HOSTPATH;
-use super::run::{Agent, Opened, open};
+use super::run::{Agent, OpenResult, open_agent};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// An agent to send requests to.
-pub struct Embedded {
+/// The agent that a command uses.
+pub struct EmbeddedAgent {
     socket: PathBuf,
-    /// `None` if it is another process.
+    /// `None` if the agent is another process.
     agent: Option<Box<Agent>>,
 }
 
-impl Embedded {
-    /// Starts it, and returns when its plugin is healthy; or finds the one that has the directory.
+impl EmbeddedAgent {
+    /// Starts an agent and waits until its plugin is healthy, or finds the one that has the directory.
     ///
     /// # Errors
-    /// If it cannot start, if its plugin does not become healthy, or if the directory is held by one
-    /// that cannot be used. Nothing is left then.
+    /// If it cannot start, its plugin does not become healthy, or an unusable process has the
+    /// directory. Nothing keeps running then.
     pub async fn start(config: &AgentConfig) -> Result<Self, Diagnostics> {
-        let mut agent = match open(config).await? {
-            Opened::Elsewhere(socket) => {
+        let mut agent = match open_agent(config).await? {
+            OpenResult::ServedBy(socket) => {
                 return Ok(Self {
                     socket,
                     agent: None,
                 });
             }
-            Opened::Here(agent) => agent,
+            OpenResult::Started(agent) => agent,
         };
-        if let Err(reason) = agent.plugin_well(config.plugin_patience).await {
+        if let Err(reason) = agent.wait_for_plugin(config.plugin_timeout).await {
             agent.stop().await;
             return Err(unhealthy(&reason));
         }
@@ -45,12 +45,12 @@ impl Embedded {
         })
     }
 
-    /// Where it answers Nomad's HTTP API.
+    /// The socket of its HTTP API.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Ends it in order; one of another process goes on.
+    /// Stops the agent; one of another process keeps running.
     pub async fn stop(self) {
         if let Some(agent) = self.agent {
             agent.stop().await;

@@ -1,9 +1,9 @@
 //! Serves HTTP on a TCP address and a Unix socket.
 //!
-//! Sockets are opened first and served later, so that a port in use is told before anything was
-//! started, and whoever connects meanwhile waits instead of being refused. The number of connections
-//! is bounded by what the process may open; a client that sends nothing is let go. At the end
-//! nothing new is accepted, and what is being answered is finished, bounded by [`DRAIN_LIMIT`].
+//! Sockets are opened first and served later: a port in use is reported before anything starts, and
+//! early clients wait instead of being refused. The number of open files limits the connections.
+//! Idle clients are disconnected. At the stop no connection is accepted, and running requests are
+//! completed within [`DRAIN_LIMIT`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,27 +27,27 @@ use tokio_util::task::TaskTracker;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// How long a client may take to send the head of a request, also of the first one.
+/// The longest time for a client to send the headers of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
-/// How long requests that are being answered may take once the agent is to stop.
+/// The longest time for running requests after the stop.
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-/// Before accepting again when the process has no file descriptors left.
+/// The pause before accepting again when the process has no free file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
-/// No more connections than this, however many files may be open.
-const MOST_CONNECTIONS: u64 = 4096;
+/// The largest number of connections.
+const MAX_CONNECTIONS: u64 = 4096;
 
-/// Sockets that are open and not served yet: who connects waits.
+/// Open sockets that are not served yet; clients wait.
 pub(super) struct Listeners {
     tcp: Option<TcpListener>,
     unix: UnixListener,
 }
 
 impl Listeners {
-    /// Opens both. A socket that an earlier agent left at `socket` is replaced: the caller holds the
-    /// directory.
+    /// Opens both sockets. Repermits a socket that an earlier agent left at `socket`; the caller holds the
+    /// lock of the directory.
     ///
     /// # Errors
-    /// In words, with what to do.
+    /// If one cannot be opened.
     pub(super) async fn open(http: Option<SocketAddr>, socket: &Path) -> Result<Self, Diagnostics> {
         let tcp = match http {
             Some(address) => {
@@ -65,12 +65,12 @@ impl Listeners {
         Ok(Self { tcp, unix })
     }
 
-    /// The TCP address, with the port that was chosen.
+    /// The TCP address with its actual port.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// Serves until `stop`, and then finishes what is being answered.
+    /// Serves until `stop`, then completes running requests.
     pub(super) async fn serve(self, router: Router, stop: CancellationToken) {
         let server = Server::new(router);
         let unix = accept_all(&server, &stop, || async { Ok(self.unix.accept().await?.0) });
@@ -85,11 +85,11 @@ impl Listeners {
     }
 }
 
-/// What every connection shares.
+/// The shared state of all connections.
 struct Server {
     router: Router,
     graceful: GracefulShutdown,
-    free: Arc<Semaphore>,
+    free_connections: Arc<Semaphore>,
     connections: TaskTracker,
     give_up: CancellationToken,
 }
@@ -99,14 +99,14 @@ impl Server {
         Self {
             router,
             graceful: GracefulShutdown::new(),
-            free: Arc::new(Semaphore::new(most_connections())),
+            free_connections: Arc::new(Semaphore::new(max_connections())),
             connections: TaskTracker::new(),
             give_up: CancellationToken::new(),
         }
     }
 
-    /// Answers the requests of one connection in a task of its own; `place` is given back at its end.
-    fn answer<S>(&self, stream: S, place: tokio::sync::OwnedSemaphorePermit)
+    /// Serves one connection in its own task, which holds `permit`.
+    fn serve_connection<S>(&self, stream: S, permit: tokio::sync::OwnedSemaphorePermit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -120,7 +120,7 @@ impl Server {
         let connection = self.graceful.watch(connection);
         let give_up = self.give_up.clone();
         self.connections.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended early");
@@ -137,7 +137,7 @@ impl Server {
         {
             tracing::warn!(
                 open = self.connections.len(),
-                "requests that were not answered within {} s are dropped",
+                "aborting requests that took longer than {} s",
                 DRAIN_LIMIT.as_secs()
             );
         }
@@ -154,19 +154,19 @@ where
 {
     loop {
         let next = async {
-            let place = server.free.clone().acquire_owned().await;
-            (accept().await, place)
+            let permit = server.free_connections.clone().acquire_owned().await;
+            (accept().await, permit)
         };
-        let (accepted, place) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             biased;
             () = stop.cancelled() => return,
             next = next => next,
         };
-        match (accepted, place) {
-            (Ok(stream), Ok(place)) => server.answer(stream, place),
-            (Err(error), _) if is_of_one_connection(&error) => {}
+        match (accepted, permit) {
+            (Ok(stream), Ok(permit)) => server.serve_connection(stream, permit),
+            (Err(error), _) if is_connection_error(&error) => {}
             (Err(error), _) => {
-                tracing::warn!(%error, "cannot accept connections; trying again");
+                tracing::warn!(%error, "cannot accept connections; retrying");
                 sleep(EXHAUSTED_PAUSE).await;
             }
             (_, Err(_closed)) => return,
@@ -180,8 +180,8 @@ async fn accept_tcp(listener: &TcpListener) -> io::Result<tokio::net::TcpStream>
     Ok(stream)
 }
 
-/// The client has gone before it was accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
+/// Whether the error concerns one connection, such as a client that disconnected early.
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput};
     matches!(
         error.kind(),
@@ -189,22 +189,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// A quarter of the files that the process may open, after asking for as many as it may have.
-fn most_connections() -> usize {
+/// Raises the limit of open files to its maximum, and returns a quarter of it.
+fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX).min(65_536);
+    let maximum = limit.maximum.unwrap_or(u64::MAX).min(65_536);
     let raised = Rlimit {
-        current: Some(most),
+        current: Some(maximum),
         maximum: limit.maximum,
     };
     let now = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => most,
-        Err(_) => limit.current.unwrap_or(most),
+        Ok(()) => maximum,
+        Err(_) => limit.current.unwrap_or(maximum),
     };
-    usize::try_from((now / 4).clamp(16, MOST_CONNECTIONS)).unwrap_or(16)
+    usize::try_from((now / 4).clamp(16, MAX_CONNECTIONS)).unwrap_or(16)
 }
 
-/// Only this user may connect.
+/// Binds a Unix socket that only this user can connect to.
 fn bind_unix(socket: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     match std::fs::symlink_metadata(socket) {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(socket)?,
@@ -218,21 +218,22 @@ fn bind_unix(socket: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     Ok(listener)
 }
 
-fn cannot_listen(place: &str, error: &io::Error) -> Diagnostics {
-    let told =
-        |code, why: &str| Diagnostic::error(code, format!("cannot listen on {place}: {why}"));
+fn cannot_listen(address: &str, error: &io::Error) -> Diagnostics {
+    let problem = |code, reason: &str| {
+        Diagnostic::error(code, format!("cannot listen on `{address}`: {reason}"))
+    };
     let problem = match error.kind() {
-        io::ErrorKind::AddrInUse => told(Code::AgentPortInUse, "another process listens there")
-            .help("stop that process (`ss -ltnp` shows it; a Nomad agent listens on 4646 too), or choose another address with --http ADDR:PORT"),
+        io::ErrorKind::AddrInUse => problem(Code::AgentPortInUse, "the address is in use")
+            .help("stop the other process (`ss -ltnp` shows it; a Nomad agent also listens on 4646), or use another address with `--http ADDR:PORT`"),
         io::ErrorKind::AddrNotAvailable => {
-            told(Code::AgentCannotListen, "this machine has no such address")
-                .help("`ip address` shows the addresses of this machine")
+            problem(Code::AgentCannotListen, "this machine does not have that address")
+                .help("run `ip address` to see the addresses of this machine")
         }
         io::ErrorKind::PermissionDenied => {
-            told(Code::AgentCannotListen, "this user is not allowed to")
-                .help("choose a port from 1024 on; lower ones need privileges")
+            problem(Code::AgentCannotListen, "permission denied")
+                .help("use a port of 1024 or above; lower ports need privileges")
         }
-        _ => told(Code::AgentCannotListen, &error.to_string()),
+        _ => problem(Code::AgentCannotListen, &error.to_string()),
     };
     problem.into()
 }

@@ -1,12 +1,12 @@
-//! Assembles and runs the embedded orchestrator: server, node and the plugin's process in one.
+//! Assembles and runs the agent: server, node and the plugin's process.
 //!
-//! [`run`] is `nomad-csi agent`; [`Embedded`] is the same agent for one command. Both work on a
-//! directory that they hold alone, and both leave no process, socket or lock behind, however they end.
+//! [`run_agent`] is `nomad-csi agent`; [`EmbeddedAgent`] is the same agent for one command. Each has
+//! exclusive use of its data directory, and leaves no process, socket or lock behind.
 
 mod assemble;
 mod blocking;
-mod claim;
 mod config;
+mod data_dir_lock;
 mod directory;
 mod embedded;
 mod listen;
@@ -14,7 +14,7 @@ mod plugin;
 mod run;
 mod serve_plugin;
 
-pub use config::{AgentConfig, AgentOptions, DataDirectory, OnHeld, embedded_directory};
-pub use embedded::Embedded;
-pub use run::run;
-pub use serve_plugin::{PlayOptions, PluginOptions, serve_plugin};
+pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
+pub use embedded::EmbeddedAgent;
+pub use run::run_agent;
+pub use serve_plugin::{PluginOptions, ProfileOptions, serve_plugin};

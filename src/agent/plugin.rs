@@ -1,21 +1,21 @@
-//! The embedded plugin: this program again, as `plugin serve`, in a process of its own.
+//! The task of the embedded plugin: this program as `plugin serve` in another process.
 
 use std::ffi::OsString;
 
 use super::config::AgentConfig;
-use super::directory::Workplace;
+use super::directory::AgentDirs;
 use crate::model::{AllocId, NodeId, PluginId};
 use crate::node::PluginTask;
 use crate::ports::{IdSource, TaskCommand};
 use crate::server::StateCell;
 
-/// Its ID.
+/// The ID of the embedded plugin.
 pub(super) const HOSTPATH: &str = "hostpath";
 
-/// How it is started and supervised.
+/// The task that the supervisor runs.
 pub(super) fn hostpath_task(
     config: &AgentConfig,
-    place: &Workplace,
+    dirs: &AgentDirs,
     cell: &StateCell,
     node: NodeId,
     ids: &dyn IdSource,
@@ -28,28 +28,34 @@ pub(super) fn hostpath_task(
     PluginTask {
         plugin,
         task: AllocId::new(ids.uuid()),
-        command: command(config, place),
-        socket: place.plugin_socket(),
+        command: command(config, dirs),
+        socket: dirs.plugin_socket(),
         health_timeout: PluginTask::HEALTH_TIMEOUT,
         recorded,
         node,
     }
 }
 
-/// Ends when its standard input does: it does not outlive the agent.
-fn command(config: &AgentConfig, place: &Workplace) -> TaskCommand {
+/// The command of the plugin. It exits with its standard input, so it does not outlive the agent.
+fn command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
     let mut endpoint = OsString::from("unix://");
-    endpoint.push(place.plugin_socket());
+    endpoint.push(dirs.plugin_socket());
     let mut arguments = vec![
         "plugin".into(),
         "serve".into(),
         "--endpoint".into(),
         endpoint,
         "--state-dir".into(),
-        place.plugin_state().into(),
+        dirs.plugin_state().into(),
         "--exit-on-stdin-eof".into(),
     ];
-    arguments.extend(config.plugin_play.arguments().into_iter().map(Into::into));
+    arguments.extend(
+        config
+            .plugin_profile
+            .arguments()
+            .into_iter()
+            .map(Into::into),
+    );
     TaskCommand {
         name: HOSTPATH.to_owned(),
         program: config.plugin_program.clone(),

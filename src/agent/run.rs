@@ -1,14 +1,13 @@
-//! An agent's life: everything started in order, and ended in the reverse order.
+//! Starts the parts of an agent in order, and stops them in reverse order.
 //!
 //! ```text
 //! start   directory, lock, sockets, journal and state, key, node, plugin, HTTP, "ready"
-//! stop    HTTP (what is being answered is finished), plugin, state and journal, sockets, lock
+//! stop    HTTP (running requests are completed), plugin, state and journal, sockets, lock
 //! ```
 //!
-//! Volumes stay as they are, and so do mounts: the end of the agent is not the end of their use. If
-//! the process is killed, the operating system ends the lock, the plugin ends by itself, and the
-//! journal has everything that was answered; sockets that are left behind are replaced by the next
-//! start, and work that was begun is taken up by it.
+//! Volumes and mounts stay when the agent stops. If the process is killed, the operating system
+//! releases the lock, the plugin exits, and the journal has every acknowledged change. The next start
+//! replaces the sockets and continues operations.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,11 +18,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::assemble::{Assembled, assemble};
+use super::assemble::{AgentParts, assemble_agent};
 use super::blocking;
-use super::claim::{Claimed, claim, lock_problem};
 use super::config::AgentConfig;
-use super::directory::{DataPlace, Workplace};
+use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
+use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::plugin::HOSTPATH;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -32,105 +31,101 @@ use crate::node::{TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, Mounter as _, SystemClock};
 use crate::server::Services;
 use crate::server::http::router;
-use crate::store::{DataLock, Holder};
+use crate::store::{DataLock, LockOwner};
 
-/// Runs an agent until `stop`, and then ends it in order. Whoever drops the future instead leaves at
-/// once: what was being done is dropped, as in a crash, and the next start takes it up.
+/// Runs an agent until `stop`, then stops it in order. Dropping the future aborts everything, like a
+/// crash; the next start continues operations.
 ///
 /// # Errors
-/// If it cannot start; nothing is left then.
-pub async fn run(config: AgentConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
-    let mut agent = match open(&config).await? {
-        Opened::Here(agent) => agent,
-        Opened::Elsewhere(socket) => return Err(served_elsewhere(&socket)),
+/// If it cannot start. Nothing keeps running then.
+pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
+    let mut agent = match open_agent(&config).await? {
+        OpenResult::Started(agent) => agent,
+        OpenResult::ServedBy(socket) => return Err(served_elsewhere(&socket)),
     };
-    let well = agent.plugin_well(config.plugin_patience);
-    if let Some(Err(reason)) = stop.run_until_cancelled(well).await {
+    let healthy = agent.wait_for_plugin(config.plugin_timeout);
+    if let Some(Err(reason)) = stop.run_until_cancelled(healthy).await {
         tracing::warn!(
             plugin.id = HOSTPATH,
             reason,
-            "serving although the plugin is not healthy"
+            "the agent serves requests, but the plugin is not healthy"
         );
     }
     agent.serve();
-    agent.say_ready();
+    agent.report_ready();
     stop.cancelled().await;
-    tracing::info!("stopping: what is being answered is finished; a second signal leaves at once");
+    tracing::info!("stopping: running requests are completed; a second signal aborts them");
     notify(NotifyState::Stopping);
     agent.stop().await;
     Ok(())
 }
 
-/// Only a command shares.
+/// The error of `nomad-csi agent`, which never uses another agent.
 fn served_elsewhere(socket: &Path) -> Diagnostics {
     let message = format!(
-        "another agent has the directory and listens on {}",
+        "cannot use the data directory: another agent has it and listens on `{}`",
         socket.display()
     );
     Diagnostic::error(Code::DataInUse, message).into()
 }
 
-/// An agent, or the one that has the directory.
-pub(super) enum Opened {
-    /// Ours, with open sockets that are not served yet.
-    Here(Box<Agent>),
-    /// Somebody else's, which listens there.
-    Elsewhere(PathBuf),
+/// The result of opening an agent.
+pub(super) enum OpenResult {
+    /// A started agent, whose sockets are open and not served yet.
+    Started(Box<Agent>),
+    /// The agent that listens on this socket has the data directory.
+    ServedBy(PathBuf),
 }
 
-/// Locks the directory and starts everything but HTTP.
+/// Locks the data directory and starts everything except HTTP.
 ///
 /// # Errors
-/// If something cannot be started; nothing is left then.
-pub(super) async fn open(config: &AgentConfig) -> Result<Opened, Diagnostics> {
-    let wanted = config.data.clone();
-    let place = blocking::run(move || DataPlace::prepare(&wanted)).await??;
+/// If a part cannot start. Nothing keeps running then.
+pub(super) async fn open_agent(config: &AgentConfig) -> Result<OpenResult, Diagnostics> {
+    let setting = config.data.clone();
+    let dirs = blocking::run_blocking(move || DataDir::prepare(&setting)).await??;
     let started_at = SystemClock.now();
-    match claim(place.path(), started_at, config.on_held).await? {
-        Claimed::Served(socket) => Ok(Opened::Elsewhere(socket)),
-        Claimed::Ours(lock) => {
-            let (runtime, serves_others) = (config.runtime_dir.clone(), config.http.is_some());
-            let (place, lock) = blocking::run(move || {
-                let place = Workplace::furnish(place, runtime.as_deref())?;
-                record(
-                    lock,
-                    started_at,
-                    serves_others.then(|| place.agent_socket()),
-                )
-                .map(|lock| (place, lock))
+    match acquire_lock(dirs.path(), started_at, config.on_lock_conflict).await? {
+        LockResult::ServedBy(socket) => Ok(OpenResult::ServedBy(socket)),
+        LockResult::Acquired(lock) => {
+            let (runtime, is_shared) = (config.runtime_dir.clone(), config.http.is_some());
+            let (dirs, lock) = blocking::run_blocking(move || {
+                let dirs = AgentDirs::create_dirs(dirs, runtime.as_deref())?;
+                record_owner(lock, started_at, is_shared.then(|| dirs.agent_socket()))
+                    .map(|lock| (dirs, lock))
             })
             .await??;
-            let agent = Agent::start(config, place, lock).await?;
-            Ok(Opened::Here(Box::new(agent)))
+            let agent = Agent::start(config, dirs, lock).await?;
+            Ok(OpenResult::Started(Box::new(agent)))
         }
     }
 }
 
-/// Says in the lock where the agent can be asked, for those who find the directory locked.
-fn record(
+/// Records the agent and its socket in the lock, for processes that find it locked.
+fn record_owner(
     mut lock: DataLock,
     started_at: i64,
     socket: Option<PathBuf>,
 ) -> Result<DataLock, Diagnostics> {
-    let holder = Holder {
+    let owner = LockOwner {
         pid: std::process::id(),
         socket,
         started_at,
     };
-    match lock.record(&holder) {
+    match lock.record(&owner) {
         Ok(()) => Ok(lock),
         Err(error) => Err(lock_problem(&error, None)),
     }
 }
 
-/// A running agent. Dropping it drops what it does, as a crash would.
+/// A running agent. Dropping it aborts everything, like a crash.
 pub(super) struct Agent {
-    place: Workplace,
+    dirs: AgentDirs,
     lock: DataLock,
     services: Services,
     plugin: watch::Receiver<TaskStatus>,
     address: Option<SocketAddr>,
-    /// Until HTTP is served.
+    /// Present until HTTP is served.
     unserved: Option<Listeners>,
     http: JoinSet<()>,
     supervision: JoinSet<()>,
@@ -141,17 +136,17 @@ pub(super) struct Agent {
 impl Agent {
     async fn start(
         config: &AgentConfig,
-        place: Workplace,
+        dirs: AgentDirs,
         lock: DataLock,
     ) -> Result<Self, Diagnostics> {
-        let assembled = match assemble(config, &place).await {
+        let assembled = match assemble_agent(config, &dirs).await {
             Ok(assembled) => assembled,
             Err(problems) => {
-                leave(place, lock).await;
+                release_directory(dirs, lock).await;
                 return Err(problems);
             }
         };
-        let Assembled {
+        let AgentParts {
             services,
             listeners,
             supervisor,
@@ -161,7 +156,7 @@ impl Agent {
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.run(stop_plugin.clone()));
         Ok(Self {
-            place,
+            dirs,
             lock,
             services,
             plugin,
@@ -174,20 +169,20 @@ impl Agent {
         })
     }
 
-    /// The Unix socket, open from the start.
+    /// The Unix socket.
     pub(super) fn socket(&self) -> PathBuf {
-        self.place.agent_socket()
+        self.dirs.agent_socket()
     }
 
-    /// Waits for the plugin.
+    /// Waits until the plugin is healthy.
     ///
     /// # Errors
-    /// Why it is not well.
-    pub(super) async fn plugin_well(&self, patience: Duration) -> Result<(), String> {
-        wait_until_healthy(self.plugin.clone(), patience).await
+    /// The reason if it is not healthy in time.
+    pub(super) async fn wait_for_plugin(&self, timeout: Duration) -> Result<(), String> {
+        wait_until_healthy(self.plugin.clone(), timeout).await
     }
 
-    /// Answers requests from now on.
+    /// Serves HTTP.
     pub(super) fn serve(&mut self) {
         if let Some(listeners) = self.unserved.take() {
             let router = router(self.services.clone());
@@ -196,57 +191,59 @@ impl Agent {
         }
     }
 
-    /// Ends everything, in order.
+    /// Stops everything in order.
     pub(super) async fn stop(mut self) {
         self.stop_http.cancel();
         drop(self.unserved.take());
-        let answered = async { while self.http.join_next().await.is_some() {} };
-        tokio::join!(self.services.drain(DRAIN_LIMIT), answered);
+        let served = async { while self.http.join_next().await.is_some() {} };
+        tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.services.cell.stop().await;
         drop(self.services);
-        leave(self.place, self.lock).await;
+        release_directory(self.dirs, self.lock).await;
     }
 
-    /// For whoever started the agent: systemd, and a person.
-    fn say_ready(&self) {
+    /// Reports to the log and to systemd that the agent is ready.
+    fn report_ready(&self) {
         let address = self.address.map(|address| format!("http://{address}"));
-        if self.place.is_temporary() {
+        if self.dirs.is_temporary() {
             tracing::info!(
-                data = %self.place.data().display(),
-                "volumes and state go when the agent ends; keep them with --data-dir DIR"
+                data = %self.dirs.data().display(),
+                "volumes and state are deleted when the agent stops; keep them with `--data-dir DIR`"
             );
         }
         tracing::info!(
             address,
-            socket = %self.place.agent_socket().display(),
-            data = %self.place.data().display(),
+            socket = %self.dirs.agent_socket().display(),
+            data = %self.dirs.data().display(),
             "the agent is ready"
         );
         notify(NotifyState::Ready);
     }
 }
 
-/// Gives up the directory: the sockets first, because the next agent's have the same names.
-async fn leave(place: Workplace, lock: DataLock) {
+/// Releases the directory. Sockets go first, because those of the next agent have the same names.
+async fn release_directory(dirs: AgentDirs, lock: DataLock) {
     let mounts = LinuxMounter.list().await;
-    let left = blocking::run(move || {
-        place.remove_sockets();
+    let released = blocking::run_blocking(move || {
+        dirs.remove_sockets();
         drop(lock);
         match mounts {
-            Ok(mounts) => place.remove_if_temporary(&mounts),
-            Err(error) => tracing::warn!(%error, "no directory is removed"),
+            Ok(mounts) => dirs.remove_if_temporary(&mounts),
+            Err(error) => {
+                tracing::warn!(%error, "cannot list mounts; the temporary directory is not removed")
+            }
         }
     });
-    if left.await.is_err() {
-        tracing::warn!("the agent's directory was not tidied");
+    if released.await.is_err() {
+        tracing::warn!("the agent's directories were not cleaned up");
     }
 }
 
-/// Tells a service manager, if there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: NotifyState) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::debug!(%error, "the service manager was not told");
+        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded plugin's own process: `plugin serve`, for the agent or for any other orchestrator.
+//! `plugin serve`: the process of the embedded plugin, for the agent or any other orchestrator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::hostpath::{Config, Host, Play, serve};
+use crate::hostpath::{Config, Host, PluginProfile, serve};
 use crate::mounts::{LinuxBlockStorage, LinuxMounter};
 use crate::ports::{RandomIds, SystemClock};
 
-pub use crate::hostpath::PlayOptions;
+pub use crate::hostpath::ProfileOptions;
 
-/// What the command line says of the plugin, word for word.
+/// The options of `plugin serve`, as given on the command line.
 #[derive(Clone, Debug)]
 pub struct PluginOptions {
     /// `--endpoint`: `unix://` and an absolute path.
     pub endpoint: String,
-    /// `--state-dir`: where its volumes and what it knows of them are.
+    /// `--state-dir`: the directory of its volumes and their state.
     pub state_dir: PathBuf,
-    /// `--node-id`: what it calls this machine; its host name if not given.
+    /// `--node-id`: the ID of this node; by default the host name.
     pub node_id: Option<String>,
-    /// `--exit-on-stdin-eof`: whether it ends with its standard input.
+    /// `--exit-on-stdin-eof`: whether it exits with its standard input.
     pub exit_on_stdin_eof: bool,
-    /// Which plugin it plays.
-    pub play: PlayOptions,
+    /// The profile of the plugin.
+    pub profile: ProfileOptions,
 }
 
 /// Serves the plugin until `stop`. Mounts stay.
 ///
 /// # Errors
-/// If it cannot begin, or the server ends by itself; the message says what to do.
+/// If it cannot start, or the server fails.
 pub async fn serve_plugin(
     options: PluginOptions,
     stop: CancellationToken,
@@ -40,36 +40,39 @@ pub async fn serve_plugin(
         state_dir,
         node_id,
         exit_on_stdin_eof,
-        play,
+        profile,
     } = options;
-    let play = parse_play(&play, "")?;
+    let profile = parse_profile(&profile, "")?;
     let config = Config::new(&endpoint, state_dir, node_id, exit_on_stdin_eof);
-    let config = config.map_err(|error| cannot(&error))?;
+    let config = config.map_err(|error| serve_problem(&error))?;
     let host = Host {
         mounter: Arc::new(LinuxMounter),
         storage: Arc::new(LinuxBlockStorage::default()),
         clock: Arc::new(SystemClock),
         ids: Arc::new(RandomIds),
     };
-    let served = serve(config.playing(play), host, stop.cancelled_owned());
-    served.await.map_err(|error| cannot(&error))
+    let served = serve(config.with_profile(profile), host, stop.cancelled_owned());
+    served.await.map_err(|error| serve_problem(&error))
 }
 
-/// Which plugin is played; `prefix` stands before the names of flags that were used.
+/// Parses the profile of a plugin. `prefix` precedes the names of its flags in errors.
 ///
 /// # Errors
-/// Every word that cannot be used.
-pub(super) fn parse_play(options: &PlayOptions, prefix: &str) -> Result<Play, Diagnostics> {
-    Play::parse(options).map_err(|problems| {
-        let mut told = Diagnostics::default();
+/// All invalid values together.
+pub(super) fn parse_profile(
+    options: &ProfileOptions,
+    prefix: &str,
+) -> Result<PluginProfile, Diagnostics> {
+    PluginProfile::parse(options).map_err(|problems| {
+        let mut diagnostics = Diagnostics::default();
         for problem in problems {
             let problem = problem.replace("--", &format!("--{prefix}"));
-            told.push(Diagnostic::error(Code::HostpathCannotServe, problem));
+            diagnostics.push(Diagnostic::error(Code::HostpathCannotServe, problem));
         }
-        told
+        diagnostics
     })
 }
 
-fn cannot(error: &dyn std::error::Error) -> Diagnostics {
+fn serve_problem(error: &dyn std::error::Error) -> Diagnostics {
     Diagnostic::error(Code::HostpathCannotServe, error.to_string()).into()
 }

@@ -1,11 +1,11 @@
-//! How long something may take, as it is typed: `30s`, `5m`, `1h30m`.
+//! Durations on the command line: `30s`, `5m`, `1h30m`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// A span of time of at most a week.
+/// A duration of at most one week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeSpan(pub Duration);
 
@@ -15,12 +15,12 @@ impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let example = "write a number with its unit, such as 30s, 5m or 1h30m";
+        let example = "expected a number with a unit, such as 30s, 5m or 1h30m";
         let span: SignedDuration = text.parse().map_err(|_| example.to_owned())?;
         let span =
-            Duration::try_from(span).map_err(|_| "time does not run backwards".to_owned())?;
+            Duration::try_from(span).map_err(|_| "the duration must not be negative".to_owned())?;
         if span > LONGEST {
-            return Err("the longest is a week, 168h".to_owned());
+            return Err("the longest duration is one week, 168h".to_owned());
         }
         Ok(Self(span))
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_read_with_its_unit_and_shown_again() {
+    fn durations_are_parsed_with_a_unit_and_displayed() {
         for (text, expected) in [
             ("30s", Some((30, "30s"))),
             ("5m", Some((300, "5m"))),

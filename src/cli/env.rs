@@ -1,8 +1,8 @@
-//! Every environment variable that is read anywhere, with its doc line.
+//! Every environment variable that the program reads, with its documentation.
 //!
-//! The environment is read here and nowhere else, once, before anything runs. Nomad's own variables
-//! mean what they mean to Nomad's CLI (`nomad-http-api` 2.2); as there, an empty value counts as
-//! unset, and a flag wins over its variable.
+//! Only this file reads the environment, once, before a command runs. Nomad's variables have the
+//! meaning that they have in Nomad's CLI: an empty value counts as unset, and a flag overrides its
+//! variable.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,22 +10,22 @@ use std::path::PathBuf;
 
 macro_rules! variables {
     ($($variant:ident = $name:literal: $doc:literal;)*) => {
-        /// A variable that has a meaning here.
+        /// An environment variable that the program reads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Variable {
             $(#[doc = $doc] $variant,)*
         }
 
         impl Variable {
-            /// All of them, in the order in which they are told to people.
+            /// All variables, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name.
+            /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it does, one sentence.
+            /// Returns the documentation, one sentence.
             pub const fn doc(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }
             }
@@ -35,74 +35,74 @@ macro_rules! variables {
 
 variables! {
     Address = "NOMAD_ADDR": "Address of the server: http://, https:// or unix://.";
-    Region = "NOMAD_REGION": "Region that requests are meant for.";
-    Namespace = "NOMAD_NAMESPACE": "Namespace; `*` is all, where a command reads.";
+    Region = "NOMAD_REGION": "Region that handles the requests.";
+    Namespace = "NOMAD_NAMESPACE": "Namespace; `*` means all namespaces in commands that read.";
     Token = "NOMAD_TOKEN": "ACL token.";
     HttpAuth = "NOMAD_HTTP_AUTH": "HTTP basic authentication, `USER:PASSWORD` or `USER`.";
-    CaCert = "NOMAD_CACERT": "PEM file with the authorities to trust; beats NOMAD_CAPATH.";
-    CaPath = "NOMAD_CAPATH": "Directory of PEM files with the authorities to trust.";
-    ClientCert = "NOMAD_CLIENT_CERT": "PEM file with the client certificate.";
-    ClientKey = "NOMAD_CLIENT_KEY": "PEM file with the client certificate's key.";
-    TlsServerName = "NOMAD_TLS_SERVER_NAME": "Name in the server's certificate, if it is not the host's.";
-    SkipVerify = "NOMAD_SKIP_VERIFY": "A true value accepts any server certificate: never in production.";
-    NoColor = "NO_COLOR": "Any value: no colours.";
-    NomadNoColor = "NOMAD_CLI_NO_COLOR": "Any value: no colours; beats forcing them.";
-    NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value: colours also where the output is no terminal.";
-    Log = "NOMAD_CSI_LOG": "What is logged: `info`, `debug`, or `warn,nomad_csi::nomad=debug`.";
-    LogFormat = "NOMAD_CSI_LOG_FORMAT": "How it is logged: `text` or `json`.";
-    Columns = "COLUMNS": "Width to format for.";
-    Terminal = "TERM": "`dumb`: no colours and no moving lines.";
-    StateHome = "XDG_STATE_HOME": "`--embedded` keeps its state in `nomad-csi` below it.";
-    ConfigHome = "XDG_CONFIG_HOME": "The config file is `nomad-csi/config.toml` below it.";
-    AppData = "APPDATA": "On Windows, the config file is `nomad-csi/config.toml` below it.";
-    Home = "HOME": "Without the XDG variables: `.local/state` and `.config` below it.";
-    RuntimeDir = "XDG_RUNTIME_DIR": "Where an agent's sockets are, if its own directory's path is too long.";
-    HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also in small letters.";
-    HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also in small letters.";
-    NoProxy = "NO_PROXY": "Hosts reached without a proxy, by commas; also in small letters.";
-    User = "USER": "Who is said to be at work on a set of volumes.";
-    WindowsUser = "USERNAME": "The same on Windows.";
-    Complete = "COMPLETE": "Set by the shell's completion script, never by hand.";
+    CaCert = "NOMAD_CACERT": "PEM file of trusted certificate authorities; overrides NOMAD_CAPATH.";
+    CaPath = "NOMAD_CAPATH": "Directory of PEM files of trusted certificate authorities.";
+    ClientCert = "NOMAD_CLIENT_CERT": "PEM file of the client certificate.";
+    ClientKey = "NOMAD_CLIENT_KEY": "PEM file of the client certificate's private key.";
+    TlsServerName = "NOMAD_TLS_SERVER_NAME": "Name in the server's certificate, if it is not the host name.";
+    SkipVerify = "NOMAD_SKIP_VERIFY": "`true` accepts any server certificate; never use it in production.";
+    NoColor = "NO_COLOR": "Any value disables colours.";
+    NomadNoColor = "NOMAD_CLI_NO_COLOR": "Any value disables colours, even if they are forced.";
+    NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value forces colours, even without a terminal.";
+    Log = "NOMAD_CSI_LOG": "Log filter: `info`, `debug` or `warn,nomad_csi::nomad=debug`.";
+    LogFormat = "NOMAD_CSI_LOG_FORMAT": "Format of log lines: `text` or `json`.";
+    Columns = "COLUMNS": "Width of the output in columns.";
+    Terminal = "TERM": "`dumb` disables colours and live progress lines.";
+    StateHome = "XDG_STATE_HOME": "`--embedded` stores its state in its subdirectory `nomad-csi`.";
+    ConfigHome = "XDG_CONFIG_HOME": "Directory of the config file, `nomad-csi/config.toml`.";
+    AppData = "APPDATA": "Directory of `nomad-csi/config.toml` on Windows.";
+    Home = "HOME": "Parent of `.local/state` and `.config`, without the XDG variables.";
+    RuntimeDir = "XDG_RUNTIME_DIR": "Directory of an agent's sockets if the path of its own is too long.";
+    HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also read in lower case.";
+    HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also read in lower case.";
+    NoProxy = "NO_PROXY": "Comma-separated hosts without a proxy; also read in lower case.";
+    User = "USER": "User name that the lock of a set records.";
+    WindowsUser = "USERNAME": "User name that the lock of a set records, on Windows.";
+    Complete = "COMPLETE": "Set by the shell completion script only.";
 }
 
-/// The environment of one run.
+/// The environment variables of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
-/// A variable's value is not UTF-8, and it is no path.
+/// The error of a variable that must be text and is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the environment variable {} is not valid UTF-8", .0.name())]
-pub struct NotText(pub Variable);
+pub struct NotUtf8(pub Variable);
 
 impl Environment {
-    /// The process's own.
+    /// Returns the environment of this process.
     pub fn of_process() -> Self {
         Self(std::env::vars_os().collect())
     }
 
-    /// A variable's value, if it is set and not empty.
+    /// Returns a variable's value if it is set and not empty.
     ///
     /// # Errors
-    /// If it is not UTF-8.
-    pub fn text(&self, variable: Variable) -> Result<Option<&str>, NotText> {
+    /// Fails if the value is not UTF-8.
+    pub fn text(&self, variable: Variable) -> Result<Option<&str>, NotUtf8> {
         match self.raw(variable) {
             None => Ok(None),
-            Some(value) => value.to_str().map(Some).ok_or(NotText(variable)),
+            Some(value) => value.to_str().map(Some).ok_or(NotUtf8(variable)),
         }
     }
 
-    /// A variable's value as a path, if it is set and not empty.
+    /// Returns a variable's value as a path if it is set and not empty.
     pub fn path(&self, variable: Variable) -> Option<PathBuf> {
         self.raw(variable).map(PathBuf::from)
     }
 
-    /// Whether a variable is set and not empty.
+    /// Returns true if a variable is set and not empty.
     pub fn is_set(&self, variable: Variable) -> bool {
         self.raw(variable).is_some()
     }
 
-    /// Any variable's value, if it is set: one that a specification refers to.
-    pub fn any(&self, name: &str) -> Option<&OsStr> {
+    /// Returns the value of any variable, for references in specifications.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
@@ -131,17 +131,17 @@ impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Environment 
     }
 }
 
-/// The process's command line, the program's name first.
+/// Returns the command line of this process, the program's name first.
 pub(super) fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-/// The process's working directory. One that is gone counts as `.`, which fails where it is used.
+/// Returns the working directory of this process. A deleted one becomes `.`.
 pub(super) fn current_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }
 
-/// The section on the environment, for `--help`, the manual and the reference.
+/// Returns the section on environment variables for `--help` and the manual.
 pub(super) fn help_section() -> String {
     let shown = |variable: &&Variable| **variable != Variable::Complete;
     let width = Variable::ALL
@@ -154,7 +154,7 @@ pub(super) fn help_section() -> String {
         .iter()
         .filter(shown)
         .map(|variable| format!("\n  {:width$}  {}", variable.name(), variable.doc()));
-    let title = "Environment (a flag wins over its variable; empty counts as unset):".to_owned();
+    let title = "Environment (a flag overrides its variable; empty counts as unset):".to_owned();
     std::iter::once(title).chain(lines).collect()
 }
 

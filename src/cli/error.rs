@@ -1,4 +1,4 @@
-//! Why a command ended without doing its work.
+//! The error of a command.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use super::exit::Exit;
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap};
 use crate::ports::ApiError;
 
-/// A command ended without doing its work.
+/// The error of a command.
 #[derive(Debug)]
 pub struct CliError {
-    /// With which exit code.
+    /// The exit code.
     pub exit: Exit,
-    /// What is said of it; empty if everything has been said.
+    /// The diagnostics to print; empty if they are already printed.
     pub diagnostics: Diagnostics,
-    /// The texts that it points into.
+    /// The texts that the diagnostics refer to.
     pub sources: Arc<SourceMap>,
 }
 
 impl CliError {
-    /// Nothing more to say.
-    pub fn said(exit: Exit) -> Self {
+    /// Returns an error whose diagnostics are already printed.
+    pub fn already_reported(exit: Exit) -> Self {
         Self {
             exit,
             diagnostics: Diagnostics::default(),
@@ -27,14 +27,14 @@ impl CliError {
         }
     }
 
-    /// What is said points into these texts.
+    /// Sets the texts that the diagnostics refer to.
     #[must_use]
-    pub fn in_texts(mut self, sources: impl Into<Arc<SourceMap>>) -> Self {
+    pub fn with_sources(mut self, sources: impl Into<Arc<SourceMap>>) -> Self {
         self.sources = sources.into();
         self
     }
 
-    /// Blocked, for these reasons.
+    /// Returns an error with the exit code of a blocked change.
     pub fn blocked(reasons: impl IntoIterator<Item = Diagnostic>) -> Self {
         Self {
             exit: Exit::Blocked,
@@ -43,7 +43,7 @@ impl CliError {
         }
     }
 
-    /// Somebody has to agree.
+    /// Returns an error with the exit code of a missing approval.
     pub fn approval_needed(diagnostic: Diagnostic) -> Self {
         Self {
             exit: Exit::ApprovalNeeded,

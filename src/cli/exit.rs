@@ -1,29 +1,29 @@
-//! How a run ends, as pipelines see it.
+//! The exit code of a run.
 
-/// How a run ends. Of several, the worst counts: the last in this order.
+/// The result of a run. Variants are ordered by severity: the last of several results applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Done, or nothing to do.
+    /// Success, or nothing to do.
     Done,
-    /// `plan`: something would change.
-    Changes,
-    /// Somebody has to agree, and did not or could not be asked.
+    /// `plan` found pending changes, or `drift` found drift.
+    ChangesPending,
+    /// Approval is required and was not given.
     ApprovalNeeded,
-    /// The server or the plugin would refuse, something has to end first, or a plan is stale.
+    /// A server or plugin would refuse a change, a change must wait, or a plan is stale.
     Blocked,
-    /// It failed; wrong usage too.
+    /// An error, including wrong usage.
     Error,
-    /// Somebody interrupted.
+    /// An interrupt stopped the run.
     Interrupted,
 }
 
 impl Exit {
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Error => 1,
-            Self::Changes => 2,
+            Self::ChangesPending => 2,
             Self::Blocked => 3,
             Self::ApprovalNeeded => 4,
             Self::Interrupted => 130,
@@ -35,12 +35,11 @@ impl Exit {
 mod tests {
     use super::*;
 
-    /// Architecture, decision 8.
     #[test]
-    fn the_first_that_applies_of_130_1_3_4_2_0_counts() {
+    fn severity_orders_the_exit_codes_130_1_3_4_2_0() {
         let mut all = [
             Exit::Done,
-            Exit::Changes,
+            Exit::ChangesPending,
             Exit::ApprovalNeeded,
             Exit::Blocked,
             Exit::Error,

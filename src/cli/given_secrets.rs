@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{Hidden, SecretArguments};
-use super::context::Context;
+use super::args::{RedactedText, SecretArgs};
+use super::command_context::CommandContext;
 use super::error::CliError;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::files::read_secret_refs;
@@ -18,8 +18,8 @@ use crate::model::{SecretRef, SecretRefs, Secrets};
 /// If the file cannot be read, an argument is no reference, a value is not there, or somebody
 /// interrupts.
 pub(super) async fn given_secrets(
-    context: &Context,
-    arguments: &SecretArguments,
+    context: &CommandContext,
+    arguments: &SecretArgs,
 ) -> Result<Secrets, CliError> {
     let mut groups = vec![];
     if let Some(file) = &arguments.secrets {
@@ -30,7 +30,7 @@ pub(super) async fn given_secrets(
     let typed = arguments.secret_from.iter().map(typed);
     let typed: SecretRefs = typed.collect::<Result<Vec<_>, _>>()?.into_iter().collect();
     groups.push((typed, context.directory.clone()));
-    let source = context.secrets();
+    let source = context.secret_source();
     let looking = tokio::task::spawn_blocking(move || look_up(&groups, &*source));
     let found = context.interrupts.unless(looking).await?;
     let (secrets, warnings) = found.map_err(|error| {
@@ -38,7 +38,7 @@ pub(super) async fn given_secrets(
             .note(error.to_string())
     })??;
     for warning in &warnings {
-        context.say(warning);
+        context.print_diagnostic(warning);
     }
     Ok(secrets)
 }
@@ -54,7 +54,7 @@ fn in_file(file: &Path) -> Result<SecretRefs, CliError> {
 }
 
 /// `KEY=env:NAME` or `KEY=file:PATH`. What is neither is not shown: it may be the secret itself.
-fn typed(argument: &Hidden) -> Result<(String, SecretRef), CliError> {
+fn typed(argument: &RedactedText) -> Result<(String, SecretRef), CliError> {
     let pair = argument.0.split_once('=');
     let Some((key, source)) = pair.filter(|(key, _)| !key.is_empty()) else {
         return Err(
@@ -87,7 +87,7 @@ fn look_up(
     let mut missing = vec![];
     for (references, directory) in groups {
         let found: Result<Secrets, Vec<Diagnostics>> = references.resolve(|key, reference| {
-            let found = source.find(reference, directory).map_err(|remark| {
+            let found = source.resolve(reference, directory).map_err(|remark| {
                 let message = format!("the secret `{key}` has no value: {remark}");
                 let problem = Diagnostic::error(remark.code, message);
                 Diagnostics::from(problem.help(remark.code.remedy()))
@@ -99,7 +99,7 @@ fn look_up(
             Ok(found.value)
         });
         match found {
-            Ok(found) => secrets = secrets.overlaid_by(&found),
+            Ok(found) => secrets = secrets.merged_with(&found),
             Err(problems) => missing.extend(problems.into_iter().flatten()),
         }
     }

@@ -45,7 +45,7 @@ impl Interrupts {
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, CliError> {
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => Err(CliError::said(Exit::Interrupted)),
+            () = self.stop.cancelled() => Err(CliError::already_reported(Exit::Interrupted)),
             done = work => Ok(done),
         }
     }

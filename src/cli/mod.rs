@@ -5,10 +5,12 @@
 //! client) before a command needs it.
 
 mod args;
-mod choices;
+mod change_options;
+mod command_line;
 mod commands;
-mod context;
-mod contexts;
+mod command_context;
+mod cluster_contexts;
+mod dispatch;
 mod durations;
 mod env;
 mod error;
@@ -16,25 +18,28 @@ mod exit;
 mod given_secrets;
 mod interrupts;
 mod ledger;
+mod manual;
+mod reference;
 mod run;
-mod saved;
+mod runtime;
+mod saved_plan_file;
 mod servers;
 mod settings;
 mod specs;
 mod ui;
-mod world;
+mod workflow;
+mod process_environment;
 
-pub use args::Shell;
-pub use commands::completion::registration;
-pub use commands::man::{Page, pages};
-pub use commands::reference::reference;
+pub use commands::completion::{Shell, registration};
+pub use manual::{Page, pages};
+pub use reference::reference;
 pub use env::Environment;
 pub use error::CliError;
 pub use exit::Exit;
 pub use interrupts::Interrupts;
-pub use run::run;
+pub use run::run_command_line;
 pub use servers::{Companion, RealServers, Servers, Session};
 #[cfg(feature = "agent")]
-pub use settings::Embedding;
+pub use settings::EmbeddedTarget;
 pub use settings::Target;
-pub use world::{Input, Process, Sink, World};
+pub use process_environment::{InputStream, ProcessOwnership, OutputStream, ProcessEnvironment};

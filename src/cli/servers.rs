@@ -1,23 +1,22 @@
 //! Which servers can be reached, and how.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
 use super::error::CliError;
 #[cfg(feature = "agent")]
-use super::settings::Embedding;
+use super::settings::EmbeddedTarget;
 use super::settings::Target;
 #[cfg(feature = "agent")]
-use crate::agent::Embedded;
+use crate::agent::EmbeddedAgent;
 use crate::nomad::NomadClient;
 #[cfg(feature = "agent")]
-use crate::nomad::{Hidden, Settings};
+use crate::nomad::{ClientSettings, RedactedString};
+use crate::ports::ClusterApi;
 
 /// A server that is being talked to.
 pub struct Session {
     /// The server.
-    pub api: Arc<NomadClient>,
+    pub api: Box<dyn ClusterApi>,
     /// What has to be ended afterwards.
     pub companion: Option<Box<dyn Companion>>,
 }
@@ -61,7 +60,7 @@ impl Servers for RealServers {
     async fn open(&self, target: &Target) -> Result<Session, CliError> {
         match target {
             Target::Cluster(settings) => {
-                let api = Arc::new(NomadClient::new(settings)?);
+                let api = Box::new(NomadClient::new(settings)?);
                 Ok(Session {
                     api,
                     companion: None,
@@ -74,16 +73,16 @@ impl Servers for RealServers {
 }
 
 #[cfg(feature = "agent")]
-async fn embedded(embedding: &Embedding) -> Result<Session, CliError> {
-    let agent = Embedded::start(&embedding.agent).await?;
-    let settings = Settings {
+async fn embedded(embedding: &EmbeddedTarget) -> Result<Session, CliError> {
+    let agent = EmbeddedAgent::start(&embedding.agent).await?;
+    let settings = ClientSettings {
         name: Some("the embedded agent".to_owned()),
-        address: Hidden::new(format!("unix://{}", agent.socket().display())),
+        address: RedactedString::new(format!("unix://{}", agent.socket().display())),
         ..embedding.settings.clone()
     };
     match NomadClient::new(&settings) {
         Ok(client) => Ok(Session {
-            api: Arc::new(client),
+            api: Box::new(client),
             companion: Some(Box::new(agent)),
         }),
         Err(error) => {
@@ -95,7 +94,7 @@ async fn embedded(embedding: &Embedding) -> Result<Session, CliError> {
 
 #[cfg(feature = "agent")]
 #[async_trait]
-impl Companion for Embedded {
+impl Companion for EmbeddedAgent {
     async fn end(self: Box<Self>) -> Result<(), CliError> {
         self.stop().await;
         Ok(())

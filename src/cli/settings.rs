@@ -1,79 +1,80 @@
-//! Flags and environment, joined once into typed settings; a flag wins over its variable.
+//! Typed settings from flags, environment variables and the selected cluster. A flag overrides its
+//! variable.
 
 use std::path::{Path, PathBuf};
 
-use super::args::{Global, Hidden as Secret, LogFormat};
-use super::contexts::{Chosen, NamedBy};
-use super::env::{Environment, NotText, Variable};
+use super::args::{GlobalArgs, LogFormat, RedactedText as Secret};
+use super::cluster_contexts::{SelectedBy, SelectedCluster};
+use super::env::{Environment, NotUtf8, Variable};
 use super::error::CliError;
 #[cfg(feature = "agent")]
 use crate::agent::{AgentConfig, embedded_directory};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::ClusterContext;
 use crate::model::Namespace;
-use crate::nomad::{Hidden, ProxySettings, Settings, TlsSettings};
+use crate::nomad::{ClientSettings, ProxySettings, RedactedString, TlsSettings};
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 
-/// The server that is meant.
+/// The server that a command connects to.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// One that is reached over HTTP.
-    Cluster(Box<Settings>),
+    /// A server over HTTP.
+    Cluster(Box<ClientSettings>),
     /// An agent inside this process.
     #[cfg(feature = "agent")]
-    Embedded(Box<Embedding>),
+    Embedded(Box<EmbeddedTarget>),
 }
 
-/// The agent of one command, and what is asked of it.
+/// The embedded agent of one command.
 #[cfg(feature = "agent")]
 #[derive(Clone, Debug)]
-pub struct Embedding {
-    /// The agent.
+pub struct EmbeddedTarget {
+    /// Configuration of the agent.
     pub agent: AgentConfig,
-    /// What else the command line says of requests; the address is the agent's.
-    pub settings: Settings,
+    /// Settings of requests. The address is replaced by the address of the agent.
+    pub settings: ClientSettings,
 }
 
-impl From<NotText> for CliError {
-    fn from(error: NotText) -> Self {
+impl From<NotUtf8> for CliError {
+    fn from(error: NotUtf8) -> Self {
         Diagnostic::error(Code::CliInvalidValue, error.to_string())
-            .help(format!(
-                "set {} to text in UTF-8, or unset it",
-                error.0.name()
-            ))
+            .help(format!("set {} to UTF-8 text, or unset it", error.0.name()))
             .into()
     }
 }
 
-/// The server that is meant; relative paths start from `directory`.
+/// Returns the server of a command. Relative paths start from `directory`.
 ///
 /// # Errors
-/// If a variable is no text, the context's token cannot be had, or nothing says where the embedded
-/// agent lives.
+/// Fails if a variable is not UTF-8, the token of the selected cluster cannot be read, or no variable
+/// names the directory of the embedded agent.
 #[cfg_attr(
     not(feature = "agent"),
     expect(
         unused_variables,
-        reason = "only the embedded agent lives in a directory"
+        reason = "only the embedded agent needs the directory"
     )
 )]
-pub(super) fn target(
-    global: &Global,
+pub(super) fn server_target(
+    global: &GlobalArgs,
     environment: &Environment,
     directory: &Path,
-    chosen: Option<&Chosen>,
+    chosen: Option<&SelectedCluster>,
 ) -> Result<Target, CliError> {
-    let settings = cluster(global, environment, chosen)?;
+    let settings = cluster_settings(global, environment, chosen)?;
     #[cfg(feature = "agent")]
     if let Some(named) = &global.embedded {
-        let agent = embedded(Path::new(named), directory, environment)?;
-        return Ok(Target::Embedded(Box::new(Embedding { agent, settings })));
+        let agent = embedded_config(Path::new(named), directory, environment)?;
+        return Ok(Target::Embedded(Box::new(EmbeddedTarget {
+            agent,
+            settings,
+        })));
     }
     Ok(Target::Cluster(Box::new(settings)))
 }
 
 #[cfg(feature = "agent")]
-fn embedded(
+fn embedded_config(
     named: &Path,
     directory: &Path,
     environment: &Environment,
@@ -85,16 +86,16 @@ fn embedded(
     Ok(AgentConfig::embedded(directory.join(state), runtime_dir)?)
 }
 
-/// Flags win; of environment and context, [`Chosen::or`] says which.
+/// The sources of a setting. A flag takes precedence; [`SelectedCluster::prefer`] orders the others.
 struct Layers<'l> {
     environment: &'l Environment,
-    chosen: Option<&'l Chosen>,
+    chosen: Option<&'l SelectedCluster>,
 }
 
 impl Layers<'_> {
-    fn join<T>(&self, of_context: fn(&ClusterContext) -> Option<T>, own: Option<T>) -> Option<T> {
+    fn merge<T>(&self, of_context: fn(&ClusterContext) -> Option<T>, own: Option<T>) -> Option<T> {
         match self.chosen {
-            Some(chosen) => chosen.or(of_context(&chosen.cluster), own),
+            Some(chosen) => chosen.prefer(of_context(&chosen.cluster), own),
             None => own,
         }
     }
@@ -104,12 +105,12 @@ impl Layers<'_> {
         flag: Option<&String>,
         of_context: fn(&ClusterContext) -> Option<String>,
         variable: Variable,
-    ) -> Result<Option<String>, NotText> {
+    ) -> Result<Option<String>, NotUtf8> {
         if let Some(flag) = flag {
             return Ok(Some(flag.clone()));
         }
         let own = self.environment.text(variable)?.map(str::to_owned);
-        Ok(self.join(of_context, own))
+        Ok(self.merge(of_context, own))
     }
 
     fn path(
@@ -118,35 +119,40 @@ impl Layers<'_> {
         of_context: fn(&ClusterContext) -> Option<PathBuf>,
         variable: Variable,
     ) -> Option<PathBuf> {
-        let own = || self.join(of_context, self.environment.path(variable));
+        let own = || self.merge(of_context, self.environment.path(variable));
         flag.cloned().or_else(own)
     }
 
-    /// A reference is followed only if its token is the one that holds.
-    fn token(&self, flag: Option<&Secret>) -> Result<Option<Hidden>, CliError> {
+    /// Returns the token. Looks up the token of the selected cluster only if no other takes precedence.
+    fn token(&self, flag: Option<&Secret>) -> Result<Option<RedactedString>, CliError> {
         if let Some(token) = flag {
-            return Ok(Some(Hidden::new(token.0.as_str())));
+            return Ok(Some(RedactedString::new(token.0.as_str())));
         }
-        let own = self.environment.text(Variable::Token)?.map(Hidden::new);
+        let own = self
+            .environment
+            .text(Variable::Token)?
+            .map(RedactedString::new);
         match (self.chosen, own) {
             (None, own) => Ok(own),
-            (Some(chosen), Some(own)) if chosen.by == NamedBy::Choice => Ok(Some(own)),
+            (Some(chosen), Some(own)) if chosen.selected_by == SelectedBy::ContextUse => {
+                Ok(Some(own))
+            }
             (Some(chosen), own) => Ok(chosen.token(self.environment)?.or(own)),
         }
     }
 }
 
-fn cluster(
-    global: &Global,
+fn cluster_settings(
+    global: &GlobalArgs,
     environment: &Environment,
-    chosen: Option<&Chosen>,
-) -> Result<Settings, CliError> {
+    chosen: Option<&SelectedCluster>,
+) -> Result<ClientSettings, CliError> {
     let layers = Layers {
         environment,
         chosen,
     };
-    let hidden = |variable| -> Result<Option<Hidden>, NotText> {
-        Ok(environment.text(variable)?.map(Hidden::new))
+    let hidden = |variable| -> Result<Option<RedactedString>, NotUtf8> {
+        Ok(environment.text(variable)?.map(RedactedString::new))
     };
     let address = layers
         .text(
@@ -154,33 +160,33 @@ fn cluster(
             |context| Some(context.address.clone()),
             Variable::Address,
         )?
-        .unwrap_or_else(|| Settings::DEFAULT_ADDRESS.to_owned());
+        .unwrap_or_else(|| ClientSettings::DEFAULT_ADDRESS.to_owned());
     let region = layers.text(
         global.region.as_ref(),
         |context| context.region.clone(),
         Variable::Region,
     )?;
-    Ok(Settings {
+    Ok(ClientSettings {
         name: None,
-        address: Hidden::new(address),
+        address: RedactedString::new(address),
         region,
         namespace: namespace(global, environment, chosen)?.map(|namespace| namespace.to_string()),
         token: layers.token(global.token.as_ref())?,
         http_auth: hidden(Variable::HttpAuth)?,
-        tls: tls(global, &layers)?,
+        tls: tls_settings(global, &layers)?,
         proxies: ProxySettings {
             http: hidden(Variable::HttpProxy)?,
             https: hidden(Variable::HttpsProxy)?,
-            none_for: environment.text(Variable::NoProxy)?.map(str::to_owned),
+            no_proxy: environment.text(Variable::NoProxy)?.map(str::to_owned),
         },
     })
 }
 
-fn tls(global: &Global, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
+fn tls_settings(global: &GlobalArgs, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
     let skip_verify = layers.environment.text(Variable::SkipVerify)?;
-    let skip_verify = layers.join(
+    let skip_verify = layers.merge(
         |context| context.tls_skip_verify,
-        skip_verify.and_then(boolean),
+        skip_verify.and_then(parse_bool),
     );
     Ok(TlsSettings {
         ca_file: layers.path(
@@ -212,8 +218,8 @@ fn tls(global: &Global, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
     })
 }
 
-/// As Go's `ParseBool` reads it; other text is ignored, as by Nomad's CLI (`nomad-http-api` 2.2).
-fn boolean(text: &str) -> Option<bool> {
+/// Parses a boolean like Go's `ParseBool`. Ignores other text, as Nomad's CLI does.
+fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -221,15 +227,15 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The namespace that was asked for, if one was.
+/// Returns the namespace from a flag, the environment or the selected cluster, if given.
 ///
 /// # Errors
-/// If the variable is no text.
+/// Fails if the variable is not UTF-8.
 pub(super) fn namespace(
-    global: &Global,
+    global: &GlobalArgs,
     environment: &Environment,
-    chosen: Option<&Chosen>,
-) -> Result<Option<Namespace>, NotText> {
+    chosen: Option<&SelectedCluster>,
+) -> Result<Option<Namespace>, NotUtf8> {
     let layers = Layers {
         environment,
         chosen,
@@ -243,8 +249,12 @@ pub(super) fn namespace(
     Ok(named.map(Namespace::new))
 }
 
-/// Whether a stream is written in colour. Forbidding beats forcing (`nomad-http-api` 2.2).
-pub(super) fn colour(global: &Global, environment: &Environment, is_terminal: bool) -> bool {
+/// Returns true if a stream uses colours. As in Nomad's CLI, disabling overrides forcing.
+pub(super) fn uses_colour(
+    global: &GlobalArgs,
+    environment: &Environment,
+    is_terminal: bool,
+) -> bool {
     let dumb = matches!(environment.text(Variable::Terminal), Ok(Some("dumb")));
     let forbidden = global.no_color
         || environment.is_set(Variable::NomadNoColor)
@@ -253,8 +263,8 @@ pub(super) fn colour(global: &Global, environment: &Environment, is_terminal: bo
     !forbidden && (forced || (is_terminal && !dumb))
 }
 
-/// How wide to format: COLUMNS, else the terminal, else wide enough for a log.
-pub(super) fn columns(environment: &Environment, terminal: Option<usize>) -> usize {
+/// Returns the width of the output: COLUMNS, else the terminal width, else a width for logs.
+pub(super) fn output_width(environment: &Environment, terminal: Option<usize>) -> usize {
     const NO_TERMINAL: usize = 120;
     let set = environment.text(Variable::Columns).ok().flatten();
     set.and_then(|text| text.parse().ok())
@@ -263,12 +273,12 @@ pub(super) fn columns(environment: &Environment, terminal: Option<usize>) -> usi
         .unwrap_or(NO_TERMINAL)
 }
 
-/// What is logged: NOMAD_CSI_LOG, unless `-v` was said; `base` is the command's own level.
+/// Returns the log settings: NOMAD_CSI_LOG without `-v`, else the command's `base` level raised by `-v`.
 ///
 /// # Errors
-/// If a variable is no text, or names no format.
-pub(super) fn log(
-    global: &Global,
+/// Fails if a variable is not UTF-8 or names an unknown format.
+pub(super) fn log_settings(
+    global: &GlobalArgs,
     environment: &Environment,
     base: LogLevel,
 ) -> Result<LogSettings, CliError> {
@@ -280,7 +290,10 @@ pub(super) fn log(
         (None, None | Some("text")) => LogFormat::Text,
         (None, Some("json")) => LogFormat::Json,
         (None, Some(other)) => {
-            let message = format!("{} is `{other}`", Variable::LogFormat.name());
+            let message = format!(
+                "unknown log format `{other}` in {}",
+                Variable::LogFormat.name()
+            );
             return Err(Diagnostic::error(Code::CliInvalidValue, message)
                 .help("set it to `text` or `json`, or unset it")
                 .into());

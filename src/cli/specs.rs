@@ -1,37 +1,14 @@
 //! The specifications that a person means: read, checked, all problems at once.
 
-use std::path::{Path, PathBuf};
-
-use super::args::{Files, SetArgument, SpecSyntax};
-use super::context::Context;
+use super::args::{FileArgs, SetArgs, SpecSyntax};
+use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
-use crate::files::{self, Request};
+use crate::files::{self, SpecFilesRequest};
 use crate::model::{Namespace, SetName};
-use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, one_set, parse_text, validate};
-
-/// What is wanted, and the texts that say so.
-pub(super) struct Wanted {
-    /// The volumes, in the order of the files.
-    pub volumes: Vec<VolumeSpec>,
-    /// The texts.
-    pub sources: SourceMap,
-    /// How many texts there are.
-    pub texts: usize,
-    /// The set that the volumes belong to, if anything names one.
-    pub set: Option<SetName>,
-}
-
-impl Wanted {
-    /// Where relative paths in a specification start from: the directory of its file, or that of the
-    /// command if it came from standard input.
-    pub(super) fn directory_of(&self, context: &Context, spec: &VolumeSpec) -> PathBuf {
-        let name = Path::new(self.sources.name(spec.span.source));
-        let parent = name.parent().unwrap_or(Path::new(""));
-        context.directory.join(parent)
-    }
-}
+use crate::reconcile::workflow::Specifications;
+use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse_text, single_set, validate};
 
 impl From<SpecSyntax> for Syntax {
     fn from(syntax: SpecSyntax) -> Self {
@@ -43,95 +20,97 @@ impl From<SpecSyntax> for Syntax {
     }
 }
 
-/// By which rules files are read.
+/// How specification files are read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct LoadOptions {
     /// What the volumes are wanted for.
     pub purpose: Purpose,
-    /// What is made of files that declare no volume.
-    pub empty: Empty,
+    /// What happens if the files declare no volume.
+    pub empty_files: EmptyFiles,
 }
 
-/// What is made of files that declare no volume. They must name a set, and be there, whatever is made
-/// of it: files that were not found want nothing, also not that everything goes.
+/// What happens if the files declare no volume. In each case the files must exist and name a set:
+/// missing files never empty a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Empty {
-    /// Nothing is to be done with them.
-    Refused,
-    /// They are right, and it is remarked what they are.
-    Remarked,
-    /// They say what is wanted of the set: nothing.
-    Taken,
-    /// The same, and everything that the set owns goes.
+pub(super) enum EmptyFiles {
+    /// An error.
+    Rejected,
+    /// A warning.
+    Warned,
+    /// The set is wanted without volumes.
+    Accepted,
+    /// The set is wanted without volumes, and what it owns is removed.
     Pruned,
 }
 
-impl Empty {
-    /// For commands that remove what no file names, if that was asked for.
-    pub(super) fn if_pruned(prune: bool) -> Self {
-        if prune { Self::Pruned } else { Self::Refused }
+impl EmptyFiles {
+    /// For commands that can remove what no file declares.
+    pub(super) fn with_prune(prune: bool) -> Self {
+        if prune { Self::Pruned } else { Self::Rejected }
     }
 }
 
-/// Reads and checks everything that `-f` names; says what is wrong.
+/// Reads and validates the files that `-f` names, and prints their problems.
 ///
 /// # Errors
-/// If anything is an error: then nothing may be sent.
-pub(super) fn load(
-    context: &Context,
-    arguments: &Files,
-    rules: Rules,
-    set: &SetArgument,
-) -> Result<Wanted, CliError> {
-    let asked = context.namespace()?;
-    load_in(context, arguments, rules, set, asked.as_ref())
+/// If a file has an error.
+pub(super) fn load_specifications(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    options: LoadOptions,
+    set: &SetArgs,
+) -> Result<Specifications, CliError> {
+    let namespace = context.namespace()?;
+    load_specifications_in(context, arguments, options, set, namespace.as_ref())
 }
 
-/// The same; a volume that names no namespace is in the one that was asked for.
+/// Reads and validates files, and prints their problems. `namespace` is the one of volumes that declare
+/// none.
 ///
 /// # Errors
-/// If anything is an error: then nothing may be sent.
-pub(super) fn load_in(
-    context: &Context,
-    arguments: &Files,
-    rules: Rules,
-    set: &SetArgument,
-    asked: Option<&Namespace>,
-) -> Result<Wanted, CliError> {
-    let (wanted, diagnostics) = read(context, arguments, rules, set, asked)?;
-    context.report(&diagnostics, &wanted.sources);
+/// If a file has an error.
+pub(super) fn load_specifications_in(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    options: LoadOptions,
+    set: &SetArgs,
+    namespace: Option<&Namespace>,
+) -> Result<Specifications, CliError> {
+    let (specifications, diagnostics) =
+        read_specifications(context, arguments, options, set, namespace)?;
+    context.print_diagnostics(&diagnostics, &specifications.sources);
     if diagnostics.has_errors() {
-        return Err(CliError::said(Exit::Error));
+        return Err(CliError::already_reported(Exit::Error));
     }
-    Ok(wanted)
+    Ok(specifications)
 }
 
-/// Reads and checks everything that `-f` names; says nothing. A volume that names no namespace is in
-/// the one that was asked for.
+/// Reads and validates files, and returns their problems. `namespace` is the one of volumes that declare
+/// none.
 ///
 /// # Errors
-/// If the namespace or the set that was asked for cannot be one.
-pub(super) fn read(
-    context: &Context,
-    arguments: &Files,
-    rules: Rules,
-    set: &SetArgument,
-    asked: Option<&Namespace>,
-) -> Result<(Wanted, Diagnostics), CliError> {
-    let typed = set_of(set.set.as_deref())?;
+/// If the namespace or the set of the command line is invalid.
+pub(super) fn read_specifications(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    options: LoadOptions,
+    set: &SetArgs,
+    namespace: Option<&Namespace>,
+) -> Result<(Specifications, Diagnostics), CliError> {
+    let typed = parse_set_name(set.set.as_deref())?;
     let defaults = Defaults {
-        namespace: one_namespace(asked)?,
+        namespace: single_namespace(namespace)?,
     };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let texts = context.stdin.with_reader(|stdin| {
-        let mut request = Request {
+        let mut request = SpecFilesRequest {
             arguments: &arguments.files,
             base_directory: &context.directory,
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
         };
-        files::read(&mut request, &mut sources, &mut diagnostics)
+        files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
     let (mut volumes, mut sets) = (vec![], vec![]);
     for (source, syntax) in &texts {
@@ -139,24 +118,25 @@ pub(super) fn read(
         volumes.extend(parsed.volumes);
         sets.extend(parsed.sets);
     }
-    validate(&volumes, rules.purpose, &mut diagnostics);
+    validate(&volumes, options.purpose, &mut diagnostics);
     if context.global.namespace.is_some() {
         one_namespace_each(&volumes, &defaults.namespace, &mut diagnostics);
     }
-    if rules.empty == Empty::Pruned {
+    if options.empty_files == EmptyFiles::Pruned {
         diagnostics = diagnostics.into_iter().map(with_way_to_empty).collect();
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
-        diagnostics.extend(empty(rules.empty, sets.first()));
+        diagnostics.extend(no_volume(options.empty_files, sets.first()));
     }
     let set = the_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();
     Ok((
-        Wanted {
+        Specifications {
             set,
             volumes,
             sources,
-            texts: texts.len(),
+            file_count: texts.len(),
+            base_directory: context.directory.clone(),
         },
         diagnostics,
     ))
@@ -166,7 +146,7 @@ pub(super) fn read(
 ///
 /// # Errors
 /// If that is no set's name.
-pub(super) fn set_of(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
+pub(super) fn parse_set_name(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
     let parsed = |text| {
         SetName::parse(text).map_err(|problem| {
             let message = format!("`--set {text}` names no set: {problem}");
@@ -176,7 +156,7 @@ pub(super) fn set_of(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
     typed.map(parsed).transpose()
 }
 
-/// Files that cannot be read, or say nothing, never empty a set; what does is told to who may want it.
+/// FileArgs that cannot be read, or say nothing, never empty a set; what does is told to who may want it.
 fn with_way_to_empty(problem: Diagnostic) -> Diagnostic {
     match problem.code {
         Code::FilesNoSpecs | Code::FilesNotFound | Code::SpecNoVolume => {
@@ -187,20 +167,20 @@ fn with_way_to_empty(problem: Diagnostic) -> Diagnostic {
 }
 
 /// What is said of files that name a set, as one of them does there, and declare no volume.
-fn empty(empty: Empty, named: Option<&(SetName, Span)>) -> Diagnostics {
+fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagnostics {
     let Some((set, place)) = named else {
         return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
     };
     let message = format!("the files name set {set} and declare no volume");
     let help = "`apply --prune` with these files lets go of everything that the set owns: it is deregistered, and its data stays";
     let label = "nothing stands beside it";
-    match empty {
-        Empty::Taken | Empty::Pruned => Diagnostics::default(),
-        Empty::Remarked => Diagnostic::warning(Code::SpecNoVolume, message)
+    match empty_files {
+        EmptyFiles::Accepted | EmptyFiles::Pruned => Diagnostics::default(),
+        EmptyFiles::Warned => Diagnostic::warning(Code::SpecNoVolume, message)
             .label(*place, label)
             .help(help)
             .into(),
-        Empty::Refused => Diagnostic::error(Code::SpecNoVolume, message)
+        EmptyFiles::Rejected => Diagnostic::error(Code::SpecNoVolume, message)
             .label(*place, label)
             .help("declare a volume; `nomad-csi volume init` writes an example")
             .help(help)
@@ -214,7 +194,7 @@ fn the_set(
     typed: Option<SetName>,
     diagnostics: &mut Diagnostics,
 ) -> Option<SetName> {
-    let written = one_set(sets, diagnostics).cloned();
+    let written = single_set(sets, diagnostics).cloned();
     match (written, typed) {
         (Some((written, place)), Some(typed)) if written != typed => {
             let message = format!("the file names set `{written}`, and `--set {typed}` was typed");
@@ -231,8 +211,8 @@ fn the_set(
 }
 
 /// A volume is in one namespace.
-fn one_namespace(asked: Option<&Namespace>) -> Result<Namespace, CliError> {
-    match asked {
+fn single_namespace(given: Option<&Namespace>) -> Result<Namespace, CliError> {
+    match given {
         None => Ok(Namespace::default()),
         Some(namespace) if namespace.as_str() == Namespace::ALL => {
             let message = "a volume cannot be in all namespaces";

@@ -1,30 +1,30 @@
-//! What a check is: a name, what it demands and by which section, what it needs, what it does.
+//! The definition of one check: its ID, its rule, the section of the rule, and its prerequisites.
 
 use futures_util::future::BoxFuture;
 
-use super::check::{Check, Stop};
+use super::check::{Check, StopReason};
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
 
-/// How a check's work ends: it says all it has to say through [`Check`].
-pub(super) type Ended = Result<(), Stop>;
+/// How a check's function ends. Findings go to [`Check`].
+pub(super) type CheckResult = Result<(), StopReason>;
 
-/// One named check.
+/// One check.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `area/word`, for `--only` and `--skip`.
+    /// `area/word`, as `--only` and `--skip` take it.
     pub id: &'static str,
-    /// What holds if it passes: a sentence.
+    /// The rule that holds if the check passes, as a sentence without a full stop.
     pub title: &'static str,
-    /// Where it belongs.
+    /// The area to which the check belongs.
     pub area: Area,
-    /// The section of the CSI specification that demands it.
+    /// The section of the CSI specification that demands the rule.
     pub section: &'static str,
-    /// What has to be advertised or given for it to be demanded.
+    /// What the plugin must advertise and the user must give for the check to apply.
     pub needs: &'static [Need],
-    /// What it leaves behind until it cleans up.
+    /// Whether the check creates anything.
     pub effect: Effect,
-    pub(super) work: for<'a> fn(&'a mut Check<'_>) -> BoxFuture<'a, Ended>,
+    pub(super) work: for<'a> fn(&'a mut Check<'_>) -> BoxFuture<'a, CheckResult>,
 }
 
 impl std::fmt::Debug for Case {
@@ -35,22 +35,22 @@ impl std::fmt::Debug for Case {
 
 macro_rules! areas {
     ($($variant:ident $word:literal $doc:literal;)*) => {
-        /// What checks are about.
+        /// A group of checks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Area {
             $(#[doc = $doc] $variant,)*
         }
 
         impl Area {
-            /// All of them, in the order in which they are checked.
+            /// All areas, in the order in which they run.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word before the slash of its checks.
+            /// Returns the part of the check IDs before the slash.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// What its checks are about.
+            /// Returns what the checks of the area are about.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }
             }
@@ -59,7 +59,7 @@ macro_rules! areas {
 }
 
 areas! {
-    Identity "identity" "What the plugin says of itself.";
+    Identity "identity" "What the plugin reports about itself.";
     Create "create" "CreateVolume.";
     Delete "delete" "DeleteVolume.";
     Validate "validate" "ValidateVolumeCapabilities.";
@@ -68,16 +68,16 @@ areas! {
     Attach "attach" "ControllerPublishVolume and ControllerUnpublishVolume.";
     Node "node" "Staging and publishing file systems.";
     Block "block" "Staging and publishing block devices.";
-    Copy "copy" "Volumes made of snapshots and of volumes, and what is in them.";
+    Copy "copy" "Volumes created from snapshots and volumes, and their data.";
     Expand "expand" "Expansion, and what a workload sees of it.";
     Modify "modify" "ControllerModifyVolume.";
     Group "group" "Group snapshots.";
-    Metadata "metadata" "Blocks of snapshots, and blocks that differ between two.";
-    Concurrency "concurrency" "Calls at once, and calls repeated after a connection that broke.";
-    Manners "manners" "What holds for every call: refusals in words, secrets kept.";
+    Metadata "metadata" "Allocated blocks of a snapshot, and changed blocks between two.";
+    Concurrency "concurrency" "Concurrent calls, and calls repeated after a lost connection.";
+    EveryCall "manners" "Rules for every call: error messages and secrets.";
 }
 
-/// A case in one line.
+/// Defines a [`Case`].
 macro_rules! case {
     ($area:ident, $id:literal, $title:literal, $section:expr, $needs:expr, $effect:ident, $work:path) => {
         Case {
@@ -93,41 +93,41 @@ macro_rules! case {
 }
 pub(in crate::conformance) use case;
 
-/// What a check leaves behind until it cleans up.
+/// Whether a check creates anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: it only asks.
+    /// The check only reads.
     Reads,
-    /// It creates, or would if the plugin were wrong, or asks what may end a plugin that is wrong:
-    /// only with `--destructive`.
+    /// The check creates something, or would with a faulty plugin, or may crash a faulty plugin. It
+    /// runs only with `--destructive`.
     Creates,
 }
 
-/// What has to be there for a check to be demanded.
+/// A prerequisite of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// CONTROLLER_SERVICE.
-    Controller,
-    /// A controller's capability.
-    Can(ControllerRpc),
-    /// A node service.
-    Node,
-    /// NodeGetInfo.
+    /// The plugin advertises CONTROLLER_SERVICE.
+    ControllerService,
+    /// The controller advertises a capability.
+    ControllerCapability(ControllerRpc),
+    /// The plugin has a node service.
+    NodeService,
+    /// The plugin implements NodeGetInfo.
     NodeInfo,
-    /// A node's capability.
-    NodeCan(NodeRpc),
-    /// VOLUME_ACCESSIBILITY_CONSTRAINTS, and a node that says where it is.
+    /// The node service advertises a capability.
+    NodeCapability(NodeRpc),
+    /// The plugin advertises VOLUME_ACCESSIBILITY_CONSTRAINTS and reports its node's topology.
     Topology,
-    /// CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT.
+    /// The plugin advertises CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT.
     GroupSnapshots,
-    /// SNAPSHOT_METADATA_SERVICE.
+    /// The plugin advertises SNAPSHOT_METADATA_SERVICE.
     SnapshotMetadata,
-    /// Block volumes are asked for.
-    Block,
-    /// Mutable parameters are given.
-    Mutable,
-    /// The plugin's log is given.
+    /// `--block` is given.
+    BlockVolumes,
+    /// `--mutable-parameters` is given.
+    MutableParameters,
+    /// `--log` is given.
     Log,
-    /// Secrets are given.
+    /// `--secrets` is given.
     Secrets,
 }

@@ -1,12 +1,12 @@
-//! All checks, in the order in which they are carried out.
+//! The list of all checks, in the order in which they run.
 
 use super::case::Case;
 use super::checks::{
-    attach, block, concurrency, copy, create, delete, expand, group, identity, list, manners,
+    attach, block, concurrency, copy, create, delete, every_call, expand, group, identity, list,
     metadata, modify, node, snapshot, validate,
 };
 
-/// All checks, by area.
+/// Returns all checks, by area.
 pub fn cases() -> Vec<Case> {
     [
         identity::CASES,
@@ -24,7 +24,7 @@ pub fn cases() -> Vec<Case> {
         group::CASES,
         metadata::CASES,
         concurrency::CASES,
-        manners::CASES,
+        every_call::CASES,
     ]
     .concat()
 }
@@ -37,10 +37,10 @@ mod tests {
     use crate::conformance::case::Area;
 
     #[test]
-    fn every_check_has_a_name_of_its_own_below_its_area() {
+    fn every_check_has_a_unique_id_below_its_area() {
         let mut seen = BTreeSet::new();
         for case in cases() {
-            assert!(seen.insert(case.id), "{} twice", case.id);
+            assert!(seen.insert(case.id), "duplicate ID {}", case.id);
             let (area, word) = case.id.split_once('/').expect("area/word");
             assert_eq!(area, case.area.as_str(), "{}", case.id);
             assert!(!word.is_empty() && !case.title.is_empty() && !case.section.is_empty());
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_come_in_order_and_none_is_empty() {
+    fn areas_are_in_order_and_none_is_empty() {
         let mut areas: Vec<Area> = cases().iter().map(|case| case.area).collect();
         areas.dedup();
         assert_eq!(areas, Area::ALL);

@@ -1,50 +1,47 @@
-//! One check at work: sends, writes down every exchange, notes what is made, collects findings.
+//! A running check: sends calls, records exchanges and findings, and tracks new resources.
 //!
-//! Whatever ends a check (a finding, a failure, an interrupt, which drops its future in the middle
-//! of a call) leaves what it made in the ledger, and [`Check::clean_up`] undoes it.
+//! A check can end at any point, also when an interrupt drops its future during a call. The tracked
+//! resources survive that, and [`Check::clean_up`] removes them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::expect;
-use super::made::{Leaves, Ledger, Made};
-use super::profile::Profile;
-use super::report::{Exchange, Finding, Leftover, Level};
-use super::setup::Setup;
-use super::show;
-use super::workload::Workload;
-use crate::csi::proto::{
-    ControllerUnpublishVolumeRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,
-    DeleteVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, ProbeRequest,
-};
-use crate::csi::{Failure, RawClient, Reached};
+use super::answers;
+use super::finding::{Exchange, Finding, Level};
+use super::message_text;
+use super::options::CheckOptions;
+use super::probed_plugin::ProbedPlugin;
+use super::resources::{Resource, ResourceTracker, TrackedCall};
+use super::workload_files::WorkloadFiles;
+use crate::csi::proto::ProbeRequest;
+use crate::csi::{CallFailure, FailureKind, RawClient};
 use crate::ports::StatusCode;
 
-/// Why a check goes no further.
+/// Why a check stops early.
 #[derive(Debug)]
-pub(super) enum Stop {
-    /// What is wrong has been written down.
-    Found,
-    /// What it needs could not be had.
+pub(super) enum StopReason {
+    /// A finding is recorded.
+    FindingRecorded,
+    /// The plugin did not provide what the check needs.
     Untried(String),
-    /// The plugin's answers show that it is not demanded.
-    NotDemanded(String),
+    /// The plugin's responses show that the check does not apply.
+    NotApplicable(String),
 }
 
-/// What outlives a single check.
+/// What all checks of a run share.
 pub(super) struct Session {
     pub(super) client: RawClient,
-    pub(super) setup: Setup,
-    pub(super) profile: Profile,
-    pub(super) workload: Arc<dyn Workload>,
-    /// Counts names.
-    pub(super) named: u32,
-    /// Refusals that break the rules of all refusals (CSI section "Error Scheme").
-    pub(super) bad_refusals: Vec<(Exchange, &'static str)>,
-    /// How long the plugin's log was at the start.
+    pub(super) options: CheckOptions,
+    pub(super) plugin: ProbedPlugin,
+    pub(super) files: Arc<dyn WorkloadFiles>,
+    /// The number of names used so far.
+    pub(super) names_used: u32,
+    /// Errors that break the rules for all errors (CSI section "Error Scheme").
+    pub(super) invalid_errors: Vec<(Exchange, &'static str)>,
+    /// The length of the plugin's log at the start.
     pub(super) log_start: u64,
 }
 
@@ -53,21 +50,18 @@ pub(super) struct Check<'a> {
     pub(super) session: &'a mut Session,
     pub(super) findings: Vec<Finding>,
     pub(super) exchanges: Vec<Exchange>,
-    ledger: Ledger,
-    /// The call during which the plugin's connection broke.
+    pub(super) resources: ResourceTracker,
+    /// The first call that lost the connection to the plugin.
     broken: Option<Exchange>,
 }
 
-/// Exchanges that are kept of one check.
-const MOST_EXCHANGES: usize = 200;
-/// More messages of one stream are not read.
-const MOST_MESSAGES: usize = 10_000;
-/// How often a plugin that has gone is looked for, and the pause between two.
+/// The number of exchanges to keep per check.
+const MAX_EXCHANGES: usize = 200;
+/// The number of messages to read from one stream.
+const MAX_MESSAGES: usize = 10_000;
+/// Probes of a plugin that was lost, and the pause between two probes.
 const RESTART_ATTEMPTS: u32 = 20;
 const RESTART_PAUSE: Duration = Duration::from_millis(250);
-/// How often a call of the clean-up is sent, and the pause between two.
-const CLEAN_UP_ATTEMPTS: u32 = 5;
-const CLEAN_UP_PAUSE: Duration = Duration::from_millis(400);
 
 impl<'a> Check<'a> {
     pub(super) fn new(session: &'a mut Session) -> Self {
@@ -75,138 +69,151 @@ impl<'a> Check<'a> {
             session,
             findings: vec![],
             exchanges: vec![],
-            ledger: Ledger::default(),
+            resources: ResourceTracker::default(),
             broken: None,
         }
     }
 
-    pub(super) fn setup(&self) -> &Setup {
-        &self.session.setup
+    pub(super) fn options(&self) -> &CheckOptions {
+        &self.session.options
     }
 
-    pub(super) fn profile(&self) -> &Profile {
-        &self.session.profile
+    pub(super) fn plugin(&self) -> &ProbedPlugin {
+        &self.session.plugin
     }
 
-    /// A name that nothing else has.
-    pub(super) fn name(&mut self) -> String {
-        self.session.named += 1;
-        format!("{}-{}", self.session.setup.prefix, self.session.named)
+    /// Returns a unique name.
+    pub(super) fn unique_name(&mut self) -> String {
+        self.session.names_used += 1;
+        format!(
+            "{}-{}",
+            self.session.options.name_prefix, self.session.names_used
+        )
     }
 
-    /// Sends a call and writes it down.
-    pub(super) async fn call<C: Leaves>(&mut self, request: C) -> Result<C::Answer, Failure> {
-        let note = self.ledger.sending(&request);
+    /// Sends a call and records it.
+    pub(super) async fn call<C: TrackedCall>(
+        &mut self,
+        request: C,
+    ) -> Result<C::Response, CallFailure> {
+        let entry = self.resources.track(&request);
         let started = Instant::now();
-        let answer = self.session.client.call(request.clone()).await;
-        self.ledger.settle(&note, &request, &answer);
-        self.write_down(&request, &answer, started.elapsed());
-        answer
+        let response = self.session.client.call(request.clone()).await;
+        self.resources.resolve(&entry, &request, &response);
+        self.record(&request, &response, started.elapsed());
+        response
     }
 
-    /// Sends several calls at once and waits for all answers.
-    pub(super) async fn together<C: Leaves>(
+    /// Sends several calls concurrently and waits for all responses.
+    pub(super) async fn call_concurrently<C: TrackedCall>(
         &mut self,
         requests: Vec<C>,
-    ) -> Vec<Result<C::Answer, Failure>> {
-        let notes: Vec<_> = requests
+    ) -> Vec<Result<C::Response, CallFailure>> {
+        let entries: Vec<_> = requests
             .iter()
-            .map(|request| self.ledger.sending(request))
+            .map(|request| self.resources.track(request))
             .collect();
         let client = &self.session.client;
         let sending = requests.iter().map(async |request| {
             let started = Instant::now();
-            let answer = client.call(request.clone()).await;
-            (answer, started.elapsed())
+            let response = client.call(request.clone()).await;
+            (response, started.elapsed())
         });
-        let answers = join_all(sending).await;
+        let responses = join_all(sending).await;
         let mut all = vec![];
-        for ((request, note), (answer, elapsed)) in requests.iter().zip(&notes).zip(answers) {
-            self.ledger.settle(note, request, &answer);
-            self.write_down(request, &answer, elapsed);
-            all.push(answer);
+        for ((request, entry), (response, elapsed)) in requests.iter().zip(&entries).zip(responses) {
+            self.resources.resolve(entry, request, &response);
+            self.record(request, &response, elapsed);
+            all.push(response);
         }
         all
     }
 
-    /// Sends a call whose answer is a stream, and writes it down.
-    pub(super) async fn stream<C: Leaves>(
+    /// Sends a call whose response is a stream, and records it.
+    pub(super) async fn stream<C: TrackedCall>(
         &mut self,
         request: C,
-    ) -> Result<Vec<C::Answer>, Failure> {
+    ) -> Result<Vec<C::Response>, CallFailure> {
         let started = Instant::now();
         let client = self.session.client.clone();
-        let answer = client.collect(request.clone(), MOST_MESSAGES).await;
-        let last = answer.as_ref().map(|messages| {
+        let response = client.collect(request.clone(), MAX_MESSAGES).await;
+        let last = response.as_ref().map(|messages| {
             let last = messages.last().cloned();
             last.unwrap_or_default()
         });
         let last = last.map_err(Clone::clone);
-        self.write_down(&request, &last, started.elapsed());
-        answer
+        self.record(&request, &last, started.elapsed());
+        response
     }
 
-    /// Sends a call and cuts the connection as soon as it is out.
+    /// Sends a call and closes the connection once the request is sent.
     ///
     /// # Errors
-    /// If it cannot be sent: then the check says nothing.
-    pub(super) async fn leave<C: Leaves>(&mut self, request: C) -> Result<(), Stop> {
-        // Whether it took effect is not known: the debt stays.
-        let _outcome_unknown = self.ledger.sending(&request);
+    /// Stops the check as untried if the request cannot be sent.
+    pub(super) async fn call_and_disconnect<C: TrackedCall>(
+        &mut self,
+        request: C,
+    ) -> Result<(), StopReason> {
+        // The outcome is unknown, so the entry stays.
+        let _outcome_unknown = self.resources.track(&request);
         let started = Instant::now();
         let client = self.session.client.clone();
-        let left = client.send_and_leave(request.clone()).await;
+        let left = client.send_and_disconnect(request.clone()).await;
         self.exchanges.push(Exchange {
-            sent: show::request(C::RPC, &request),
-            got: "the connection was cut once the request was out".to_owned(),
+            sent: message_text::request_text(C::RPC, &request),
+            got: "the connection was closed after the request".to_owned(),
             elapsed: started.elapsed(),
         });
-        left.map_err(|failure| Stop::Untried(format!("{} could not be sent: {failure}", C::RPC)))
+        left.map_err(|failure| StopReason::Untried(format!("cannot send {}: {failure}", C::RPC)))
     }
 
-    /// Sends a call that has to succeed.
+    /// Sends a call that must succeed.
     ///
     /// # Errors
-    /// If it does not; that is a finding.
-    pub(super) async fn must<C: Leaves>(
+    /// Records a finding if the call fails.
+    pub(super) async fn call_ok<C: TrackedCall>(
         &mut self,
         request: C,
         because: &str,
-    ) -> Result<C::Answer, Stop> {
+    ) -> Result<C::Response, StopReason> {
         match self.call(request).await {
-            Ok(answer) => Ok(answer),
+            Ok(response) => Ok(response),
             Err(failure) => {
-                self.find(Level::Must, &format!("OK: {because}"), &failure.to_string());
-                Err(Stop::Found)
+                self.add_finding(Level::Must, &format!("OK: {because}"), &failure.to_string());
+                Err(StopReason::FindingRecorded)
             }
         }
     }
 
-    /// Sends a call that only prepares the check.
+    /// Sends a call that prepares the check.
     ///
     /// # Errors
-    /// If it fails: then the check says nothing.
-    pub(super) async fn prepare<C: Leaves>(&mut self, request: C) -> Result<C::Answer, Stop> {
-        let answer = self.call(request).await;
-        answer.map_err(|failure| {
-            let failure = show::without_secrets(&failure.to_string(), &self.setup().secrets);
-            Stop::Untried(format!("{} failed with {failure}", C::RPC))
+    /// Stops the check as untried if the call fails.
+    pub(super) async fn prepare<C: TrackedCall>(
+        &mut self,
+        request: C,
+    ) -> Result<C::Response, StopReason> {
+        let response = self.call(request).await;
+        response.map_err(|failure| {
+            let failure =
+                message_text::redact_secrets(&failure.to_string(), &self.options().secrets);
+            StopReason::Untried(format!("{} failed with {failure}", C::RPC))
         })
     }
 
-    /// Sends a call that has to be refused with one of `codes`.
-    pub(super) async fn refused<C: Leaves>(
+    /// Sends a call that must fail with one of `codes`.
+    pub(super) async fn call_refused<C: TrackedCall>(
         &mut self,
         request: C,
         codes: &[StatusCode],
         because: &str,
     ) {
-        let answer = self.call(request).await;
-        self.hold_refused(&answer, codes, because);
+        let response = self.call(request).await;
+        self.expect_refusal(&response, codes, because);
     }
 
-    /// Sends a call that lacks one required field, and has to be refused for that.
-    pub(super) async fn needs<C: Leaves>(
+    /// Sends a call without one required field. It must fail with INVALID_ARGUMENT.
+    pub(super) async fn call_without<C: TrackedCall>(
         &mut self,
         whole: &C,
         field: &str,
@@ -215,62 +222,62 @@ impl<'a> Check<'a> {
         let mut request = whole.clone();
         take(&mut request);
         let because = format!("{field} is required");
-        self.refused(request, &[StatusCode::InvalidArgument], &because)
+        self.call_refused(request, &[StatusCode::InvalidArgument], &because)
             .await;
     }
 
-    /// Writes down if the last answer is no refusal with one of `codes`.
-    pub(super) fn hold_refused<T>(
+    /// Records a finding if the last call did not fail with one of `codes`.
+    pub(super) fn expect_refusal<T>(
         &mut self,
-        answer: &Result<T, Failure>,
+        response: &Result<T, CallFailure>,
         codes: &[StatusCode],
         because: &str,
     ) {
-        if let Err(got) = expect::refused(answer, codes) {
-            let expected = format!("{}: {because}", expect::words(codes));
-            let got = if answer.is_ok() {
+        if let Err(got) = answers::check_refusal(response, codes) {
+            let expected = format!("{}: {because}", answers::join_codes(codes));
+            let got = if response.is_ok() {
                 self.exchanges
                     .last()
                     .map_or(got, |exchange| exchange.got.clone())
             } else {
                 got
             };
-            self.find(Level::Must, &expected, &got);
+            self.add_finding(Level::Must, &expected, &got);
         }
     }
 
-    /// Writes down if the last answer is a failure.
-    pub(super) fn hold_ok<T>(&mut self, answer: &Result<T, Failure>, because: &str) {
-        if let Err(failure) = answer {
-            self.find(Level::Must, &format!("OK: {because}"), &failure.to_string());
+    /// Records a finding if the last call failed.
+    pub(super) fn expect_ok<T>(&mut self, response: &Result<T, CallFailure>, because: &str) {
+        if let Err(failure) = response {
+            self.add_finding(Level::Must, &format!("OK: {because}"), &failure.to_string());
         }
     }
 
-    /// Writes down that something does not hold, if it does not; about the last call.
-    pub(super) fn hold(&mut self, holds: bool, expected: &str, got: &str) -> bool {
+    /// Records a finding about the last call if a rule does not hold. Returns whether it holds.
+    pub(super) fn expect(&mut self, holds: bool, expected: &str, got: &str) -> bool {
         if !holds {
-            self.find(Level::Must, expected, got);
+            self.add_finding(Level::Must, expected, got);
         }
         holds
     }
 
-    /// Writes down advice, if something is not as it should be; about the last call.
+    /// Records advice about the last call if a rule does not hold. Returns whether it holds.
     pub(super) fn advise(&mut self, holds: bool, expected: &str, got: &str) -> bool {
         if !holds {
-            self.find(Level::Advice, expected, got);
+            self.add_finding(Level::Advice, expected, got);
         }
         holds
     }
 
-    /// Writes down problems that a pure function found, about the last call.
-    pub(super) fn problems(&mut self, problems: Vec<(Level, String, String)>) {
+    /// Records problems that a pure function found in the last response.
+    pub(super) fn add_problems(&mut self, problems: Vec<(Level, String, String)>) {
         for (level, expected, got) in problems {
-            self.find(level, &expected, &got);
+            self.add_finding(level, &expected, &got);
         }
     }
 
-    pub(super) fn find(&mut self, level: Level, expected: &str, got: &str) {
-        let got = show::without_secrets(got, &self.session.setup.secrets);
+    pub(super) fn add_finding(&mut self, level: Level, expected: &str, got: &str) {
+        let got = message_text::redact_secrets(got, &self.session.options.secrets);
         self.findings.push(Finding {
             level,
             expected: expected.to_owned(),
@@ -283,79 +290,85 @@ impl<'a> Check<'a> {
         });
     }
 
-    /// Whether something is wrong, advice apart.
+    /// Whether the check has a finding other than advice.
     pub(super) fn has_failed(&self) -> bool {
         self.findings
             .iter()
             .any(|finding| finding.level == Level::Must)
     }
 
-    /// Makes a directory, unless it is there, that is removed at the end.
+    /// Creates a directory, if it is missing. The clean-up removes it.
     ///
     /// # Errors
-    /// If it cannot be made: then the check says nothing.
-    pub(super) async fn directory(&mut self, path: &Path) -> Result<(), Stop> {
-        let made = self.session.workload.make_directory(path).await;
-        let made = made.map_err(|error| {
-            Stop::Untried(format!("{} could not be made: {error}", path.display()))
+    /// Stops the check as untried if the directory cannot be created.
+    pub(super) async fn create_directory(&mut self, path: &Path) -> Result<(), StopReason> {
+        let created = self.session.files.create_directories(path).await;
+        let created = created.map_err(|error| {
+            StopReason::Untried(format!("cannot create `{}`: {error}", path.display()))
         })?;
-        for directory in made {
-            self.ledger.owe(Made::Directory(directory));
+        for directory in created {
+            self.resources.add(Resource::Directory(directory));
         }
         Ok(())
     }
 
-    fn write_down<C: Leaves>(
+    fn record<C: TrackedCall>(
         &mut self,
         request: &C,
-        answer: &Result<C::Answer, Failure>,
+        response: &Result<C::Response, CallFailure>,
         elapsed: Duration,
     ) {
-        let secrets = &self.session.setup.secrets;
-        let got = match answer {
-            Ok(answer) => show::answer(answer),
+        let secrets = &self.session.options.secrets;
+        let got = match response {
+            Ok(response) => message_text::response_text(response),
             Err(failure) => failure.to_string(),
         };
         let exchange = Exchange {
-            sent: show::without_secrets(&show::request(C::RPC, request), secrets),
-            got: show::without_secrets(&got, secrets),
+            sent: message_text::redact_secrets(
+                &message_text::request_text(C::RPC, request),
+                secrets,
+            ),
+            got: message_text::redact_secrets(&got, secrets),
             elapsed,
         };
-        if let Err(failure) = answer
+        if let Err(failure) = response
             && failure.code().is_some()
         {
-            let wrong = if failure.message.is_empty() {
-                Some("it has no message")
+            let violation = if failure.message.is_empty() {
+                Some("no message")
             } else if failure.has_details {
-                Some("it carries details")
-            } else if show::holds_secret(&failure.message, secrets) {
-                Some("its message shows a secret")
+                Some("has details")
+            } else if message_text::contains_secret(&failure.message, secrets) {
+                Some("the message contains a secret")
             } else {
                 None
             };
-            let wrongs = &mut self.session.bad_refusals;
-            wrongs.extend(wrong.map(|wrong| (exchange.clone(), wrong)));
+            let invalid = &mut self.session.invalid_errors;
+            invalid.extend(violation.map(|violation| (exchange.clone(), violation)));
         }
-        if let Err(failure) = answer
-            && matches!(failure.reached, Reached::Broken | Reached::NotConnected(_))
+        if let Err(failure) = response
+            && matches!(
+                failure.kind,
+                FailureKind::ConnectionLost | FailureKind::NotConnected(_)
+            )
         {
             self.broken.get_or_insert_with(|| exchange.clone());
         }
-        if self.exchanges.len() < MOST_EXCHANGES {
+        if self.exchanges.len() < MAX_EXCHANGES {
             self.exchanges.push(exchange);
         }
     }
 
-    /// Whether the plugin listens. If its connection broke during the check, that is a finding, and
-    /// it is waited for as long as a supervisor takes to start it again.
-    pub(super) async fn still_listens(&mut self) -> bool {
+    /// Whether the plugin still listens. A connection that was lost during the check is a finding;
+    /// the plugin then gets the time that a supervisor needs to restart it.
+    pub(super) async fn plugin_still_listens(&mut self) -> bool {
         let Some(exchange) = self.broken.take() else {
             return true;
         };
         let mut listens = false;
         for _ in 0..RESTART_ATTEMPTS {
             let probe = self.session.client.call(ProbeRequest {}).await;
-            listens = probe.is_ok_and(|answer| answer.ready.unwrap_or(true));
+            listens = probe.is_ok_and(|response| response.ready.unwrap_or(true));
             if listens {
                 break;
             }
@@ -364,152 +377,20 @@ impl<'a> Check<'a> {
         let after = if listens {
             "the plugin listens again"
         } else {
-            "the plugin does not listen any more"
+            "the plugin no longer listens"
         };
         self.findings.push(Finding {
             level: Level::Must,
-            expected: "an answer, whatever is asked: no request ends the plugin".to_owned(),
+            expected: "a response to every request: no request may crash the plugin".to_owned(),
             got: format!("{}; {after}", exchange.got),
             sent: exchange.sent,
         });
         listens
     }
 
-    /// Undoes everything that is still there, and says what could not be undone.
-    pub(super) async fn clean_up(&mut self) -> Vec<Leftover> {
-        let mut leftovers = vec![];
-        for made in self.ledger.take() {
-            if let Err(why) = self.undo(&made).await {
-                leftovers.push(Leftover {
-                    what: made.to_string(),
-                    why: show::without_secrets(&why, &self.session.setup.secrets),
-                });
-            }
-        }
-        leftovers
-    }
-
-    /// # Errors
-    /// Why it is still there, in words.
-    async fn undo(&self, made: &Made) -> Result<(), String> {
-        match made {
-            Made::Directory(path) => self.remove(path).await,
-            Made::Volume(id) => self.delete_volume(id).await,
-            Made::NamelessVolume(request) => {
-                let created = self.persist(request.as_ref()).await?;
-                match created.and_then(|answer| answer.volume) {
-                    Some(volume) => self.delete_volume(&volume.volume_id).await,
-                    None => Ok(()),
-                }
-            }
-            Made::Snapshot(id) => self.delete_snapshot(id).await,
-            Made::NamelessSnapshot(request) => {
-                let created = self.persist(request.as_ref()).await?;
-                match created.and_then(|answer| answer.snapshot) {
-                    Some(snapshot) => self.delete_snapshot(&snapshot.snapshot_id).await,
-                    None => Ok(()),
-                }
-            }
-            Made::Group { id, members } => self.delete_group(id, members).await,
-            Made::NamelessGroup(request) => {
-                let created = self.persist(request.as_ref()).await?;
-                let Some(group) = created.and_then(|answer| answer.group_snapshot) else {
-                    return Ok(());
-                };
-                let members: Vec<String> = group
-                    .snapshots
-                    .into_iter()
-                    .map(|snapshot| snapshot.snapshot_id)
-                    .collect();
-                self.delete_group(&group.group_snapshot_id, &members).await
-            }
-            Made::Attachment { volume, node } => {
-                let request = ControllerUnpublishVolumeRequest {
-                    volume_id: volume.clone(),
-                    node_id: node.clone(),
-                    secrets: self.secrets(),
-                };
-                self.persist(&request).await.map(drop)
-            }
-            Made::Staging { volume, path } => {
-                let request = NodeUnstageVolumeRequest {
-                    volume_id: volume.clone(),
-                    staging_target_path: path.clone(),
-                };
-                self.persist(&request).await.map(drop)
-            }
-            Made::Target { volume, path } => {
-                let request = NodeUnpublishVolumeRequest {
-                    volume_id: volume.clone(),
-                    target_path: path.clone(),
-                };
-                self.persist(&request).await?;
-                self.remove(&PathBuf::from(path)).await
-            }
-        }
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), String> {
-        let removed = self.session.workload.remove_empty(path).await;
-        removed.map_err(|error| error.to_string())
-    }
-
-    async fn delete_volume(&self, id: &str) -> Result<(), String> {
-        let request = DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            secrets: self.secrets(),
-        };
-        self.persist(&request).await.map(drop)
-    }
-
-    async fn delete_snapshot(&self, id: &str) -> Result<(), String> {
-        let request = DeleteSnapshotRequest {
-            snapshot_id: id.to_owned(),
-            secrets: self.secrets(),
-        };
-        self.persist(&request).await.map(drop)
-    }
-
-    async fn delete_group(&self, id: &str, members: &[String]) -> Result<(), String> {
-        let request = DeleteVolumeGroupSnapshotRequest {
-            group_snapshot_id: id.to_owned(),
-            snapshot_ids: members.to_vec(),
-            secrets: self.secrets(),
-        };
-        self.persist(&request).await.map(drop)
-    }
-
-    /// Sends a call of the clean-up until it is answered. `None` means that there is nothing to undo
-    /// any more: the thing is not there, or it was never made.
-    async fn persist<C: Leaves>(&self, request: &C) -> Result<Option<C::Answer>, String> {
-        let mut last = String::new();
-        for attempt in 0..CLEAN_UP_ATTEMPTS {
-            if attempt > 0 {
-                tokio::time::sleep(CLEAN_UP_PAUSE).await;
-            }
-            let failure = match self.session.client.call(request.clone()).await {
-                Ok(answer) => return Ok(Some(answer)),
-                Err(failure) => failure,
-            };
-            let creates = request.sent().is_some();
-            match failure.code() {
-                Some(StatusCode::NotFound | StatusCode::Unimplemented) => return Ok(None),
-                Some(StatusCode::InvalidArgument | StatusCode::AlreadyExists) if creates => {
-                    return Ok(None);
-                }
-                _ => {}
-            }
-            last = failure.to_string();
-            if !expect::passes(&failure) && failure.code() != Some(StatusCode::FailedPrecondition) {
-                break;
-            }
-        }
-        Err(last)
-    }
-
-    /// The secrets of this run, as messages carry them.
+    /// Returns the secrets of the run for a request.
     pub(super) fn secrets(&self) -> std::collections::BTreeMap<String, String> {
-        let pairs = self.session.setup.secrets.expose();
+        let pairs = self.session.options.secrets.expose();
         pairs
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()

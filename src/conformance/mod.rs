@@ -1,41 +1,43 @@
-//! Is somebody's plugin a CSI plugin: what it says of itself, and checks of what it does.
+//! Checks whether a plugin conforms to the CSI specification.
 //!
-//! [`Profile`] is everything a plugin says of itself. [`run()`] carries out named checks
-//! ([`cases`]), each with the section of the CSI specification that it comes from, and gives a
-//! [`Report`]: what was sent, what came back, what was expected. Only what the plugin advertises is
-//! required, and nothing is created unless that was asked for.
+//! [`ProbedPlugin`] holds what a plugin reports about itself. [`run_checks()`] runs the checks
+//! ([`cases`]) and returns a [`Report`]. A check applies only if the plugin advertises what it needs,
+//! and nothing is created without `--destructive`.
 //!
-//! The checks cover what the usual suite looks at and what it leaves out (`csi-sanity` section 7).
-//! Whether an answer is right is decided by pure functions (`expect`, `sound`); calls are made by
-//! `check`, which writes down every exchange and everything that a call may have left behind
-//! (`made`), before it is sent. So clean-up knows what to undo after a failure, after a lost reply
-//! and after Ctrl-C, and the report says what could not be undone.
-//!
-//! It speaks raw CSI ([`crate::csi::RawClient`]), since it has to send what no port can express.
+//! Pure functions judge the responses (`responses`, `validity`). `check` tracks what a call may create
+//! (`resources`) before it sends the call, so `cleanup` works after a failure, a lost response or
+//! Ctrl-C. The checks send raw CSI messages ([`crate::csi::RawClient`]), because the ports cannot
+//! express invalid requests.
 
+mod answers;
 mod case;
 mod catalog;
 mod check;
 mod checks;
-mod expect;
-mod machine;
-mod made;
-mod profile;
+mod cleanup;
+mod finding;
+mod local_files;
+mod message_text;
+mod options;
+mod probed_plugin;
 mod report;
+mod resources;
 mod run;
 mod select;
-mod setup;
-mod show;
-mod sound;
-mod workload;
+mod validity;
+mod workload_files;
 
 pub use case::{Area, Case, Effect, Need};
 pub use catalog::cases;
-pub use machine::MachineFiles;
-pub use profile::{Profile, Unusable, controller_names, group_names, node_names, plugin_names};
-pub use report::{Exchange, Finding, Leftover, Level, Outcome, Report, Tally, Verdict};
-pub use run::{Watch, run};
+pub use finding::{Exchange, Finding, Leftover, Level};
+pub use local_files::LocalFiles;
+pub use options::CheckOptions;
+pub use probed_plugin::{
+    ProbeError, ProbedPlugin, controller_capability_name, group_capability_name,
+    node_capability_name, plugin_service_name,
+};
+pub use report::{CheckOutcome, Report, Tally, Verdict};
+pub use run::{CheckObserver, run_checks};
 pub use select::{Choice, Selection};
-pub use setup::Setup;
-pub use sound::profile_problems;
-pub use workload::{Kind, Workload};
+pub use validity::broken_rules;
+pub use workload_files::{PathKind, WorkloadFiles};

@@ -1,112 +1,71 @@
-//! What came of a run: verdicts, findings, and what could not be cleaned up. Values only.
+//! The result of a run: the verdicts and findings of all checks, and the leftovers.
 
 use std::time::Duration;
 
 use super::case::Case;
-use super::profile::Profile;
+use super::finding::{Exchange, Finding, Leftover, Level};
+use super::probed_plugin::ProbedPlugin;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// What the plugin said of itself.
-    pub profile: Profile,
-    /// Every check that was chosen or left out, in order.
-    pub outcomes: Vec<Outcome>,
-    /// What is still there.
+    /// What the plugin reports about itself.
+    pub plugin: ProbedPlugin,
+    /// Every selected check, in order, also those that were skipped.
+    pub outcomes: Vec<CheckOutcome>,
+    /// What the clean-up could not remove.
     pub leftovers: Vec<Leftover>,
-    /// Whether somebody ended the run early.
+    /// Whether an interrupt ended the run early.
     pub interrupted: bool,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Debug)]
-pub struct Outcome {
-    /// Which.
+pub struct CheckOutcome {
+    /// The check.
     pub case: Case,
-    /// How it ended.
+    /// How the check ended.
     pub verdict: Verdict,
-    /// What was wrong, or could be better.
+    /// Broken rules, and advice.
     pub findings: Vec<Finding>,
-    /// Every call, in order.
+    /// The calls, in order.
     pub exchanges: Vec<Exchange>,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
 /// How a check ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All that the specification demands holds.
+    /// The plugin keeps every rule.
     Passed,
-    /// Something does not hold; the findings say what.
+    /// The plugin breaks a rule; see the findings.
     Failed,
-    /// What it needs could not be had from the plugin: nothing can be said.
+    /// The plugin did not provide what the check needs, so the result is unknown.
     Untried(String),
-    /// It is not demanded of this plugin, or was not asked for.
+    /// The check does not apply to the plugin, or needs an option.
     Skipped(String),
 }
 
-/// How much the specification wants it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// SHOULD, or what orchestrators rely on: the check passes nevertheless.
-    Advice,
-    /// MUST.
-    Must,
-}
-
-/// Something that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How much it matters.
-    pub level: Level,
-    /// What was expected, and why.
-    pub expected: String,
-    /// What came back.
-    pub got: String,
-    /// What was sent; empty if it is not about one call.
-    pub sent: String,
-}
-
-/// One call and its answer. Secrets are hidden in both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
-    /// What was sent: the RPC and its fields.
-    pub sent: String,
-    /// What came back: `OK …`, or a code and a message.
-    pub got: String,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
-/// Something that was made and is still there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftover {
-    /// What: `volume 4711`.
-    pub what: String,
-    /// Why it could not be removed.
-    pub why: String,
-}
-
-/// How many checks ended how.
+/// The number of checks by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Passed.
+    /// Passed checks.
     pub passed: usize,
-    /// Failed.
+    /// Failed checks.
     pub failed: usize,
-    /// Untried.
+    /// Untried checks.
     pub untried: usize,
-    /// Skipped.
+    /// Skipped checks.
     pub skipped: usize,
-    /// Findings that are advice.
+    /// Findings of the level advice.
     pub advice: usize,
 }
 
 impl Report {
-    /// Counts verdicts.
+    /// Counts the checks by verdict.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for outcome in &self.outcomes {
@@ -123,7 +82,7 @@ impl Report {
         tally
     }
 
-    /// Whether nothing is wrong, nothing remained untried, and nothing is left over.
+    /// Whether no check failed or is untried, and nothing is left over.
     pub fn is_clean(&self) -> bool {
         let tally = self.tally();
         tally.failed == 0 && tally.untried == 0 && self.leftovers.is_empty()

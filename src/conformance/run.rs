@@ -1,4 +1,4 @@
-//! Carries out checks one after the other, and cleans up after each, whatever happened.
+//! Runs the selected checks one after the other, and cleans up after each of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,116 +7,114 @@ use tokio_util::sync::CancellationToken;
 
 use super::case::Case;
 use super::catalog::cases;
-use super::check::{Check, Session, Stop};
-use super::profile::{Profile, Unusable};
-use super::report::{Leftover, Outcome, Report, Verdict};
+use super::check::{Check, Session, StopReason};
+use super::finding::Leftover;
+use super::options::CheckOptions;
+use super::probed_plugin::{ProbeError, ProbedPlugin};
+use super::report::{CheckOutcome, Report, Verdict};
 use super::select::{Choice, Selection};
-use super::setup::Setup;
-use super::workload::Workload;
+use super::workload_files::WorkloadFiles;
 use crate::csi::RawClient;
 
-/// Follows a run.
-pub trait Watch: Send + Sync {
-    /// The plugin has said who it is, and so many checks will be carried out.
-    fn starts(&self, profile: &Profile, checks: usize);
-    /// A check begins; counted from 0.
-    fn began(&self, position: usize, case: &Case);
-    /// A check has ended.
-    fn ended(&self, position: usize, outcome: &Outcome);
+/// Observes the progress of a run.
+pub trait CheckObserver: Send + Sync {
+    /// The plugin is probed, and `checks` checks will run.
+    fn run_started(&self, plugin: &ProbedPlugin, checks: usize);
+    /// The check at `position`, counted from 0, has started.
+    fn check_started(&self, position: usize, case: &Case);
+    /// The check at `position` has finished.
+    fn check_finished(&self, position: usize, outcome: &CheckOutcome);
 }
 
-/// Asks the plugin what it is, and carries out what was selected. Once `stop` is cancelled the
-/// running check is given up and cleaned up, and no other begins.
+/// Probes the plugin and runs the selected checks. When `stop` is cancelled, the running check is
+/// aborted and cleaned up, and no other check starts.
 ///
 /// # Errors
-/// If nobody is there who could be checked.
-pub async fn run(
+/// If the plugin cannot be probed.
+pub async fn run_checks(
     client: RawClient,
-    setup: Setup,
+    options: CheckOptions,
     selection: &Selection,
-    workload: Arc<dyn Workload>,
-    watch: &dyn Watch,
+    files: Arc<dyn WorkloadFiles>,
+    observer: &dyn CheckObserver,
     stop: &CancellationToken,
-) -> Result<Report, Unusable> {
+) -> Result<Report, ProbeError> {
     let started = Instant::now();
-    let profile = Profile::ask(&client).await?;
+    let plugin = ProbedPlugin::probe(&client).await?;
     let chosen: Vec<(Case, Choice)> = cases()
         .into_iter()
-        .map(|case| (case, selection.choose(&case, &profile, &setup)))
-        .filter(|(_, choice)| *choice != Choice::Leave)
+        .map(|case| (case, selection.choose(&case, &plugin, &options)))
+        .filter(|(_, choice)| *choice != Choice::Exclude)
         .collect();
     let count = chosen
         .iter()
         .filter(|(_, choice)| *choice == Choice::Run)
         .count();
-    watch.starts(&profile, count);
-    let log_start = match &setup.log {
-        Some(log) => workload
-            .tail(log, 0, 0)
-            .await
-            .map_or(0, |(_, length)| length),
+    observer.run_started(&plugin, count);
+    let log_start = match &options.log {
+        Some(log) => files.tail(log, 0, 0).await.map_or(0, |(_, length)| length),
         None => 0,
     };
     let mut session = Session {
         client,
-        setup,
-        profile,
-        workload,
-        named: 0,
-        bad_refusals: vec![],
+        options,
+        plugin,
+        files,
+        names_used: 0,
+        invalid_errors: vec![],
         log_start,
     };
-    let mut so_far = SoFar::default();
+    let mut state = RunState::default();
     for (case, choice) in chosen {
         let outcome = match choice {
-            Choice::Leave => continue,
-            Choice::Skip(reason) => without(case, Verdict::Skipped(reason)),
-            Choice::Run => match so_far.is_over(stop) {
-                Some(verdict) => without(case, verdict),
+            Choice::Exclude => continue,
+            Choice::Skip(reason) => unstarted(case, Verdict::Skipped(reason)),
+            Choice::Run => match state.verdict_if_over(stop) {
+                Some(verdict) => unstarted(case, verdict),
                 None => {
-                    watch.began(so_far.carried_out, &case);
-                    let outcome = carry_out(case, &mut session, stop, &mut so_far).await;
-                    watch.ended(so_far.carried_out, &outcome);
-                    so_far.carried_out += 1;
+                    observer.check_started(state.finished, &case);
+                    let outcome = run_check(case, &mut session, stop, &mut state).await;
+                    observer.check_finished(state.finished, &outcome);
+                    state.finished += 1;
                     outcome
                 }
             },
         };
-        so_far.outcomes.push(outcome);
+        state.outcomes.push(outcome);
     }
     Ok(Report {
-        profile: session.profile,
-        outcomes: so_far.outcomes,
-        leftovers: so_far.leftovers,
+        plugin: session.plugin,
+        outcomes: state.outcomes,
+        leftovers: state.leftovers,
         interrupted: stop.is_cancelled(),
         elapsed: started.elapsed(),
     })
 }
 
-/// What has come of a run so far.
+/// The state of a run.
 #[derive(Default)]
-struct SoFar {
-    outcomes: Vec<Outcome>,
+struct RunState {
+    outcomes: Vec<CheckOutcome>,
     leftovers: Vec<Leftover>,
-    carried_out: usize,
-    /// The check since which the plugin does not listen any more.
-    gone_since: Option<&'static str>,
+    finished: usize,
+    /// The ID of the check that lost the plugin.
+    plugin_lost_since: Option<&'static str>,
 }
 
-impl SoFar {
-    /// What becomes of a check that cannot begin any more.
-    fn is_over(&self, stop: &CancellationToken) -> Option<Verdict> {
+impl RunState {
+    /// Returns the verdict of a check that can no longer start.
+    fn verdict_if_over(&self, stop: &CancellationToken) -> Option<Verdict> {
         if stop.is_cancelled() {
-            let reason = "the run was interrupted before it";
+            let reason = "the run was interrupted before this check";
             return Some(Verdict::Skipped(reason.to_owned()));
         }
-        let since = self.gone_since?;
-        let reason = format!("the plugin does not listen any more, since {since}");
+        let since = self.plugin_lost_since?;
+        let reason = format!("the plugin no longer listens since {since}");
         Some(Verdict::Untried(reason))
     }
 
-    /// Keeps what could not be cleaned up; what several checks could not remove is told once.
-    fn leave(&mut self, left: Vec<Leftover>) {
+    /// Adds leftovers, without those of an earlier check.
+    fn add_leftovers(&mut self, left: Vec<Leftover>) {
         for one in left {
             if !self.leftovers.iter().any(|known| known.what == one.what) {
                 self.leftovers.push(one);
@@ -125,12 +123,12 @@ impl SoFar {
     }
 }
 
-async fn carry_out(
+async fn run_check(
     case: Case,
     session: &mut Session,
     stop: &CancellationToken,
-    so_far: &mut SoFar,
-) -> Outcome {
+    state: &mut RunState,
+) -> CheckOutcome {
     let started = Instant::now();
     let mut check = Check::new(session);
     let ended = tokio::select! {
@@ -138,20 +136,20 @@ async fn carry_out(
         () = stop.cancelled() => None,
         ended = (case.work)(&mut check) => Some(ended),
     };
-    if !stop.is_cancelled() && !check.still_listens().await {
-        so_far.gone_since = Some(case.id);
+    if !stop.is_cancelled() && !check.plugin_still_listens().await {
+        state.plugin_lost_since = Some(case.id);
     }
     let verdict = match ended {
         None => Verdict::Untried("the run was interrupted".to_owned()),
         Some(_) if check.has_failed() => Verdict::Failed,
-        Some(Ok(()) | Err(Stop::Found)) => Verdict::Passed,
-        Some(Err(Stop::Untried(reason))) => Verdict::Untried(reason),
-        Some(Err(Stop::NotDemanded(reason))) => Verdict::Skipped(reason),
+        Some(Ok(()) | Err(StopReason::FindingRecorded)) => Verdict::Passed,
+        Some(Err(StopReason::Untried(reason))) => Verdict::Untried(reason),
+        Some(Err(StopReason::NotApplicable(reason))) => Verdict::Skipped(reason),
     };
     let elapsed = started.elapsed();
     let left = check.clean_up().await;
-    so_far.leave(left);
-    Outcome {
+    state.add_leftovers(left);
+    CheckOutcome {
         case,
         verdict,
         findings: check.findings,
@@ -160,8 +158,8 @@ async fn carry_out(
     }
 }
 
-fn without(case: Case, verdict: Verdict) -> Outcome {
-    Outcome {
+fn unstarted(case: Case, verdict: Verdict) -> CheckOutcome {
+    CheckOutcome {
         case,
         verdict,
         findings: vec![],

@@ -1,69 +1,70 @@
-//! Which checks are carried out, and why the others are not: pure.
+//! Which checks run, and why the others do not: pure functions.
 
 use super::case::{Case, Effect, Need};
-use super::profile::{Profile, controller_names, node_names};
-use super::setup::Setup;
+use super::options::CheckOptions;
+use super::probed_plugin::{ProbedPlugin, controller_capability_name, node_capability_name};
 use crate::csi::proto::group_controller_service_capability::rpc::Type as GroupRpc;
 use crate::csi::proto::plugin_capability::service::Type as Service;
 
-/// What a person chose.
+/// The selection of the user.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Areas, checks and patterns with `*`; all if empty.
     pub only: Vec<String>,
-    /// The same, left out.
+    /// Areas, checks and patterns to leave out.
     pub skip: Vec<String>,
-    /// Whether something may be created.
+    /// Whether checks may create anything.
     pub destructive: bool,
 }
 
-/// Whether a check is carried out.
+/// Whether a check runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// It is.
+    /// The check runs.
     Run,
-    /// It is not, for this reason.
+    /// The check is skipped for this reason.
     Skip(String),
-    /// It is not part of what was asked for, and not worth a line.
-    Leave,
+    /// The check is not selected and does not appear in the report.
+    Exclude,
 }
 
 impl Selection {
-    /// Whether `case` is carried out against a plugin of that profile.
-    pub fn choose(&self, case: &Case, profile: &Profile, setup: &Setup) -> Choice {
-        let is_meant = self.only.is_empty() || self.only.iter().any(|word| names(word, case));
-        if !is_meant || self.skip.iter().any(|word| names(word, case)) {
-            return Choice::Leave;
+    /// Decides whether `case` runs against `plugin`.
+    pub fn choose(&self, case: &Case, plugin: &ProbedPlugin, options: &CheckOptions) -> Choice {
+        let is_included =
+            self.only.is_empty() || self.only.iter().any(|word| is_selected_by(word, case));
+        if !is_included || self.skip.iter().any(|word| is_selected_by(word, case)) {
+            return Choice::Exclude;
         }
         for need in case.needs {
-            if let Err(reason) = met(*need, profile, setup) {
+            if let Err(reason) = check_need(*need, plugin, options) {
                 return Choice::Skip(reason);
             }
         }
         match case.effect {
             Effect::Creates if !self.destructive => {
-                Choice::Skip("it may change something: add `--destructive`".to_owned())
+                Choice::Skip("the check may change data: add `--destructive`".to_owned())
             }
             Effect::Creates | Effect::Reads => Choice::Run,
         }
     }
 
-    /// Words of `--only` and `--skip` that name no check.
-    pub fn unknown<'a>(&'a self, cases: &[Case]) -> Vec<&'a str> {
+    /// Returns the words of `--only` and `--skip` that match no check.
+    pub fn unknown_words<'a>(&'a self, cases: &[Case]) -> Vec<&'a str> {
         let words = self.only.iter().chain(&self.skip);
         words
-            .filter(|word| !cases.iter().any(|case| names(word, case)))
+            .filter(|word| !cases.iter().any(|case| is_selected_by(word, case)))
             .map(String::as_str)
             .collect()
     }
 }
 
-/// Whether `word` is the check's name, its area, or a pattern that matches its name.
-fn names(word: &str, case: &Case) -> bool {
+/// Whether `word` is the ID or the area of the check, or a pattern that matches the ID.
+fn is_selected_by(word: &str, case: &Case) -> bool {
     word == case.area.as_str() || matches(word, case.id)
 }
 
-/// `*` stands for anything.
+/// Matches `text` against a pattern in which `*` stands for any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -78,56 +79,58 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// # Errors
-/// What is missing, as a reason.
-fn met(need: Need, profile: &Profile, setup: &Setup) -> Result<(), String> {
+/// Returns what is missing.
+fn check_need(need: Need, plugin: &ProbedPlugin, options: &CheckOptions) -> Result<(), String> {
     let advertised = |has: bool, name: &str| {
         has.then_some(())
             .ok_or_else(|| format!("the plugin does not advertise {name}"))
     };
     match need {
-        Need::Controller => advertised(
-            profile.has(Service::ControllerService),
+        Need::ControllerService => advertised(
+            plugin.has_service(Service::ControllerService),
             Service::ControllerService.as_str_name(),
         ),
-        Need::Can(kind) => advertised(profile.controller_has(kind), &controller_names(kind.into())),
-        Need::Node => profile
+        Need::ControllerCapability(kind) => advertised(
+            plugin.controller_has(kind),
+            &controller_capability_name(kind.into()),
+        ),
+        Need::NodeService => plugin
             .node
             .as_ref()
             .map(drop)
             .ok_or_else(|| "the plugin has no node service".to_owned()),
-        Need::NodeInfo => profile
+        Need::NodeInfo => plugin
             .node_info
             .as_ref()
             .map(drop)
-            .ok_or_else(|| "the plugin does not have NodeGetInfo".to_owned()),
-        Need::NodeCan(kind) => advertised(profile.node_has(kind), &node_names(kind.into())),
+            .ok_or_else(|| "the plugin does not implement NodeGetInfo".to_owned()),
+        Need::NodeCapability(kind) => {
+            advertised(plugin.node_has(kind), &node_capability_name(kind.into()))
+        }
         Need::Topology => {
             let service = Service::VolumeAccessibilityConstraints;
-            advertised(profile.has(service), service.as_str_name())?;
-            profile
+            advertised(plugin.has_service(service), service.as_str_name())?;
+            plugin
                 .described_node()
                 .and_then(|node| node.accessible_topology.as_ref())
                 .map(drop)
-                .ok_or_else(|| "the plugin does not say where its node is".to_owned())
+                .ok_or_else(|| "the plugin does not report the topology of its node".to_owned())
         }
         Need::GroupSnapshots => {
             let kind = GroupRpc::CreateDeleteGetVolumeGroupSnapshot;
-            advertised(profile.group_has(kind), kind.as_str_name())
+            advertised(plugin.group_has(kind), kind.as_str_name())
         }
         Need::SnapshotMetadata => {
             let service = Service::SnapshotMetadataService;
-            advertised(profile.has(service), service.as_str_name())
+            advertised(plugin.has_service(service), service.as_str_name())
         }
-        Need::Block => given(setup.block, "`--block` is not given"),
-        Need::Log => given(setup.log.is_some(), "no log is given with `--log`"),
-        Need::Mutable => given(
-            !setup.mutable.is_empty(),
-            "no parameters that can be changed are given with `--mutable-parameters`",
+        Need::BlockVolumes => given(options.block_volumes, "`--block` is not given"),
+        Need::Log => given(options.log.is_some(), "`--log` is not given"),
+        Need::MutableParameters => given(
+            !options.mutable_parameters.is_empty(),
+            "`--mutable-parameters` is not given",
         ),
-        Need::Secrets => given(
-            !setup.secrets.is_empty(),
-            "no secrets are given with `--secrets`",
-        ),
+        Need::Secrets => given(!options.secrets.is_empty(), "`--secrets` is not given"),
     }
 }
 
@@ -140,7 +143,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, text, expected) in [
             ("create/name", "create/name", true),
             ("create/name", "create/names", false),

@@ -1,9 +1,8 @@
-//! From a Unix socket to the plugin ports.
+//! Connects the plugin ports to a Unix socket.
 //!
-//! One channel per socket, shared by all who ask. A channel connects with its first call and again
-//! after the connection broke, so it may be had before the plugin listens, and outlives the
-//! plugin's restarts. The `:authority` is `localhost`, never the socket's path: tonic servers, and
-//! those of Node.js, refuse a path there (`csi-spec` 8.8, GH-12359).
+//! All connections to a socket share one channel. A channel connects on its first call and reconnects
+//! after a break, so it can exist before the plugin listens and survives restarts of the plugin. The
+//! `:authority` is `localhost`: gRPC servers of tonic and Node.js refuse a path there (GH-12359).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -25,7 +24,7 @@ pub struct GrpcConnector {
 }
 
 impl GrpcConnector {
-    /// One without any connection yet.
+    /// Returns a connector without connections.
     pub fn new() -> Self {
         Self::default()
     }
@@ -40,7 +39,7 @@ impl GrpcConnector {
 }
 
 impl Connector for GrpcConnector {
-    /// Has to be called on a tokio runtime, which then carries the connection.
+    /// Must be called on a tokio runtime, which drives the connection.
     fn connect(&self, socket: &Path) -> PluginConnection {
         let client = Arc::new(Client {
             channel: self.channel(socket),
@@ -54,7 +53,7 @@ impl Connector for GrpcConnector {
     }
 }
 
-/// A channel that connects when it is first used.
+/// Returns a channel that connects on first use.
 pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
@@ -63,7 +62,7 @@ pub(super) fn lazy_channel(socket: PathBuf) -> Channel {
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-/// One plugin over its channel: implements the three ports.
+/// A plugin behind a channel. Implements the three ports.
 #[derive(Debug)]
 pub(super) struct Client {
     channel: Channel,
@@ -71,23 +70,23 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Sends one call, once, under its deadline, and reads what a failure means.
-    pub(super) async fn call<M, A, F>(
+    /// Sends one call, once, with its deadline, and classifies a failure.
+    pub(super) async fn call<M, R, F>(
         &self,
         rpc: Rpc,
         message: M,
         send: impl FnOnce(Channel, Request<M>) -> F,
-    ) -> Result<A, PluginError>
+    ) -> Result<R, PluginError>
     where
-        F: Future<Output = Result<Response<A>, Status>>,
+        F: Future<Output = Result<Response<R>, Status>>,
     {
-        let deadline = deadline::of(rpc);
+        let deadline = deadline::for_rpc(rpc);
         let mut request = Request::new(message);
         request.set_timeout(deadline);
-        let answer = tokio::time::timeout(deadline, send(self.channel.clone(), request)).await;
-        let result = match answer {
-            Err(_elapsed) => Err(status::late(rpc, deadline)),
-            Ok(Err(failed)) => Err(status::failure(rpc, &self.socket, &failed)),
+        let response = tokio::time::timeout(deadline, send(self.channel.clone(), request)).await;
+        let result = match response {
+            Err(_elapsed) => Err(status::timed_out(rpc, deadline)),
+            Ok(Err(failed)) => Err(status::from_status(rpc, &self.socket, &failed)),
             Ok(Ok(response)) => Ok(response.into_inner()),
         };
         if let Err(error) = &result {

@@ -8,7 +8,7 @@ use super::proto::{
     ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteSnapshotRequest,
     DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
 };
-use super::{confirm, convert, status, storage};
+use super::{confirmation, convert, status, storage};
 use crate::model::{
     Bytes, ControllerCapabilities, ExternalId, ExternalVolume, Secrets, Snapshot, SnapshotId,
 };
@@ -21,7 +21,7 @@ use crate::retry::Verdict;
 #[async_trait]
 impl Controller for Client {
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
-        let answer = self
+        let response = self
             .call(
                 Rpc::ControllerGetCapabilities,
                 ControllerGetCapabilitiesRequest {},
@@ -31,11 +31,11 @@ impl Controller for Client {
                 },
             )
             .await?;
-        Ok(convert::controller_capabilities(&answer.capabilities))
+        Ok(convert::controller_capabilities(&response.capabilities))
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
-        let answer = self
+        let response = self
             .call(
                 Rpc::CreateVolume,
                 create_request(request),
@@ -44,7 +44,7 @@ impl Controller for Client {
                 },
             )
             .await?;
-        created(answer.volume)
+        created_volume(response.volume)
     }
 
     async fn delete_volume(
@@ -56,28 +56,28 @@ impl Controller for Client {
             volume_id: external_id.as_str().to_owned(),
             secrets: convert::secrets(&secrets),
         };
-        let answer = self
+        let response = self
             .call(Rpc::DeleteVolume, request, async |channel, request| {
                 ControllerClient::new(channel).delete_volume(request).await
             })
             .await;
-        status::done(answer)
+        status::absent_is_done(response)
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
         let rpc = Rpc::ValidateVolumeCapabilities;
         let request = validate_request(request);
-        let answer = self
+        let response = self
             .call(rpc, request.clone(), async |channel, request| {
                 let mut client = ControllerClient::new(channel);
                 client.validate_volume_capabilities(request).await
             })
             .await?;
-        if !answer.message.is_empty() {
-            tracing::debug!(volume.external_id = %request.volume_id, message = %answer.message,
-                "the plugin's word on the capabilities");
+        if !response.message.is_empty() {
+            tracing::debug!(volume.external_id = %request.volume_id, message = %response.message,
+                "message of the plugin about the capabilities");
         }
-        let reasons = confirm::mismatches(&request, answer.confirmed.as_ref());
+        let reasons = confirmation::mismatches(&request, response.confirmed.as_ref());
         if reasons.is_empty() {
             return Ok(());
         }
@@ -85,32 +85,35 @@ impl Controller for Client {
             rpc,
             code: StatusCode::InvalidArgument,
             verdict: Verdict::Permanent,
-            message: format!("the plugin does not confirm it: {}", reasons.join("; ")),
+            message: format!(
+                "the plugin does not confirm the capabilities: {}",
+                reasons.join("; ")
+            ),
         })
     }
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
         let request = storage::list_volumes_request(page);
-        let answer = self
+        let response = self
             .call(Rpc::ListVolumes, request, async |channel, request| {
                 let client = ControllerClient::new(channel);
                 let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
                 client.list_volumes(request).await
             })
             .await?;
-        storage::listed_volumes(answer)
+        storage::listed_volumes(response)
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
         let rpc = Rpc::CreateSnapshot;
         let request = storage::create_snapshot_request(request);
-        let answer = self
+        let response = self
             .call(rpc, request, async |channel, request| {
                 let mut client = ControllerClient::new(channel);
                 client.create_snapshot(request).await
             })
             .await?;
-        storage::snapshot(rpc, answer.snapshot)
+        storage::snapshot(rpc, response.snapshot)
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
@@ -118,30 +121,30 @@ impl Controller for Client {
             snapshot_id: id.as_str().to_owned(),
             secrets: convert::secrets(&secrets),
         };
-        let answer = self
+        let response = self
             .call(Rpc::DeleteSnapshot, request, async |channel, request| {
                 let mut client = ControllerClient::new(channel);
                 client.delete_snapshot(request).await
             })
             .await;
-        status::done(answer)
+        status::absent_is_done(response)
     }
 
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
         let request = storage::list_snapshots_request(request);
-        let answer = self
+        let response = self
             .call(Rpc::ListSnapshots, request, async |channel, request| {
                 let client = ControllerClient::new(channel);
                 let mut client = client.max_decoding_message_size(storage::LIST_BYTES);
                 client.list_snapshots(request).await
             })
             .await?;
-        storage::listed_snapshots(answer)
+        storage::listed_snapshots(response)
     }
 
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let request = storage::expand_request(&request);
-        let answer = self
+        let response = self
             .call(
                 Rpc::ControllerExpandVolume,
                 request,
@@ -152,8 +155,8 @@ impl Controller for Client {
             )
             .await?;
         Ok(ExpandedVolume {
-            capacity: Bytes::from_wire(answer.capacity_bytes),
-            node_expansion_required: answer.node_expansion_required,
+            capacity: Bytes::from_wire(response.capacity_bytes),
+            node_expansion_required: response.node_expansion_required,
         })
     }
 }
@@ -171,10 +174,10 @@ fn create_request(request: CreateVolume) -> CreateVolumeRequest {
     }
 }
 
-/// An answer without a volume or without its ID is no answer: the volume may be there, nameless.
-fn created(volume: Option<Volume>) -> Result<CreatedVolume, PluginError> {
+/// A response without a volume or without its ID is invalid: a volume of unknown ID may exist.
+fn created_volume(volume: Option<Volume>) -> Result<CreatedVolume, PluginError> {
     let malformed = |what| status::malformed(Rpc::CreateVolume, what);
-    let volume = volume.ok_or_else(|| malformed("there is no volume in it"))?;
+    let volume = volume.ok_or_else(|| malformed("the volume is missing"))?;
     if volume.volume_id.is_empty() {
         return Err(malformed("the volume has no ID"));
     }

@@ -1,8 +1,8 @@
-//! The model's words to CSI's messages and back.
+//! Conversions between the types of the model and CSI messages.
 //!
-//! What the specification forbids to send empty is left out here, in one place: an empty capacity
-//! range (GH-11238) and an empty topology requirement (W27). Modes of CSI that the model has no word
-//! for read as `None`.
+//! Fields that the specification forbids to send empty are omitted here: an empty capacity range
+//! (GH-11238) and an empty topology requirement (W27). CSI modes without a type in the model convert
+//! to `None`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::ports::{PluginCapabilities, VolumeSource};
 
-/// CSI's access mode (`csi-orchestration` 7.2).
+/// Converts an access mode to CSI.
 pub const fn access_mode(mode: AccessMode) -> Mode {
     match mode {
         AccessMode::SingleNodeReaderOnly => Mode::SingleNodeReaderOnly,
@@ -28,7 +28,7 @@ pub const fn access_mode(mode: AccessMode) -> Mode {
     }
 }
 
-/// The model's word for CSI's access mode, if it has one.
+/// Converts an access mode from CSI, if the model has it.
 pub const fn access_mode_from(mode: Mode) -> Option<AccessMode> {
     match mode {
         Mode::SingleNodeReaderOnly => Some(AccessMode::SingleNodeReaderOnly),
@@ -40,7 +40,7 @@ pub const fn access_mode_from(mode: Mode) -> Option<AccessMode> {
     }
 }
 
-/// A capability with the mount options that belong to it: only a file system has any.
+/// Converts a capability. Only a file system gets the mount options.
 pub fn capability(capability: Capability, options: &MountOptions) -> proto::VolumeCapability {
     let access_type = match capability.attachment_mode {
         AttachmentMode::BlockDevice => AccessType::Block(BlockVolume {}),
@@ -58,7 +58,7 @@ pub fn capability(capability: Capability, options: &MountOptions) -> proto::Volu
     }
 }
 
-/// All capabilities of a volume.
+/// Converts all capabilities of a volume.
 pub fn capabilities(
     capabilities: &[Capability],
     options: &MountOptions,
@@ -69,7 +69,7 @@ pub fn capabilities(
         .collect()
 }
 
-/// `None` if the range says nothing.
+/// Converts a capacity range; `None` if it is empty.
 pub fn capacity_range(range: CapacityRange) -> Option<proto::CapacityRange> {
     (!range.is_unset()).then(|| proto::CapacityRange {
         required_bytes: range.min.to_wire(),
@@ -77,21 +77,21 @@ pub fn capacity_range(range: CapacityRange) -> Option<proto::CapacityRange> {
     })
 }
 
-/// One place.
+/// Converts a topology to CSI.
 pub fn topology(topology: &Topology) -> proto::Topology {
     proto::Topology {
         segments: topology.segments.clone(),
     }
 }
 
-/// One place; `None` if it says nothing.
+/// Converts a topology from CSI; `None` if it is empty.
 pub fn topology_from(topology: proto::Topology) -> Option<Topology> {
     (!topology.segments.is_empty()).then_some(Topology {
         segments: topology.segments,
     })
 }
 
-/// `None` if nothing is asked for.
+/// Converts a topology request; `None` if it is empty.
 pub fn topology_requirement(
     request: Option<&TopologyRequest>,
 ) -> Option<proto::TopologyRequirement> {
@@ -102,7 +102,7 @@ pub fn topology_requirement(
     })
 }
 
-/// What a new volume is filled with.
+/// Converts the content source of a new volume.
 pub fn content_source(source: &VolumeSource) -> proto::VolumeContentSource {
     use proto::volume_content_source::{SnapshotSource, Type, VolumeSource as ProtoVolumeSource};
     let source = match source {
@@ -118,7 +118,7 @@ pub fn content_source(source: &VolumeSource) -> proto::VolumeContentSource {
     }
 }
 
-/// Secrets in the clear, for the request that carries them.
+/// Returns the secrets in plain text, for a request.
 pub fn secrets(secrets: &Secrets) -> BTreeMap<String, String> {
     secrets
         .expose()
@@ -126,7 +126,7 @@ pub fn secrets(secrets: &Secrets) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What a plugin says of itself; what this program does not know is passed over.
+/// Converts the capabilities of a plugin, and ignores unknown ones.
 pub fn plugin_capabilities(list: &[proto::PluginCapability]) -> PluginCapabilities {
     use proto::plugin_capability::{Type as Arm, service::Type};
     let mut known = PluginCapabilities::default();
@@ -143,7 +143,7 @@ pub fn plugin_capabilities(list: &[proto::PluginCapability]) -> PluginCapabiliti
     known
 }
 
-/// What a controller can do; what this program does not know is passed over.
+/// Converts the capabilities of a controller, and ignores unknown ones.
 pub fn controller_capabilities(
     list: &[proto::ControllerServiceCapability],
 ) -> ControllerCapabilities {
@@ -175,7 +175,7 @@ pub fn controller_capabilities(
     known
 }
 
-/// What a node plugin can do; what this program does not know is passed over.
+/// Converts the capabilities of a node, and ignores unknown ones.
 pub fn node_capabilities(list: &[proto::NodeServiceCapability]) -> NodeCapabilities {
     use proto::node_service_capability::{Type as Arm, rpc::Type};
     let mut known = NodeCapabilities::default();
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn access_modes_survive_the_way_to_csi_and_back() {
+    fn access_modes_survive_the_conversion_to_csi_and_back() {
         for mode in AccessMode::ALL {
             assert_eq!(access_mode_from(access_mode(mode)), Some(mode));
         }
     }
 
-    /// W24: mount options go with every capability that is a file system, and with no other.
+    /// Only capabilities of file systems get the mount options (W24).
     #[test]
     fn only_file_systems_carry_mount_options() {
         let both = AttachmentMode::ALL.map(|attachment_mode| Capability {
@@ -231,9 +231,9 @@ mod tests {
         assert_eq!(sent[1].access_type, Some(AccessType::Block(BlockVolume {})));
     }
 
-    /// GH-11238 and W27.
+    /// An empty capacity range (GH-11238) and an empty topology requirement (W27) are not sent.
     #[test]
-    fn what_says_nothing_is_not_sent() {
+    fn empty_ranges_and_requirements_are_not_sent() {
         assert_eq!(capacity_range(CapacityRange::default()), None);
         assert_eq!(topology_requirement(None), None);
         assert_eq!(

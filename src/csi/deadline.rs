@@ -1,25 +1,25 @@
-//! How long one attempt of each RPC may take.
+//! The deadline of one attempt of each RPC.
 //!
-//! The deadline is sent along as `grpc-timeout`, so that a plugin may give up too, and is kept here
-//! whatever the plugin does. A call that reaches it may still take effect (CSI section "Timeouts").
+//! The plugin receives the deadline as `grpc-timeout`; the client enforces it in any case. A call that
+//! times out may still take effect (CSI section "Timeouts").
 
 use std::time::Duration;
 
 use crate::ports::Rpc;
 
-/// The deadline of one attempt (`csi-orchestration` 7.3).
-pub const fn of(rpc: Rpc) -> Duration {
+/// Returns the deadline of one attempt.
+pub const fn for_rpc(rpc: Rpc) -> Duration {
     match rpc {
-        // Answered from memory by every plugin.
+        // Plugins answer these from memory.
         Rpc::GetPluginInfo
         | Rpc::GetPluginCapabilities
         | Rpc::ControllerGetCapabilities
         | Rpc::NodeGetCapabilities => Duration::from_secs(1),
-        // May look at the plugin's dependencies (B56).
+        // May check the plugin's dependencies (B56).
         Rpc::Probe => Duration::from_secs(5),
-        // Drivers of clouds ask the machine's metadata service.
+        // Cloud drivers call the machine's metadata service.
         Rpc::NodeGetInfo => Duration::from_secs(10),
-        // Works on storage.
+        // Changes or lists storage.
         Rpc::CreateVolume
         | Rpc::DeleteVolume
         | Rpc::ValidateVolumeCapabilities

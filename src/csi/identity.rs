@@ -12,22 +12,22 @@ use crate::ports::{Identity, PluginCapabilities, PluginError, PluginInfo, Rpc};
 impl Identity for Client {
     async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
         let rpc = Rpc::GetPluginInfo;
-        let answer = self
+        let response = self
             .call(rpc, GetPluginInfoRequest {}, async |channel, request| {
                 IdentityClient::new(channel).get_plugin_info(request).await
             })
             .await?;
-        if answer.name.is_empty() {
-            return Err(status::malformed(rpc, "its name is empty"));
+        if response.name.is_empty() {
+            return Err(status::malformed(rpc, "the name is empty"));
         }
         Ok(PluginInfo {
-            name: answer.name,
-            vendor_version: answer.vendor_version,
+            name: response.name,
+            vendor_version: response.vendor_version,
         })
     }
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
-        let answer = self
+        let response = self
             .call(
                 Rpc::GetPluginCapabilities,
                 GetPluginCapabilitiesRequest {},
@@ -37,15 +37,15 @@ impl Identity for Client {
                 },
             )
             .await?;
-        Ok(convert::plugin_capabilities(&answer.capabilities))
+        Ok(convert::plugin_capabilities(&response.capabilities))
     }
 
     async fn probe(&self) -> Result<bool, PluginError> {
-        let answer = self
+        let response = self
             .call(Rpc::Probe, ProbeRequest {}, async |channel, request| {
                 IdentityClient::new(channel).probe(request).await
             })
             .await?;
-        Ok(answer.ready.unwrap_or(true))
+        Ok(response.ready.unwrap_or(true))
     }
 }

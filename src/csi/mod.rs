@@ -1,18 +1,17 @@
-//! CSI over gRPC: the client side of every plugin, and the generated code of both sides.
+//! CSI over gRPC: the client of plugins, and the generated code of client and server.
 //!
-//! [`GrpcConnector`] turns a Unix socket into the plugin ports of [`crate::ports`]. One call of a
-//! port is one RPC with one deadline ([`deadline`]); what a failure means is read from one table
-//! ([`crate::ports::verdict_of`]). Nothing here repeats a call: that is `server::forward`'s (W05). What goes over the
-//! wire is CSI 1.12 (`proto/csi/v1/csi.proto`, [`proto`]). [`RawClient`] sends its messages as they are,
-//! for who must say what the ports cannot.
+//! [`GrpcConnector`] implements the plugin ports of [`crate::ports`] over a Unix socket. One call of a
+//! port is one RPC with one deadline ([`deadline`]); [`crate::ports::verdict_of`] classifies failures.
+//! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.12
+//! (`proto/csi/v1/csi.proto`, [`proto`]). [`RawClient`] sends CSI messages unchanged, also invalid ones.
 
-mod confirm;
+mod confirmation;
 mod connect;
 mod controller;
 pub mod convert;
 pub mod deadline;
+mod disconnecting_stream;
 mod identity;
-mod leaving;
 mod node;
 pub mod proto;
 mod raw;
@@ -20,4 +19,4 @@ pub mod status;
 mod storage;
 
 pub use connect::GrpcConnector;
-pub use raw::{Call, Failure, RawClient, Reached};
+pub use raw::{CallFailure, CsiRequest, FailureKind, RawClient};

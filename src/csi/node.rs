@@ -19,7 +19,7 @@ use crate::ports::{
 #[async_trait]
 impl NodeService for Client {
     async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
-        let answer = self
+        let response = self
             .call(
                 Rpc::NodeGetCapabilities,
                 NodeGetCapabilitiesRequest {},
@@ -29,25 +29,27 @@ impl NodeService for Client {
                 },
             )
             .await?;
-        Ok(convert::node_capabilities(&answer.capabilities))
+        Ok(convert::node_capabilities(&response.capabilities))
     }
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
         let rpc = Rpc::NodeGetInfo;
-        let answer = self
+        let response = self
             .call(rpc, NodeGetInfoRequest {}, async |channel, request| {
                 NodeClient::new(channel).node_get_info(request).await
             })
             .await?;
-        if answer.node_id.is_empty() {
-            return Err(status::malformed(rpc, "its node ID is empty"));
+        if response.node_id.is_empty() {
+            return Err(status::malformed(rpc, "the node ID is empty"));
         }
-        let max_volumes = u64::try_from(answer.max_volumes_per_node)
-            .map_err(|_| status::malformed(rpc, "its number of volumes is negative"))?;
+        let max_volumes = u64::try_from(response.max_volumes_per_node)
+            .map_err(|_| status::malformed(rpc, "max_volumes_per_node is negative"))?;
         Ok(NodeDescription {
-            external_node_id: ExternalNodeId::new(answer.node_id),
+            external_node_id: ExternalNodeId::new(response.node_id),
             max_volumes: (max_volumes > 0).then_some(max_volumes),
-            accessible_topology: answer.accessible_topology.and_then(convert::topology_from),
+            accessible_topology: response
+                .accessible_topology
+                .and_then(convert::topology_from),
         })
     }
 
@@ -81,12 +83,12 @@ impl NodeService for Client {
             volume_id: external_id.as_str().to_owned(),
             staging_target_path: text(rpc, &staging_path)?,
         };
-        let answer = self
+        let response = self
             .call(rpc, message, async |channel, request| {
                 NodeClient::new(channel).node_unstage_volume(request).await
             })
             .await;
-        status::done(answer)
+        status::absent_is_done(response)
     }
 
     async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError> {
@@ -122,24 +124,24 @@ impl NodeService for Client {
             volume_id: external_id.as_str().to_owned(),
             target_path: text(rpc, &target_path)?,
         };
-        let answer = self
+        let response = self
             .call(rpc, message, async |channel, request| {
                 let mut client = NodeClient::new(channel);
                 client.node_unpublish_volume(request).await
             })
             .await;
-        status::done(answer)
+        status::absent_is_done(response)
     }
 }
 
-/// A path as CSI's text, which is Unicode.
+/// Converts a path to a string. CSI paths are UTF-8.
 fn text(rpc: Rpc, path: &Path) -> Result<String, PluginError> {
     let text = path.to_str().ok_or_else(|| {
         let message = format!(
-            "the path {} is not Unicode, as CSI's paths are",
+            "the path `{}` is not valid UTF-8, as CSI requires",
             path.display()
         );
-        status::error(rpc, StatusCode::InvalidArgument, message)
+        status::plugin_error(rpc, StatusCode::InvalidArgument, message)
     })?;
     Ok(text.to_owned())
 }

@@ -1,10 +1,9 @@
-//! The generated CSI code, and a `Debug` that hides secrets.
+//! The code generated from `proto/csi/v1/csi.proto`, with a `Debug` that hides secrets.
 //!
-//! What is generated comes from `proto/csi/v1/csi.proto`. Messages with a field that may hold
-//! secrets (CSI section "Secrets Requirements"; mount flags by section "VolumeCapability") have no
-//! derived `Debug`: the one below shows every field but those. Which messages these are is read
-//! from the definitions by `build.rs`, so a new one cannot be forgotten: it has no `Debug` until it
-//! stands here, and a test compares the two lists.
+//! Messages with a field for secrets have no derived `Debug` (CSI, "Secrets Requirements", and mount
+//! flags by "VolumeCapability"). The implementation below omits those fields. The generated code
+//! lists these messages. A new one has no `Debug` until it is added here, and a test compares the two
+//! lists.
 
 #![expect(
     missing_docs,
@@ -13,12 +12,12 @@
     reason = "generated code; proto/csi/v1/csi.proto is its documentation"
 )]
 
-tonic::include_proto!("csi.v1");
+include!("../../proto/csi/v1/csi.v1.rs");
 
-/// Stands for a field that may hold secrets: says how many entries it has, and nothing of them.
-struct Hidden(usize);
+/// A field that may hold secrets. Shows only the number of its entries.
+struct RedactedField(usize);
 
-impl std::fmt::Debug for Hidden {
+impl std::fmt::Debug for RedactedField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             0 => f.write_str("none"),
@@ -27,23 +26,23 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// Writes `Debug` for messages, given as `name path { shown fields; hidden field }`. A field that
-/// is missing here does not compile.
-macro_rules! hide {
+/// Implements `Debug` for messages, given as `name path { shown fields; hidden field }`. A missing
+/// field is a compile error.
+macro_rules! impl_redacted_debug {
     ($($name:literal $message:path { $($shown:ident),*; $hidden:ident })*) => {
         $(impl std::fmt::Debug for $message {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let Self { $($shown,)* $hidden } = self;
                 f.debug_struct($name)
                     $(.field(stringify!($shown), $shown))*
-                    .field(stringify!($hidden), &Hidden($hidden.len()))
+                    .field(stringify!($hidden), &RedactedField($hidden.len()))
                     .finish()
             }
         })*
 
-        /// Each message's name, and how one is shown whose hidden field holds `canary`.
+        /// Returns each message's name, and its output when the hidden field holds `canary`.
         #[cfg(test)]
-        fn shown_with(canary: &str) -> Vec<(&'static str, String)> {
+        fn debug_output_with(canary: &str) -> Vec<(&'static str, String)> {
             vec![$({
                 type Message = $message;
                 let mut message = Message::default();
@@ -54,7 +53,7 @@ macro_rules! hide {
     };
 }
 
-hide! {
+impl_redacted_debug! {
     "CreateVolumeRequest" CreateVolumeRequest {
         name, capacity_range, volume_capabilities, parameters, volume_content_source,
         accessibility_requirements, mutable_parameters; secrets
@@ -117,40 +116,46 @@ mod tests {
 
     use super::*;
 
-    /// A field that can hold a canary.
-    pub(super) trait Holds {
-        fn hold(&mut self, canary: &str);
+    /// A field that accepts a canary value.
+    pub(super) trait InsertCanary {
+        fn insert_canary(&mut self, canary: &str);
     }
 
-    impl Holds for BTreeMap<String, String> {
-        fn hold(&mut self, canary: &str) {
+    impl InsertCanary for BTreeMap<String, String> {
+        fn insert_canary(&mut self, canary: &str) {
             self.insert(canary.to_owned(), canary.to_owned());
         }
     }
 
-    impl Holds for Vec<String> {
-        fn hold(&mut self, canary: &str) {
+    impl InsertCanary for Vec<String> {
+        fn insert_canary(&mut self, canary: &str) {
             self.push(canary.to_owned());
         }
     }
 
-    pub(super) fn put(field: &mut impl Holds, canary: &str) {
-        field.hold(canary);
+    pub(super) fn put(field: &mut impl InsertCanary, canary: &str) {
+        field.insert_canary(canary);
     }
 
-    /// The descriptor's list of messages that may hold secrets.
-    const HIDING: &[&str] = include!(concat!(env!("OUT_DIR"), "/csi.v1.hiding.rs"));
+    /// The messages that may hold secrets, by the descriptor.
 
     #[test]
     fn every_message_with_secrets_hides_them_in_debug_output() {
-        let shown = shown_with("hunter2");
+        let shown = debug_output_with("hunter2");
         let covered: BTreeSet<_> = shown
             .iter()
             .map(|(name, _)| format!(".csi.v1.{name}"))
             .collect();
-        let hiding: BTreeSet<_> = HIDING.iter().map(ToString::to_string).collect();
+        let hiding: BTreeSet<_> = MESSAGES_WITH_SECRETS
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(covered, hiding);
-        assert_eq!(hiding.len(), 19 + 1, "CSI 1.12 has 19, and mount flags");
+        assert_eq!(
+            hiding.len(),
+            19 + 1,
+            "CSI 1.12 has 19 such messages, and mount flags"
+        );
         for (name, text) in shown {
             assert!(!text.contains("hunter2"), "{name}: {text}");
             assert!(text.contains("1 hidden"), "{name}: {text}");

@@ -1,10 +1,9 @@
-//! CSI's own messages, sent exactly as they are, and what came back of them.
+//! Sends CSI messages exactly as given.
 //!
-//! The ports of [`crate::ports`] cannot say what a conformance check has to say: a request without a
-//! name, a size below zero, an unknown token. [`RawClient`] sends any message of the specification,
-//! once, under one deadline, and tells the plugin's own refusal from a connection that failed.
-//! Nothing is repeated and nothing is interpreted here. Its callers know no gRPC: codes are
-//! [`StatusCode`]s.
+//! The ports of [`crate::ports`] cannot express the invalid requests of a conformance check, such as
+//! an empty name or a negative size. [`RawClient`] sends any CSI message once, with one deadline. Its
+//! error distinguishes a status of the plugin from a failed connection. It neither retries nor
+//! interprets anything, and hides gRPC: codes are [`StatusCode`]s.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -22,33 +21,33 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::connect::lazy_channel;
-use super::leaving::{Leaving, Sent};
+use super::disconnecting_stream::{DisconnectingStream, RequestSent};
 use super::proto;
-use super::status::{Transport, from_tonic};
+use super::status::{StatusOrigin, from_tonic};
 use super::storage::LIST_BYTES;
 use crate::ports::StatusCode;
 
-/// A message that is the request of one RPC.
-pub trait Call: Message + Debug + Clone + Default + 'static {
-    /// The message that answers it.
-    type Answer: Message + Debug + Clone + Default + 'static;
-    /// The specification's name.
+/// The request message of one RPC.
+pub trait CsiRequest: Message + Debug + Clone + Default + 'static {
+    /// The response message.
+    type Response: Message + Debug + Clone + Default + 'static;
+    /// The name of the RPC in the CSI specification.
     const RPC: &'static str;
-    /// gRPC's path.
+    /// The gRPC path.
     const PATH: &'static str;
 }
 
-macro_rules! calls {
-    ($($service:literal { $($rpc:literal $request:ident $answer:ident;)* })*) => {
-        $($(impl Call for proto::$request {
-            type Answer = proto::$answer;
+macro_rules! csi_requests {
+    ($($service:literal { $($rpc:literal $request:ident $response:ident;)* })*) => {
+        $($(impl CsiRequest for proto::$request {
+            type Response = proto::$response;
             const RPC: &'static str = $rpc;
             const PATH: &'static str = concat!("/csi.v1.", $service, "/", $rpc);
         })*)*
     };
 }
 
-calls! {
+csi_requests! {
     "Identity" {
         "GetPluginInfo" GetPluginInfoRequest GetPluginInfoResponse;
         "GetPluginCapabilities" GetPluginCapabilitiesRequest GetPluginCapabilitiesResponse;
@@ -93,72 +92,76 @@ calls! {
     }
 }
 
-/// Why a call has no good answer.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// How far it came.
-    pub reached: Reached,
-    /// The plugin's words, or what happened to the connection.
+pub struct CallFailure {
+    /// The kind of failure.
+    pub kind: FailureKind,
+    /// The message of the plugin, or the reason of a failed connection.
     pub message: String,
-    /// Whether the status carried details, which the specification forbids (section 3.6).
+    /// Whether the status has details, which the specification forbids (CSI, "Error Scheme").
     pub has_details: bool,
 }
 
-/// How far a call came that failed.
+/// The kind of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// The plugin answered with this code.
+pub enum FailureKind {
+    /// The plugin returned this code.
     Answered(StatusCode),
-    /// There was no connection, so nothing was sent; why, if the system says so.
+    /// No connection, so nothing was sent; with the system's reason, if known.
     NotConnected(Option<io::ErrorKind>),
-    /// No answer came within the deadline; the outcome is unknown.
+    /// No response within the deadline; the outcome is unknown.
     TimedOut,
-    /// The connection ended before the answer came; the outcome is unknown.
-    Broken,
+    /// The connection was lost before the response; the outcome is unknown.
+    ConnectionLost,
 }
 
-impl Failure {
-    /// The plugin's code, if it was the plugin that refused.
+impl CallFailure {
+    /// Returns the code of the plugin, if the plugin responded.
     pub const fn code(&self) -> Option<StatusCode> {
-        match self.reached {
-            Reached::Answered(code) => Some(code),
-            Reached::NotConnected(_) | Reached::TimedOut | Reached::Broken => None,
+        match self.kind {
+            FailureKind::Answered(code) => Some(code),
+            FailureKind::NotConnected(_) | FailureKind::TimedOut | FailureKind::ConnectionLost => {
+                None
+            }
         }
     }
 
-    fn late(deadline: Duration) -> Self {
+    fn timed_out(deadline: Duration) -> Self {
         Self {
-            reached: Reached::TimedOut,
-            message: format!("no answer within {} s", deadline.as_secs()),
+            kind: FailureKind::TimedOut,
+            message: format!("no response within {}s", deadline.as_secs()),
             has_details: false,
         }
     }
 
-    fn of(status: &Status) -> Self {
-        let (reached, message) = match Transport::of(status) {
-            Transport::Answered => {
+    fn from_status(status: &Status) -> Self {
+        let (kind, message) = match StatusOrigin::of(status) {
+            StatusOrigin::Plugin => {
                 let code = from_tonic(status.code());
-                (Reached::Answered(code), status.message().to_owned())
+                (FailureKind::Answered(code), status.message().to_owned())
             }
-            Transport::NotConnected(reason) => (Reached::NotConnected(io_kind(status)), reason),
-            Transport::TimedOut => (Reached::TimedOut, status.message().to_owned()),
-            Transport::Broken(reason) => (Reached::Broken, reason),
+            StatusOrigin::NotConnected(reason) => {
+                (FailureKind::NotConnected(io_kind(status)), reason)
+            }
+            StatusOrigin::TimedOut => (FailureKind::TimedOut, status.message().to_owned()),
+            StatusOrigin::ConnectionLost(reason) => (FailureKind::ConnectionLost, reason),
         };
         Self {
-            reached,
+            kind,
             message,
             has_details: !status.details().is_empty(),
         }
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for CallFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.reached {
-            Reached::Answered(code) => write!(f, "{}: {}", code.as_spec(), self.message),
-            Reached::NotConnected(_) => write!(f, "no connection: {}", self.message),
-            Reached::TimedOut => f.write_str(&self.message),
-            Reached::Broken => write!(f, "the connection broke: {}", self.message),
+        match self.kind {
+            FailureKind::Answered(code) => write!(f, "{}: {}", code.as_spec(), self.message),
+            FailureKind::NotConnected(_) => write!(f, "no connection: {}", self.message),
+            FailureKind::TimedOut => f.write_str(&self.message),
+            FailureKind::ConnectionLost => write!(f, "connection lost: {}", self.message),
         }
     }
 }
@@ -174,7 +177,7 @@ fn io_kind(status: &Status) -> Option<io::ErrorKind> {
     None
 }
 
-/// Sends CSI's messages to one plugin. Connects with its first call, and again after a break.
+/// Sends CSI messages to one plugin. Connects on the first call, and reconnects after a break.
 #[derive(Clone, Debug)]
 pub struct RawClient {
     socket: PathBuf,
@@ -183,7 +186,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// For the plugin that listens on `socket`, with `deadline` for each call. Has to be called on
+    /// Returns a client for the plugin at `socket`, with `deadline` for each call. Must be called on
     /// a tokio runtime.
     pub fn new(socket: &Path, deadline: Duration) -> Self {
         Self {
@@ -193,31 +196,31 @@ impl RawClient {
         }
     }
 
-    /// How long a call may take.
+    /// Returns the deadline of each call.
     pub const fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Sends one call and waits for its answer.
+    /// Sends one call and waits for its response.
     ///
     /// # Errors
-    /// If there is none, or a refusal.
-    pub async fn call<C: Call>(&self, request: C) -> Result<C::Answer, Failure> {
+    /// If the call fails.
+    pub async fn call<C: CsiRequest>(&self, request: C) -> Result<C::Response, CallFailure> {
         unary(self.channel.clone(), C::PATH, request, self.deadline).await
     }
 
-    /// Sends a call whose answer is a stream, and collects at most `limit` messages of it.
+    /// Sends a call with a streamed response, and collects at most `limit` messages.
     ///
     /// # Errors
-    /// If the stream ends with an error, whatever came before it.
-    pub async fn collect<C: Call>(
+    /// If the stream ends with an error, also after some messages.
+    pub async fn collect<C: CsiRequest>(
         &self,
         request: C,
         limit: usize,
-    ) -> Result<Vec<C::Answer>, Failure> {
+    ) -> Result<Vec<C::Response>, CallFailure> {
         let collecting = async {
-            let mut grpc = ready(self.channel.clone()).await?;
-            let codec = ProstCodec::<C, C::Answer>::default();
+            let mut grpc = ready_client(self.channel.clone()).await?;
+            let codec = ProstCodec::<C, C::Response>::default();
             let path = PathAndQuery::from_static(C::PATH);
             let mut request = Request::new(request);
             request.set_timeout(self.deadline);
@@ -230,51 +233,51 @@ impl RawClient {
             }
             Ok(messages)
         };
-        within(self.deadline, collecting).await
+        with_deadline(self.deadline, collecting).await
     }
 
-    /// Sends an empty message to any path, as a plugin of another version of CSI would have it.
+    /// Sends an empty message to any path, such as one of another version of CSI.
     ///
     /// # Errors
-    /// If it is refused.
-    pub async fn knock(&self, path: &'static str) -> Result<(), Failure> {
+    /// If the call fails.
+    pub async fn call_empty(&self, path: &'static str) -> Result<(), CallFailure> {
         unary(self.channel.clone(), path, (), self.deadline).await
     }
 
-    /// Sends a call over a connection of its own and cuts that as soon as the request has gone out
-    /// completely. Nobody knows then whether it took effect.
+    /// Sends a call over its own connection, and closes that once the request is sent. The outcome of
+    /// the call is then unknown.
     ///
     /// # Errors
-    /// If the request could not be sent.
-    pub async fn send_and_leave<C: Call>(&self, request: C) -> Result<(), Failure> {
-        let sent = Sent::default();
-        let channel = leaving_channel(self.socket.clone(), sent.clone());
-        let sending = unary::<C, C::Answer>(channel, C::PATH, request, self.deadline);
+    /// If the request cannot be sent.
+    pub async fn send_and_disconnect<C: CsiRequest>(&self, request: C) -> Result<(), CallFailure> {
+        let sent = RequestSent::default();
+        let channel = disconnecting_channel(self.socket.clone(), sent.clone());
+        let sending = unary::<C, C::Response>(channel, C::PATH, request, self.deadline);
         tokio::select! {
             biased;
             () = sent.wait() => Ok(()),
             ended = sending => match ended {
-                // The break that was wanted may be heard of first.
-                Err(_) if sent.is_out() => Ok(()),
+                // The client may notice the intended disconnect first.
+                Err(_) if sent.is_set() => Ok(()),
                 ended => ended.map(drop),
             },
         }
     }
 }
 
-/// A channel whose connection breaks once the first request is out.
-fn leaving_channel(socket: PathBuf, sent: Sent) -> Channel {
+/// Returns a channel whose connection closes after the first request.
+fn disconnecting_channel(socket: PathBuf, sent: RequestSent) -> Channel {
     let connector = tower::service_fn(move |_: Uri| {
         let (socket, sent) = (socket.clone(), sent.clone());
         async move {
             let stream = UnixStream::connect(socket).await?;
-            Ok::<_, io::Error>(TokioIo::new(Leaving::new(stream, sent)))
+            Ok::<_, io::Error>(TokioIo::new(DisconnectingStream::new(stream, sent)))
         }
     });
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-async fn ready(channel: Channel) -> Result<Grpc<Channel>, Status> {
+async fn ready_client(channel: Channel) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(LIST_BYTES);
     grpc.ready()
         .await
@@ -282,36 +285,36 @@ async fn ready(channel: Channel) -> Result<Grpc<Channel>, Status> {
     Ok(grpc)
 }
 
-async fn unary<Q, A>(
+async fn unary<Q, R>(
     channel: Channel,
     path: &'static str,
     message: Q,
     deadline: Duration,
-) -> Result<A, Failure>
+) -> Result<R, CallFailure>
 where
     Q: Message + 'static,
-    A: Message + Default + 'static,
+    R: Message + Default + 'static,
 {
     let sending = async {
-        let mut grpc = ready(channel).await?;
+        let mut grpc = ready_client(channel).await?;
         let mut request = Request::new(message);
         request.set_timeout(deadline);
-        let codec = ProstCodec::<Q, A>::default();
-        let answer = grpc
+        let codec = ProstCodec::<Q, R>::default();
+        let response = grpc
             .unary(request, PathAndQuery::from_static(path), codec)
             .await?;
-        Ok(answer.into_inner())
+        Ok(response.into_inner())
     };
-    within(deadline, sending).await
+    with_deadline(deadline, sending).await
 }
 
-async fn within<T>(
+async fn with_deadline<T>(
     deadline: Duration,
     sending: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Failure> {
+) -> Result<T, CallFailure> {
     match tokio::time::timeout(deadline, sending).await {
-        Err(_elapsed) => Err(Failure::late(deadline)),
-        Ok(Err(status)) => Err(Failure::of(&status)),
-        Ok(Ok(answer)) => Ok(answer),
+        Err(_elapsed) => Err(CallFailure::timed_out(deadline)),
+        Ok(Err(status)) => Err(CallFailure::from_status(&status)),
+        Ok(Ok(response)) => Ok(response),
     }
 }

@@ -1,8 +1,8 @@
-//! From gRPC's status to the core's error.
+//! Converts a gRPC status to a [`PluginError`].
 //!
-//! What a code means for the caller is [`verdict_of`]'s; here a status that the plugin sent is told
-//! from a connection that failed. Without a connection nothing was sent, and of a connection that
-//! broke in the middle nobody knows the outcome, whatever code gRPC's client makes of it.
+//! This module separates a status that the plugin sent from a failed connection; [`verdict_of`]
+//! decides what a code means. Without a connection nothing was sent. After a lost connection the
+//! outcome is unknown, whatever code the gRPC client reports.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use crate::ports::{PluginError, Rpc, StatusCode, verdict_of, verdict_unsent};
 use crate::retry::Verdict;
 
-/// gRPC's code in the core's words.
+/// Converts a gRPC code.
 pub const fn from_tonic(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::Ok,
@@ -36,7 +36,7 @@ pub const fn from_tonic(code: Code) -> StatusCode {
     }
 }
 
-/// The core's word in gRPC's codes.
+/// Converts to a gRPC code.
 pub const fn to_tonic(code: StatusCode) -> Code {
     match code {
         StatusCode::Ok => Code::Ok,
@@ -59,8 +59,8 @@ pub const fn to_tonic(code: StatusCode) -> Code {
     }
 }
 
-/// An error with the table's verdict.
-pub fn error(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> PluginError {
+/// Returns an error with the verdict for its RPC and code.
+pub fn plugin_error(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> PluginError {
     PluginError {
         rpc,
         code,
@@ -69,67 +69,67 @@ pub fn error(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> PluginEr
     }
 }
 
-/// The result of a call that takes something away: what is not there counts as done (W28).
-pub(super) fn done<A>(answer: Result<A, PluginError>) -> Result<(), PluginError> {
-    match answer {
+/// Converts the result of a removing call: a resource that does not exist counts as removed (W28).
+pub(super) fn absent_is_done<A>(response: Result<A, PluginError>) -> Result<(), PluginError> {
+    match response {
         Ok(_) => Ok(()),
         Err(error) if error.verdict == Verdict::AlreadyDone => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// No answer came within the call's deadline.
-pub(super) fn late(rpc: Rpc, deadline: Duration) -> PluginError {
-    let message = format!("the plugin did not answer within {} s", deadline.as_secs());
-    error(rpc, StatusCode::DeadlineExceeded, message)
+/// Returns the error for a call that reached its deadline.
+pub(super) fn timed_out(rpc: Rpc, deadline: Duration) -> PluginError {
+    let message = format!("the plugin did not respond within {}s", deadline.as_secs());
+    plugin_error(rpc, StatusCode::DeadlineExceeded, message)
 }
 
-/// The plugin's answer breaks the specification: `what` says how. Nothing can be concluded from it,
-/// and the same call would get the same answer.
+/// Returns the error for a response that breaks the specification. The outcome is unknown, and a
+/// retry would get the same response.
 pub(super) fn malformed(rpc: Rpc, what: &str) -> PluginError {
-    let message = format!("the plugin's answer breaks the CSI specification: {what}");
-    error(rpc, StatusCode::Internal, message)
+    let message = format!("the plugin's response violates the CSI specification: {what}");
+    plugin_error(rpc, StatusCode::Internal, message)
 }
 
-/// What a status from the gRPC client means: the plugin's own, or the connection's failure.
-pub(super) fn failure(rpc: Rpc, socket: &Path, status: &Status) -> PluginError {
-    match Transport::of(status) {
-        Transport::Answered => error(rpc, from_tonic(status.code()), status.message()),
-        Transport::NotConnected(reason) => PluginError {
+/// Converts a status of the gRPC client.
+pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginError {
+    match StatusOrigin::of(status) {
+        StatusOrigin::Plugin => plugin_error(rpc, from_tonic(status.code()), status.message()),
+        StatusOrigin::NotConnected(reason) => PluginError {
             rpc,
             code: StatusCode::Unavailable,
             verdict: verdict_unsent(rpc),
-            message: format!("cannot connect to {}: {reason}", socket.display()),
+            message: format!("cannot connect to `{}`: {reason}", socket.display()),
         },
-        Transport::TimedOut => error(rpc, StatusCode::DeadlineExceeded, status.message()),
-        Transport::Broken(reason) => error(
+        StatusOrigin::TimedOut => plugin_error(rpc, StatusCode::DeadlineExceeded, status.message()),
+        StatusOrigin::ConnectionLost(reason) => plugin_error(
             rpc,
             StatusCode::Unavailable,
             format!(
-                "the connection to {} broke before the answer came: {reason}",
+                "the connection to `{}` was lost before the response: {reason}",
                 socket.display()
             ),
         ),
     }
 }
 
-/// How far a call came.
-pub(super) enum Transport {
-    /// The plugin answered with the status.
-    Answered,
-    /// There was no connection, so nothing was sent.
+/// The origin of a status.
+pub(super) enum StatusOrigin {
+    /// The plugin sent the status.
+    Plugin,
+    /// No connection, so nothing was sent.
     NotConnected(String),
-    /// The client's own timer ended it.
+    /// The client reached the deadline.
     TimedOut,
-    /// The connection ended while the call was under way.
-    Broken(String),
+    /// The connection was lost during the call.
+    ConnectionLost(String),
 }
 
-impl Transport {
-    /// A status that came over the wire has no source; those that the client makes have one.
+impl StatusOrigin {
+    /// Only a status that the client creates has a source.
     pub(super) fn of(status: &Status) -> Self {
         let mut innermost: &(dyn Error + 'static) = match status.source() {
-            None => return Self::Answered,
+            None => return Self::Plugin,
             Some(source) => source,
         };
         let mut connecting = false;
@@ -141,7 +141,7 @@ impl Transport {
             match innermost.source() {
                 Some(source) => innermost = source,
                 None if connecting => return Self::NotConnected(innermost.to_string()),
-                None => return Self::Broken(innermost.to_string()),
+                None => return Self::ConnectionLost(innermost.to_string()),
             }
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_survive_the_way_to_grpc_and_back() {
+    fn codes_survive_the_conversion_to_grpc_and_back() {
         for code in StatusCode::ALL {
             assert_eq!(from_tonic(to_tonic(code)), code);
         }

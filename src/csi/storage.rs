@@ -1,7 +1,7 @@
-//! Lists, snapshots and growth over gRPC: the messages of these RPCs in the ports' words and back.
+//! Conversions of the messages for lists, snapshots and expansion.
 //!
-//! An answer without what the specification requires of it is no answer (W29: Nomad's client falls
-//! over one).
+//! A response without a required field is an error. In Nomad a malformed list entry crashes the client
+//! (W29).
 
 use prost_types::Timestamp;
 
@@ -15,14 +15,14 @@ use crate::ports::{
 
 const SECOND: i64 = 1_000_000_000;
 
-/// How large the answer to a list may be: the specification sets no limit, and gRPC's own 4 MiB are
-/// about ten thousand volumes (`csi-spec` 3.3).
+/// The maximum size of a list response. The CSI specification has no limit, and gRPC's default of
+/// 4 MiB holds only about ten thousand volumes.
 pub(super) const LIST_BYTES: usize = 64 << 20;
 
 pub(super) fn list_volumes_request(page: PageRequest) -> proto::ListVolumesRequest {
     proto::ListVolumesRequest {
         max_entries: max_entries(page.entries),
-        starting_token: page.token,
+        starting_token: page.starting_token,
     }
 }
 
@@ -31,12 +31,12 @@ fn max_entries(entries: u32) -> i32 {
 }
 
 pub(super) fn listed_volumes(
-    answer: proto::ListVolumesResponse,
+    response: proto::ListVolumesResponse,
 ) -> Result<Page<ExternalVolume>, PluginError> {
-    let entries = answer.entries.into_iter().map(listed_volume);
+    let entries = response.entries.into_iter().map(listed_volume);
     Ok(Page {
         entries: entries.collect::<Result<_, _>>()?,
-        next: next(answer.next_token),
+        next_token: next(response.next_token),
     })
 }
 
@@ -96,28 +96,28 @@ pub(super) fn list_snapshots_request(request: ListSnapshots) -> proto::ListSnaps
         source_volume_id: text(request.source.as_ref().map(ExternalId::as_str)),
         snapshot_id: text(request.id.as_ref().map(SnapshotId::as_str)),
         secrets: convert::secrets(&request.secrets),
-        starting_token: request.page.token,
+        starting_token: request.page.starting_token,
     }
 }
 
 pub(super) fn listed_snapshots(
-    answer: proto::ListSnapshotsResponse,
+    response: proto::ListSnapshotsResponse,
 ) -> Result<Page<Snapshot>, PluginError> {
-    let entries = answer.entries.into_iter();
+    let entries = response.entries.into_iter();
     let entries = entries.map(|entry| snapshot(Rpc::ListSnapshots, entry.snapshot));
     Ok(Page {
         entries: entries.collect::<Result<_, _>>()?,
-        next: next(answer.next_token),
+        next_token: next(response.next_token),
     })
 }
 
-/// An answer without a snapshot or without its ID is none: the snapshot may be there, nameless.
+/// A response without a snapshot or its ID is invalid: a snapshot of unknown ID may exist.
 pub(super) fn snapshot(
     rpc: Rpc,
     snapshot: Option<proto::Snapshot>,
 ) -> Result<Snapshot, PluginError> {
     let malformed = |what| status::malformed(rpc, what);
-    let snapshot = snapshot.ok_or_else(|| malformed("there is no snapshot in it"))?;
+    let snapshot = snapshot.ok_or_else(|| malformed("the snapshot is missing"))?;
     if snapshot.snapshot_id.is_empty() {
         return Err(malformed("a snapshot has no ID"));
     }

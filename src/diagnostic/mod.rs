@@ -1,9 +1,8 @@
-//! One way to tell a person that something is wrong.
+//! Errors and warnings for users.
 //!
-//! A [`Diagnostic`] says what happened to which object, why, and what to do. It knows no terminal:
-//! `cli::ui` renders it for people, and as JSON for machines; the agent sends it in an error body.
-//! Every diagnostic carries a [`Code`], a word that never changes its meaning, so that scripts
-//! match on the code and never on a sentence.
+//! A [`Diagnostic`] describes what happened to which object, why, and what to do. It does not depend
+//! on a terminal: `cli::ui` prints it as text or JSON, and the agent sends it in an error body.
+//! Every diagnostic has a [`Code`] whose meaning never changes, so scripts match codes, not texts.
 
 mod code;
 mod report;
@@ -13,4 +12,4 @@ mod suggest;
 pub use code::Code;
 pub use report::{Diagnostic, Diagnostics, Label, Replacement, Severity};
 pub use source::{Location, SourceId, SourceMap, Span};
-pub use suggest::nearest;
+pub use suggest::closest_match;

@@ -1,63 +1,63 @@
-//! What is told: a [`Diagnostic`], and [`Diagnostics`], which collects and never stops at the first.
+//! [`Diagnostic`], one error or warning, and [`Diagnostics`], a collection of them.
 
 use super::code::Code;
 use super::source::Span;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Something is ignored or will surprise; the work goes on.
+    /// The operation continues, but ignores something or has an unexpected effect.
     Warning,
-    /// The work cannot go on.
+    /// The operation cannot continue.
     Error,
 }
 
-/// A place in a text and what is to be said of it.
+/// A marked place in a source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The place.
     pub span: Span,
-    /// Said beside the place; may be empty.
+    /// The text beside the place; may be empty.
     pub text: String,
 }
 
-/// A correction that could be written in place of `span`.
+/// A suggested replacement for the text of `span`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
-    /// What to replace.
+    /// The text to replace.
     pub span: Span,
-    /// The text to put there; may have several lines.
+    /// The new text, of one or more lines.
     pub text: String,
-    /// One sentence that introduces it: "a similar access mode exists".
+    /// The introduction of the suggestion: "a similar access mode exists".
     pub title: String,
 }
 
 /// One problem: what happened to which object, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The word that names this kind of problem for ever.
+    /// The stable code of this kind of problem.
     pub code: Code,
-    /// Whether the work can go on.
+    /// Whether this is an error or a warning.
     pub severity: Severity,
-    /// One sentence without a full stop: what happened to which object.
+    /// The headline without a full stop: what happened to which object.
     pub message: String,
-    /// Places; the first is the one that is at fault.
+    /// Marked places; the first is the cause.
     pub labels: Vec<Label>,
-    /// What to do, a sentence each.
+    /// What to do, one sentence each.
     pub help: Vec<String>,
-    /// Why, and other facts, a sentence each; a server's own words, verbatim.
+    /// Reasons and facts, one sentence each, and a server's error text verbatim.
     pub notes: Vec<String>,
-    /// A correction that can be shown as changed lines.
+    /// A suggested correction.
     pub replacement: Option<Replacement>,
 }
 
 impl Diagnostic {
-    /// An error with its message.
+    /// Creates an error.
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, message)
     }
 
-    /// A warning with its message.
+    /// Creates a warning.
     pub fn warning(code: Code, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, message)
     }
@@ -75,7 +75,7 @@ impl Diagnostic {
         }
     }
 
-    /// Points at a place; the first place is the one at fault.
+    /// Marks a place. The first place is the cause.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label {
@@ -85,7 +85,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds what to do.
+    /// Adds an instruction.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help.push(text.into());
@@ -99,7 +99,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a correction; there is at most one.
+    /// Sets the suggested correction.
     #[must_use]
     pub fn replace(
         mut self,
@@ -116,42 +116,41 @@ impl Diagnostic {
     }
 }
 
-/// Problems in the order in which they were found.
+/// A list of diagnostics in the order of detection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// Adds one.
+    /// Adds a diagnostic.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.list.push(diagnostic);
     }
 
-    /// Adds all of another collection.
+    /// Adds all diagnostics of another list.
     pub fn extend(&mut self, others: Self) {
         self.list.extend(others.list);
     }
 
-    /// Whether one of them is an error.
+    /// Whether any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.list
             .iter()
             .any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of them.
+    /// Iterates over the diagnostics.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.list.iter()
     }
 
-    /// Puts them in the order of their places, so that a reader goes through a file once; those
-    /// without a place come first.
+    /// Sorts the diagnostics by their first place. Those without a place come first.
     pub fn sort(&mut self) {
         self.list
             .sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));

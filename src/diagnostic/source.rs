@@ -1,12 +1,11 @@
-//! The texts that a label can point into.
+//! The source texts that labels refer to.
 //!
-//! A [`Span`] is a range of bytes in one text of a [`SourceMap`]. Lines and columns are computed
-//! only when something is shown: columns count characters, not bytes, and start at 1, as editors do.
+//! A [`Span`] is a byte range in one text of a [`SourceMap`]. Lines and columns are computed only
+//! for output. Columns count characters and start at 1, as in editors.
 //!
-//! A specification may hold secrets, and a diagnostic shows the line it points at. Whoever reads a
-//! text says with [`SourceMap::hide`] what in it is a secret; whoever shows a line takes it from
-//! [`SourceMap::shown`], where each hidden character is a dot of the same length in bytes, so that
-//! spans and columns fit both texts.
+//! A specification may contain secrets, and a diagnostic shows source lines. The parser marks
+//! secrets with [`SourceMap::hide`]; output uses [`SourceMap::redacted_text`]. Each hidden character
+//! becomes a placeholder of the same length in bytes, so spans and columns fit both texts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,12 +26,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// The range as indexes into the text.
+    /// Returns the byte range.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// The smallest span that holds both; `other` is ignored if it lies in another text.
+    /// Returns the smallest span that contains both. Ignores `other` if it belongs to another text.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
         if self.source != other.source {
@@ -46,7 +45,7 @@ impl Span {
     }
 }
 
-/// Where a span starts, as a person counts: both from 1, the column in characters.
+/// The start of a span for output: line and column from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// Line, from 1.
@@ -59,27 +58,27 @@ struct Source {
     name: String,
     text: Arc<str>,
     line_starts: Vec<u32>,
-    /// In order, none touching another.
+    /// Sorted ranges that do not touch each other.
     hidden: Vec<Range<usize>>,
 }
 
-/// Without the text, which may hold secrets.
+/// Omits the text, which may contain secrets.
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({} bytes)", self.name, self.text.len())
     }
 }
 
-/// All texts of one run.
+/// All source texts of one run.
 #[derive(Debug, Default)]
 pub struct SourceMap {
     sources: Vec<Source>,
 }
 
 impl SourceMap {
-    /// Adds a text under the name that a person knows it by (a path, or `<stdin>`).
+    /// Adds a text under its display name (a path, or `<stdin>`).
     ///
-    /// A text may have at most `u32::MAX` bytes: whoever reads files refuses larger ones before.
+    /// A text may have at most `u32::MAX` bytes; the readers of files enforce a lower limit.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> SourceId {
         let text = text.into();
         let newlines = text.match_indices('\n');
@@ -96,7 +95,7 @@ impl SourceMap {
         id
     }
 
-    /// Marks a range as secret: [`SourceMap::shown`] does not show it.
+    /// Marks a range as secret: [`SourceMap::redacted_text`] does not contain it.
     pub fn hide(&mut self, span: Span) {
         let hidden = &mut self.sources[span.source.0 as usize].hidden;
         let range = span.range();
@@ -111,51 +110,51 @@ impl SourceMap {
         hidden.splice(from..to, [joined]);
     }
 
-    /// The text as it may be shown: what is hidden is dotted out, lines and offsets are the same.
-    pub fn shown(&self, id: SourceId) -> Arc<str> {
+    /// Returns the text with hidden characters replaced. Lines and offsets are unchanged.
+    pub fn redacted_text(&self, id: SourceId) -> Arc<str> {
         let source = self.source(id);
         if source.hidden.is_empty() {
             return Arc::clone(&source.text);
         }
-        self.shown_snippet(Self::span(id, 0..source.text.len()))
+        self.redacted_snippet(Self::span(id, 0..source.text.len()))
             .into()
     }
 
-    /// What may be shown of the text under a span; empty if the span does not lie in its text.
-    pub fn shown_snippet(&self, span: Span) -> String {
-        let mut hidden = self.hidden_from(span).iter().peekable();
+    /// Returns the redacted text of a span; empty if the span lies outside its text.
+    pub fn redacted_snippet(&self, span: Span) -> String {
+        let mut hidden = self.hidden_ranges_from(span).iter().peekable();
         let snippet = self.snippet(span).char_indices().map(|(at, c)| {
             let at = span.start as usize + at;
             while hidden.next_if(|range| range.end <= at).is_some() {}
             let is_hidden = hidden.peek().is_some_and(|range| range.start <= at);
-            if is_hidden { dot(c) } else { c }
+            if is_hidden { placeholder(c) } else { c }
         });
         snippet.collect()
     }
 
-    /// Whether any character under the span is hidden.
+    /// Whether any character of the span is hidden.
     pub fn is_hidden(&self, span: Span) -> bool {
-        let first = self.hidden_from(span).first();
+        let first = self.hidden_ranges_from(span).first();
         first.is_some_and(|range| range.start < span.range().end)
     }
 
-    /// What is hidden of a span's text, from its start on.
-    fn hidden_from(&self, span: Span) -> &[Range<usize>] {
+    /// Returns the hidden ranges of the text that end after the start of the span.
+    fn hidden_ranges_from(&self, span: Span) -> &[Range<usize>] {
         let hidden = &self.source(span.source).hidden;
         &hidden[hidden.partition_point(|range| range.end <= span.start as usize)..]
     }
 
-    /// The name that the text was added under.
+    /// Returns the display name of a text.
     pub fn name(&self, id: SourceId) -> &str {
         &self.source(id).name
     }
 
-    /// The whole text, secrets included: to read it, never to show it.
+    /// Returns the whole text including secrets, for parsing only.
     pub fn text(&self, id: SourceId) -> &Arc<str> {
         &self.source(id).text
     }
 
-    /// A span over bytes `range` of a text.
+    /// Returns the span of a byte range.
     pub fn span(id: SourceId, range: Range<usize>) -> Span {
         Span {
             source: id,
@@ -164,7 +163,7 @@ impl SourceMap {
         }
     }
 
-    /// The text under a span, secrets included; empty if the span does not lie in its text.
+    /// Returns the text of a span including secrets; empty if the span lies outside its text.
     pub fn snippet(&self, span: Span) -> &str {
         self.source(span.source)
             .text
@@ -172,7 +171,7 @@ impl SourceMap {
             .unwrap_or_default()
     }
 
-    /// Line and column of a span's first character.
+    /// Returns line and column of the first character of a span.
     pub fn location(&self, span: Span) -> Location {
         let source = self.source(span.source);
         let line = source
@@ -195,8 +194,8 @@ impl SourceMap {
     }
 }
 
-/// A character to show in place of a hidden one: as many bytes, and line breaks stay.
-fn dot(hidden: char) -> char {
+/// Returns the replacement of a hidden character, with the same number of bytes. Line breaks stay.
+fn placeholder(hidden: char) -> char {
     match (hidden, hidden.len_utf8()) {
         ('\n' | '\r', _) => hidden,
         (_, 1) => '*',
@@ -236,23 +235,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_keeps_its_place_and_its_length() {
+    fn hidden_text_keeps_its_place_and_its_length() {
         let mut sources = SourceMap::default();
         let text = "a = \"hä日🦀x\"\nb = \"seen\"\n";
         let id = sources.add("volume.hcl", text);
-        assert_eq!(&*sources.shown(id), text);
+        assert_eq!(&*sources.redacted_text(id), text);
         sources.hide(SourceMap::span(id, 4..17));
-        let shown = sources.shown(id);
+        let shown = sources.redacted_text(id);
         assert_eq!(&*shown, "a = **·•𐄁**\nb = \"seen\"\n");
         assert_eq!(shown.len(), text.len());
-        assert_eq!(&*sources.shown_snippet(SourceMap::span(id, 0..6)), "a = **");
+        assert_eq!(
+            &*sources.redacted_snippet(SourceMap::span(id, 0..6)),
+            "a = **"
+        );
         assert!(sources.is_hidden(SourceMap::span(id, 0..5)));
         assert!(!sources.is_hidden(SourceMap::span(id, 0..4)));
         assert!(!format!("{sources:?}").contains("seen"));
         for range in [21..23, 30..40, 22..24, 0..1, 3..5] {
             sources.hide(SourceMap::span(id, range));
         }
-        assert_eq!(&*sources.shown(id), "* =***·•𐄁**\nb =***een\"\n");
+        assert_eq!(&*sources.redacted_text(id), "* =***·•𐄁**\nb =***een\"\n");
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! "Did you mean": the nearest known word.
+//! The search for the closest match behind "did you mean".
 
-/// The candidate that `word` was most likely meant to be, if one is near enough.
+/// Returns the candidate that is most similar to `word`, if it is similar enough.
 ///
-/// Near enough is a similarity (Jaro–Winkler, ignoring case) of 0.85 or more: `acess_mode` finds
-/// `access_mode`, `foo` finds nothing. Of equals, the first candidate wins.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The threshold is a Jaro–Winkler similarity of 0.85, ignoring case: `acess_mode` matches
+/// `access_mode`, `foo` matches nothing. The first of equal candidates wins.
+pub fn closest_match<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     const NEAR: f64 = 0.85;
     let word = word.to_lowercase();
     let mut best: Option<(f64, &str)> = None;
@@ -22,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_words_are_found_and_far_ones_are_not() {
+    fn similar_words_match_and_others_do_not() {
         let known = ["access_mode", "attachment_mode", "plugin_id"];
         for (word, expected) in [
             ("acess_mode", Some("access_mode")),
@@ -31,7 +34,7 @@ mod tests {
             ("foo", None),
             ("", None),
         ] {
-            assert_eq!(nearest(word, known), expected, "{word}");
+            assert_eq!(closest_match(word, known), expected, "{word}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Task drivers: how the agent runs processes.
+//! Task drivers, with which the agent runs processes.
 //!
-//! A driver implements [`crate::ports::TaskDriver`]: it starts a task with exactly the environment it
-//! was given, watches it, forwards what it writes to the log, and stops it. Which task runs when is
-//! `node::supervisor`'s business.
+//! A driver implements [`crate::ports::TaskDriver`]: it starts a task with exactly the given
+//! environment, watches it, logs its output, and stops it. `node::supervisor` decides which task runs
+//! when.
 
 mod output;
 mod raw_exec;

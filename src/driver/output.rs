@@ -1,16 +1,16 @@
-//! What a task writes, line by line: forwarded to the log, its last lines kept.
+//! Forwards the output of a task to the log, line by line, and keeps the last lines.
 //!
-//! A task may write anything: lines without end, bytes that are no UTF-8, terminal escapes. Each line
-//! is cut at [`LINE_LIMIT`] and made harmless, and only [`KEPT_LINES`] stay in memory.
+//! A task may write endless lines, invalid UTF-8 or terminal escapes. Each line is cut at
+//! [`LINE_LIMIT`] and sanitized, and only the last [`KEPT_LINES`] lines stay in memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Bytes of one line that are kept; the rest of the line is dropped.
+/// The maximum length of a line in bytes. The rest is dropped.
 const LINE_LIMIT: usize = 4096;
-/// Lines that are kept for whoever asks what the task said last.
+/// The number of lines to keep.
 const KEPT_LINES: usize = 20;
 
 /// The last lines of a task, shared by its streams.
@@ -26,15 +26,15 @@ impl LastLines {
         lines.push_back(line);
     }
 
-    /// The newest last.
+    /// Returns the lines, the newest last.
     pub(super) fn list(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().cloned().collect()
     }
 }
 
-/// Reads `stream` to its end, logs each line at `debug` and keeps the last ones. A stream that
-/// cannot be read any more has ended.
+/// Reads `stream` to its end, logs each line at `debug` and keeps the last ones. A read error ends
+/// the stream.
 pub(super) async fn forward(mut stream: impl AsyncRead + Unpin, task: String, last: LastLines) {
     let mut splitter = LineSplitter::default();
     let mut buffer = vec![0; 8192];
@@ -68,7 +68,7 @@ impl LineSplitter {
         }
     }
 
-    /// The last line need not end in a newline.
+    /// Emits the last line if it does not end in a newline.
     fn finish(&mut self, emit: &mut impl FnMut(String)) {
         if !self.line.is_empty() {
             emit(self.take());
@@ -76,7 +76,7 @@ impl LineSplitter {
     }
 
     fn take(&mut self) -> String {
-        let mut text = harmless(&self.line);
+        let mut text = sanitize(&self.line);
         if std::mem::take(&mut self.cut) {
             text.push('…');
         }
@@ -85,8 +85,8 @@ impl LineSplitter {
     }
 }
 
-/// Text that cannot move a cursor or end a line.
-fn harmless(bytes: &[u8]) -> String {
+/// Replaces control characters, which could move a cursor or end a line.
+fn sanitize(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_end_matches('\r')
         .chars()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_at_newlines_wherever_the_chunks_end() {
+    fn lines_end_at_newlines_independent_of_chunks() {
         assert_eq!(
             lines_of(&[b"a\nb", b"c\r\n", b"\nlast"]),
             ["a", "bc", "", "last"]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_cut_and_the_next_one_is_whole() {
+    fn a_long_line_is_cut_and_the_next_one_is_complete() {
         let long = vec![b'x'; 3 * LINE_LIMIT];
         let lines = lines_of(&[&long, b"\nnext\n"]);
         assert_eq!(lines[0].chars().count(), LINE_LIMIT + 1);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_and_bad_utf8_are_made_harmless() {
+    fn escapes_and_invalid_utf8_are_replaced() {
         assert_eq!(
             lines_of(&[b"\x1b[2Jcleared \xff\tend"]),
             ["\u{fffd}[2Jcleared \u{fffd}\tend"]

@@ -1,13 +1,11 @@
 //! `raw_exec`: a task as a plain process, without isolation.
 //!
-//! The task gets exactly the environment, arguments and program it was given, is the leader of its own
-//! process group (an interrupt typed at the agent's terminal does not reach it; the agent stops it in
-//! its own order), and never outlives this program: its standard input is a pipe that only we hold, so
-//! that it reads the end of it when we are gone, even by `kill -9`. A task that is no more wanted is
-//! killed: dropping the handle kills it, and whoever ends is reaped.
+//! The task gets exactly the given program, arguments and environment. It leads its own process group,
+//! so an interrupt in the agent's terminal does not reach it. The agent holds the only write end of
+//! its standard input, so the task reads the end of input when the agent dies, even by `kill -9`.
+//! Dropping the handle kills the task.
 //!
-//! One owner, the reaper, holds the child, waits for it and signals it. So no signal can reach a
-//! process that merely has the same number.
+//! Only the reaper waits for the child and signals it, so no signal reaches a reused process ID.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -24,9 +22,9 @@ use tokio::time::timeout;
 use super::output::{LastLines, forward};
 use crate::ports::{DriverError, Task, TaskCommand, TaskDriver};
 
-/// How long output is awaited after the process has ended: a descendant may hold the pipe for ever.
+/// The wait for output after the process has ended. A descendant may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
-/// How long a killed process may take to go: it may wait for a disk.
+/// The time for a killed process to end. It may wait for a disk.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starts plain processes.
@@ -47,7 +45,7 @@ impl TaskDriver for RawExec {
             .kill_on_drop(true)
             .spawn();
         match child {
-            Ok(child) => Ok(Box::new(Process::watch(command.name, child))),
+            Ok(child) => Ok(Box::new(Process::supervise(command.name, child))),
             Err(source) => Err(DriverError {
                 task: command.name,
                 action: "start",
@@ -57,25 +55,25 @@ impl TaskDriver for RawExec {
     }
 }
 
-/// A running process, or one that has ended.
+/// A running or ended process.
 struct Process {
     name: String,
     last: LastLines,
-    /// How long it may take to stop, once it is to stop.
+    /// The grace period, once the process must stop.
     stop: watch::Sender<Option<Duration>>,
-    /// How it ended, once it has.
+    /// How the process ended, once it has.
     ended: watch::Receiver<Option<String>>,
     /// Holds the reaper; dropping it drops the child, which kills it.
     _reaper: Mutex<JoinSet<()>>,
 }
 
 impl Process {
-    fn watch(name: String, child: Child) -> Self {
-        let (stop, asked) = watch::channel(None);
+    fn supervise(name: String, child: Child) -> Self {
+        let (stop, stop_requests) = watch::channel(None);
         let (end, ended) = watch::channel(None);
         let last = LastLines::default();
         let mut reaper = JoinSet::new();
-        reaper.spawn(reap(name.clone(), child, last.clone(), asked, end));
+        reaper.spawn(reap(name.clone(), child, last.clone(), stop_requests, end));
         Self {
             name,
             last,
@@ -113,16 +111,16 @@ impl Task for Process {
     }
 }
 
-/// Owns the child until it is gone: forwards its output, ends it when asked, reaps it, says how it
-/// ended.
+/// Owns the child until it ends: forwards its output, stops it on request, reaps it, and reports how
+/// it ended.
 async fn reap(
     name: String,
     mut child: Child,
     last: LastLines,
-    asked: watch::Receiver<Option<Duration>>,
+    stop_requests: watch::Receiver<Option<Duration>>,
     end: watch::Sender<Option<String>>,
 ) {
-    // Waiting for a child closes the standard input that it still holds.
+    // `Child::wait` closes the standard input, so it is taken out first.
     let lifeline = child.stdin.take();
     let mut output = JoinSet::new();
     if let Some(stdout) = child.stdout.take() {
@@ -133,10 +131,10 @@ async fn reap(
     }
     let ended = tokio::select! {
         ended = child.wait() => ended,
-        grace = stop_asked(asked) => terminate(&mut child, grace).await,
+        grace = stop_requested(stop_requests) => terminate(&mut child, grace).await,
     };
     drop(lifeline);
-    // A descendant that holds the pipes is not waited for: its output ends with the set.
+    // A descendant may keep the pipes open; dropping the set ends its output.
     let _complete = timeout(OUTPUT_GRACE, async {
         while output.join_next().await.is_some() {}
     })
@@ -147,16 +145,16 @@ async fn reap(
     }));
 }
 
-/// Ends when the process is to stop, with the grace it has.
-async fn stop_asked(mut asked: watch::Receiver<Option<Duration>>) -> Duration {
-    let grace = asked.wait_for(Option::is_some).await;
+/// Waits for the request to stop. Returns the grace period.
+async fn stop_requested(mut requests: watch::Receiver<Option<Duration>>) -> Duration {
+    let grace = requests.wait_for(Option::is_some).await;
     grace
         .ok()
         .and_then(|grace| *grace)
         .unwrap_or(Duration::ZERO)
 }
 
-/// SIGTERM to the process; after the grace SIGKILL to its whole group.
+/// Sends SIGTERM to the process, and after the grace period SIGKILL to its group.
 async fn terminate(child: &mut Child, grace: Duration) -> std::io::Result<ExitStatus> {
     signal(child, Signal::TERM);
     if let Ok(ended) = timeout(grace, child.wait()).await {
@@ -166,8 +164,8 @@ async fn terminate(child: &mut Child, grace: Duration) -> std::io::Result<ExitSt
     child.wait().await
 }
 
-/// Signals a child that has not been reaped, which `id` guarantees. One that has just ended does not
-/// mind.
+/// Signals a child that is not reaped yet, which `id` guarantees. Has no effect on one that has just
+/// ended.
 fn signal(child: &Child, signal: Signal) {
     let Some(pid) = child
         .id()
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn how_a_task_ended_is_said_and_its_last_lines_are_kept() {
+    async fn a_task_reports_how_it_ended_and_keeps_its_last_lines() {
         for (script, end) in [
             ("echo out; echo err >&2; exit 3", "exited with status 3"),
             ("kill -9 $$", "was killed by signal 9"),
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_of_our_environment_is_inherited() {
+    async fn the_agents_environment_is_not_inherited() {
         let task = shell("/usr/bin/env").await;
         ends(&*task).await;
         let lines = task.last_lines();
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_ignores_the_request_to_stop_is_killed_with_its_children() {
+    async fn a_task_that_ignores_sigterm_is_killed_with_its_children() {
         let task = shell("trap '' TERM; echo ready; sleep 1000; sleep 1000").await;
         timeout(LONG, async {
             while task.last_lines().is_empty() {
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn standard_input_stays_open_while_the_task_is_wanted() {
+    async fn standard_input_stays_open_while_the_task_runs() {
         let task = shell("read line; echo \"input ended: $?\"; exit 7").await;
         let early = timeout(Duration::from_millis(50), task.wait()).await;
         assert!(early.is_err(), "the task's input ended: {early:?}");
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_an_error_with_its_reason() {
+    async fn a_missing_program_is_an_error_with_its_reason() {
         let command = TaskCommand {
             name: "absent".to_owned(),
             program: "/nowhere/at/all".into(),

@@ -1,9 +1,9 @@
-//! The user's config file: clusters by name.
+//! The user's config file: named clusters, in TOML.
 //!
-//! TOML, in `nomad-csi/config.toml` of the user's config home; beside it, `context` holds the name
-//! that `context use` chose, so that a file written by hand is never rewritten. Strict: an unknown key
-//! is an error with its place. **No secret is in it**: a token is a reference, and a literal one is
-//! refused, hidden, and never echoed. Reading it needs no server and follows no reference.
+//! The file is `nomad-csi/config.toml` in the user's config directory. Beside it, the file `context` has the
+//! name that `context use` selected, so a hand-written config file is never rewritten. An unknown key is an
+//! error with its position. **The file contains no secrets**: a token is a reference, and a literal token is
+//! refused and hidden. Reading the file needs no server and resolves no reference.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,21 +14,21 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::specs::{MAX_BYTES, reason};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, nearest};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
 use crate::model::SecretRef;
 
-/// One cluster. What is not said is left to flags and environment.
+/// One cluster. Flags and environment variables provide unset fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterContext {
-    /// Where its name stands.
+    /// The position of its name.
     pub span: Span,
     /// `http://`, `https://` or `unix://`, without a password.
     pub address: String,
-    /// The region that requests are meant for.
+    /// The region of requests.
     pub region: Option<String>,
-    /// The namespace of requests that name none.
+    /// The namespace of requests that set none.
     pub namespace: Option<String>,
-    /// Where the token is had, and where that was written; never a literal.
+    /// The reference to the token and its position; never a literal.
     pub token: Option<(SecretRef, Span)>,
     /// PEM file with the authorities to trust.
     pub ca_cert: Option<PathBuf>,
@@ -38,23 +38,23 @@ pub struct ClusterContext {
     pub client_cert: Option<PathBuf>,
     /// PEM file with its key.
     pub client_key: Option<PathBuf>,
-    /// Name that the server's certificate must carry.
+    /// Name in the server's certificate.
     pub tls_server_name: Option<String>,
-    /// Whether any certificate is accepted, if that was said.
+    /// Whether to accept any certificate, if set.
     pub tls_skip_verify: Option<bool>,
 }
 
 /// All clusters of a config file, by name.
 pub type ClusterContexts = BTreeMap<String, ClusterContext>;
 
-/// The keys of a context, and what each says.
+/// The keys of a context, with their documentation.
 pub const CONTEXT_KEYS: &[(&str, &str)] = &[
     (
         "address",
         "Address of the server: http://, https:// or unix://",
     ),
-    ("region", "Region that requests are meant for"),
-    ("namespace", "Namespace of requests that name none"),
+    ("region", "Region of requests"),
+    ("namespace", "Namespace of requests that set none"),
     (
         "token",
         "Where the ACL token is: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`",
@@ -68,27 +68,27 @@ pub const CONTEXT_KEYS: &[(&str, &str)] = &[
     ("client_key", "PEM file with the client certificate's key"),
     (
         "tls_server_name",
-        "Name that the server's certificate must carry, if it is not the host's",
+        "Name in the server's certificate, if not the host",
     ),
     (
         "tls_skip_verify",
-        "`true` accepts any server certificate: never in production",
+        "`true` accepts any server certificate; never use it in production",
     ),
 ];
 
-/// Reads a config file; relative paths in it start from its directory. `None` if there is none of that
-/// name. What is wrong is told, and then what is returned is good for nothing. Blocks while reading.
+/// Reads a config file; `None` if it does not exist. Relative paths start from its directory. Problems are
+/// added to `diagnostics`; after an error, do not use the result. Blocks while reading.
 pub fn read_config(
     path: &Path,
     sources: &mut SourceMap,
     diagnostics: &mut Diagnostics,
 ) -> Option<ClusterContexts> {
-    let text = match bounded(path) {
+    let text = match read_limited(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
             let message = format!(
-                "the config file {} cannot be read: {}",
+                "cannot read config file `{}`: {}",
                 path.display(),
                 reason(&error)
             );
@@ -97,7 +97,7 @@ pub fn read_config(
         }
     };
     let source = sources.add(path.display().to_string(), text.as_str());
-    let mut reader = Reader {
+    let mut reader = ConfigReader {
         text: &text,
         directory: path.parent().unwrap_or(Path::new("")),
         source,
@@ -116,30 +116,30 @@ pub fn read_config(
     Some(contexts)
 }
 
-fn bounded(path: &Path) -> io::Result<String> {
+fn read_limited(path: &Path) -> io::Result<String> {
     if std::fs::metadata(path)?.len() > MAX_BYTES {
-        return Err(io::Error::other("it is larger than 16 MiB"));
+        return Err(io::Error::other("the file is larger than 16 MiB"));
     }
     std::fs::read_to_string(path)
 }
 
-/// The name that was chosen, if one was.
+/// Returns the name of the selected context, if any.
 ///
 /// # Errors
 /// If the file exists and cannot be read.
-pub fn chosen_context(path: &Path) -> io::Result<Option<String>> {
-    match bounded(path) {
+pub fn current_context(path: &Path) -> io::Result<Option<String>> {
+    match read_limited(path) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|name| !name.is_empty())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Writes the name that is chosen from now on; the file is replaced whole or not at all.
+/// Writes the name of the selected context. The file is replaced as a whole or not at all.
 ///
 /// # Errors
-/// If it cannot be written.
-pub fn choose_context(path: &Path, name: &str) -> io::Result<()> {
+/// If the file cannot be written.
+pub fn set_current_context(path: &Path, name: &str) -> io::Result<()> {
     use std::io::Write as _;
     let directory = path.parent().unwrap_or(Path::new(""));
     std::fs::create_dir_all(directory)?;
@@ -153,7 +153,7 @@ pub fn choose_context(path: &Path, name: &str) -> io::Result<()> {
 type Table<'t> = DeTable<'t>;
 type Value<'t> = Spanned<DeValue<'t>>;
 
-struct Reader<'r> {
+struct ConfigReader<'r> {
     text: &'r str,
     directory: &'r Path,
     source: SourceId,
@@ -161,7 +161,7 @@ struct Reader<'r> {
     diagnostics: &'r mut Diagnostics,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn span(&self, range: Range<usize>) -> Span {
         SourceMap::span(self.source, range)
     }
@@ -172,18 +172,18 @@ impl Reader<'_> {
             .push(Diagnostic::error(code, message).label(span, label));
     }
 
-    /// What stands in a text that could not be read may be a token: keys and headers are shown, no
-    /// values; of a text with multi-line values nothing.
+    /// Reports a syntax error. The values of an invalid text may be tokens, so only keys and headers are
+    /// shown, and nothing of a text with multi-line values.
     fn syntax(&mut self, error: &toml::de::Error) {
         let text = self.text;
         let range = error.span().unwrap_or(0..0);
-        let message = "the config file is not well-formed TOML";
+        let message = "invalid TOML in the config file";
         self.error(Code::ConfigSyntax, message, range, error.message());
-        let whole = text.contains("\"\"\"") || text.contains("'''");
+        let hides_all = text.contains("\"\"\"") || text.contains("'''");
         let mut start = 0;
         for line in text.split_inclusive('\n') {
             let shown = match line.find('=') {
-                _ if whole => 0,
+                _ if hides_all => 0,
                 Some(at) => at + 1,
                 None if line.trim_start().starts_with('[') => line.len(),
                 None => 0,
@@ -199,7 +199,7 @@ impl Reader<'_> {
         for (key, value) in file {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("context", DeValue::Table(named)) => self.contexts(named, &mut contexts),
-                ("context", _) => self.wrong_type(key, value, "tables, `[context.NAME]`,"),
+                ("context", _) => self.wrong_type(key, value, "tables `[context.NAME]`"),
                 _ => self.unknown(key, value, &["context"]),
             }
         }
@@ -233,8 +233,8 @@ impl Reader<'_> {
         let span = self.span(name.span());
         let address = self.text(keys, "address");
         if address.is_none() && !keys.iter().any(|(key, _)| key.get_ref() == "address") {
-            let message = format!("the context `{}` has no `address`", name.get_ref());
-            self.error(Code::ConfigMissingAddress, message, name.span(), "add one");
+            let message = format!("context `{}` has no `address`", name.get_ref());
+            self.error(Code::ConfigMissingAddress, message, name.span(), "add an `address`");
         }
         Some(ClusterContext {
             span,
@@ -251,7 +251,7 @@ impl Reader<'_> {
         })
     }
 
-    /// An address may hold `user:password@`, which is a literal secret.
+    /// Refuses an address with `user:password@`, which is a literal secret.
     fn without_password(&mut self, keys: &Table<'_>, address: String) -> Option<String> {
         let (_, rest) = address.split_once("://").unwrap_or(("", &address));
         let authority = rest.split('/').next().unwrap_or_default();
@@ -262,12 +262,12 @@ impl Reader<'_> {
         let hidden = self.span(value.span());
         self.hidden.push(hidden);
         let message =
-            "the address holds a user or a password, and secrets do not belong into a config file";
+            "the address contains a user or a password: a config file cannot contain secrets";
         self.error(
             Code::ConfigLiteralSecret,
             message,
             value.span(),
-            "write the address alone, and set NOMAD_HTTP_AUTH",
+            "remove them, and set NOMAD_HTTP_AUTH",
         );
         None
     }
@@ -277,12 +277,12 @@ impl Reader<'_> {
         let span = self.span(value.span());
         let DeValue::Table(reference) = value.get_ref() else {
             self.hidden.push(span);
-            let message = "a token does not belong into a config file";
+            let message = "a config file cannot contain a token";
             let help =
-                "write where it is: `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`";
+                "use `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`";
             self.diagnostics.push(
                 Diagnostic::error(Code::ConfigLiteralSecret, message)
-                    .label(self.span(key.span()), "only a reference may stand here")
+                    .label(self.span(key.span()), "expected a reference")
                     .help(help),
             );
             return None;
@@ -317,12 +317,12 @@ impl Reader<'_> {
         let text = self.text(keys, name)?;
         if text.starts_with('~') {
             let (_, value) = entry(keys, name)?;
-            let message = format!("`{name}` starts with `~`, which only a shell replaces");
+            let message = format!("`{name}` starts with `~`, which only a shell expands");
             self.error(
                 Code::ConfigWrongType,
                 message,
                 value.span(),
-                "write the whole path",
+                "use the full path",
             );
             return None;
         }
@@ -342,13 +342,13 @@ impl Reader<'_> {
         let hidden = self.span(value.span());
         self.hidden.push(hidden);
         let message = format!(
-            "`{}` has the wrong type: {wanted} should stand here",
+            "`{}` has the wrong type: expected {wanted}",
             key.get_ref()
         );
         self.error(Code::ConfigWrongType, message, key.span(), "");
     }
 
-    /// A key that means nothing; its value may be a token under a misspelt key.
+    /// Reports an unknown key. Its value may be a token under a misspelt key.
     fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, known: &[&str]) {
         let hidden = self.span(value.span());
         let is_header = value.span().start <= key.span().start;
@@ -357,15 +357,15 @@ impl Reader<'_> {
         }
         let word = key.get_ref().as_ref();
         let message = format!(
-            "`{word}` is not a key of a config file's {}",
+            "unknown key `{word}` {}",
             if known.len() == 1 {
-                "top level"
+                "at the top level"
             } else {
-                "context"
+                "in a context"
             }
         );
-        let label = nearest(word, known.iter().copied()).map_or_else(
-            || "this would have no effect".to_owned(),
+        let label = closest_match(word, known.iter().copied()).map_or_else(
+            || "no effect".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         self.error(Code::ConfigUnknownKey, message, key.span(), &label);

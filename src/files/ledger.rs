@@ -1,12 +1,11 @@
-//! The ledger in a local file: for servers without variables, and for who wants it so.
+//! The ledger in a local file, for servers without variables.
 //!
-//! The file is replaced whole, by a new one of mode 0600 beside it, so that a crash leaves the old or
-//! the new and never a half. Whoever writes holds the operating system's lock on `PATH.lock` while
-//! he reads, compares and replaces, which makes that a check-and-set; every shard counts its own
-//! revisions. The lock of a set is the operating system's on `PATH.SET.lock`, which ends with the
-//! process that holds it, however that ends; what is written in it only says who that is.
+//! Every write replaces the file with a new one of mode 0600, so a crash leaves the old or the new content. A
+//! writer holds the operating system's lock on `PATH.lock` while it reads, compares and replaces the file,
+//! which makes the write a check-and-set. Each shard has its own revision. The lock of a set is the operating
+//! system's lock on `PATH.SET.lock`, which ends with the process; its content only names the holder.
 //!
-//! The file concerns one machine: on a network file system without locks it guards nothing.
+//! The file is for one machine: a network file system without locks does not protect it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -35,12 +34,12 @@ pub struct FileLedger {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+struct LedgerFileContent {
     format: u32,
     sets: BTreeMap<String, BTreeMap<String, Shard>>,
 }
 
-/// A shard; its JSON stands there as JSON, so that people can read the file.
+/// A shard, stored as readable JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shard {
@@ -48,7 +47,7 @@ struct Shard {
     content: Value,
 }
 
-impl Default for Content {
+impl Default for LedgerFileContent {
     fn default() -> Self {
         Self {
             format: FORMAT,
@@ -58,50 +57,50 @@ impl Default for Content {
 }
 
 impl FileLedger {
-    /// The ledger in that file, which need not be there yet; its directory must.
+    /// Returns the ledger in a file. The file need not exist, but its directory must.
     pub fn new(path: PathBuf) -> Self {
         Self {
-            name: format!("the file {}", path.display()),
+            name: format!("the file `{}`", path.display()),
             path,
         }
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn sibling(&self, ending: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(ending);
         PathBuf::from(name)
     }
 
-    fn unavailable(&self, doing: &str, error: &io::Error) -> LedgerError {
-        let message = format!("{} could not be {doing}: {}", self.name, reason(error));
+    fn unavailable(&self, verb: &str, error: &io::Error) -> LedgerError {
+        let message = format!("cannot {verb} {}: {}", self.name, reason(error));
         LedgerError::new(LedgerFailure::Unavailable, Code::LedgerFile, message)
     }
 
-    fn load(&self) -> Result<Content, LedgerError> {
+    fn load(&self) -> Result<LedgerFileContent, LedgerError> {
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Content::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LedgerFileContent::default()),
             Err(error) => return Err(self.unavailable("read", &error)),
         };
         let damaged = |why: String| {
-            let message = format!("{} is no ledger that this program reads: {why}", self.name);
+            let message = format!("cannot read the ledger in {}: {why}", self.name);
             LedgerError::new(LedgerFailure::Unavailable, Code::LedgerUnusable, message)
         };
-        let content: Content =
+        let content: LedgerFileContent =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if content.format == FORMAT {
             Ok(content)
         } else {
-            Err(damaged(format!("it has format {}", content.format)))
+            Err(damaged(format!("unknown format {}", content.format)))
         }
     }
 
-    fn store(&self, content: &Content) -> io::Result<()> {
+    fn store(&self, content: &LedgerFileContent) -> io::Result<()> {
         let directory = match self.path.parent() {
             Some(directory) if directory != Path::new("") => directory,
             Some(_) | None => Path::new("."),
         };
-        // A new file is its owner's alone (0600) wherever there are modes.
+        // On Unix, a new file has mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
@@ -112,7 +111,7 @@ impl FileLedger {
         Ok(())
     }
 
-    fn read_now(&self, set: &SetName) -> Result<StoredSet, LedgerError> {
+    fn read_blocking(&self, set: &SetName) -> Result<StoredSet, LedgerError> {
         let mut content = self.load()?;
         let shards = content.sets.remove(set.as_str()).unwrap_or_default();
         let stored = |(name, shard): (String, Shard)| {
@@ -125,12 +124,12 @@ impl FileLedger {
         })
     }
 
-    /// All changes or none, and the revision that they have since.
-    fn write_now(&self, set: &SetName, changes: &[ShardChange]) -> Result<u64, LedgerError> {
-        let guard = self.beside(".lock");
-        let lock = lock_file(&guard).map_err(|error| self.unavailable("locked", &error))?;
+    /// Writes all changes or none, and returns their revision.
+    fn write_blocking(&self, set: &SetName, changes: &[ShardChange]) -> Result<u64, LedgerError> {
+        let guard = self.sibling(".lock");
+        let lock = lock_file(&guard).map_err(|error| self.unavailable("lock", &error))?;
         lock.lock()
-            .map_err(|error| self.unavailable("locked", &error))?;
+            .map_err(|error| self.unavailable("lock", &error))?;
         let mut content = self.load()?;
         let shards = content.sets.entry(set.as_str().to_owned()).or_default();
         let revision = 1 + shards
@@ -146,7 +145,7 @@ impl FileLedger {
             match &change.text {
                 Some(text) => {
                     let content = serde_json::from_str(text)
-                        .map_err(|error| self.unavailable("written", &error.into()))?;
+                        .map_err(|error| self.unavailable("write", &error.into()))?;
                     let shard = Shard { revision, content };
                     shards.insert(change.shard.as_str().to_owned(), shard);
                 }
@@ -157,18 +156,18 @@ impl FileLedger {
             content.sets.remove(set.as_str());
         }
         self.store(&content)
-            .map_err(|error| self.unavailable("written", &error))?;
+            .map_err(|error| self.unavailable("write", &error))?;
         Ok(revision)
     }
 
-    fn lock_now(&self, set: &SetName, holder: &LockHolder) -> Result<FileLock, LedgerError> {
-        let path = self.beside(&format!(".{set}.lock"));
-        let unavailable = |error: &io::Error| self.unavailable("locked", error);
+    fn lock_blocking(&self, set: &SetName, holder: &LockHolder) -> Result<FileLock, LedgerError> {
+        let path = self.sibling(&format!(".{set}.lock"));
+        let unavailable = |error: &io::Error| self.unavailable("lock", error);
         let mut file = lock_file(&path).map_err(|error| unavailable(&error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LedgerError::held(set, read_holder(&mut file)));
+                return Err(LedgerError::locked(set, read_holder(&mut file)));
             }
             Err(TryLockError::Error(error)) => return Err(unavailable(&error)),
         }
@@ -190,21 +189,21 @@ fn lock_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// What a holder wrote; `None` if he is just writing it, or another program wrote it.
+/// Reads the holder of a lock; `None` while it is being written, or if another program wrote it.
 fn read_holder(file: &mut File) -> Option<LockHolder> {
     let mut text = vec![];
     file.take(64 << 10).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// Blocking work on a thread for it.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
 ) -> Result<T, LedgerError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => {
-            let message = format!("the thread that works on the ledger's file ended: {error}");
+            let message = format!("the ledger thread failed: {error}");
             Err(LedgerError::new(
                 LedgerFailure::Unavailable,
                 Code::Internal,
@@ -232,7 +231,7 @@ impl Ledger for FileLedger {
 
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError> {
         let (this, set) = (self.clone(), set.clone());
-        blocking(move || this.read_now(&set)).await
+        blocking(move || this.read_blocking(&set)).await
     }
 
     async fn write(
@@ -242,7 +241,7 @@ impl Ledger for FileLedger {
         changes: &[ShardChange],
     ) -> Result<(), LedgerError> {
         let (this, set, owned) = (self.clone(), set.clone(), changes.to_vec());
-        let revision = blocking(move || this.write_now(&set, &owned)).await?;
+        let revision = blocking(move || this.write_blocking(&set, &owned)).await?;
         changes
             .iter()
             .for_each(|change| stored.record(change, revision));
@@ -255,20 +254,20 @@ impl Ledger for FileLedger {
         holder: &LockHolder,
     ) -> Result<Box<dyn SetLock>, LedgerError> {
         let (this, set, holder) = (self.clone(), set.clone(), holder.clone());
-        let lock = blocking(move || this.lock_now(&set, &holder)).await?;
+        let lock = blocking(move || this.lock_blocking(&set, &holder)).await?;
         Ok(Box::new(lock))
     }
 }
 
-/// A lock that is held, until it is dropped or the process ends. The file stays: removing it would
-/// let two lock two files of one name.
+/// The held lock of a set, until it is dropped or the process ends. The file stays: if it were removed, two
+/// processes could lock two files of one name.
 struct FileLock {
     file: File,
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // What stands there is only for who comes while it is held.
+        // The content is only for processes that wait for the lock.
         self.file.set_len(0).ok();
     }
 }

@@ -1,5 +1,4 @@
-//! Which files a person means: specifications to read with their limits, pairs, the config
-//! file, files to write, and a ledger in a file.
+//! Reads and writes the user's files: specifications, maps, the config file, reports and file ledgers.
 
 mod config;
 mod ledger;
@@ -9,10 +8,10 @@ mod text;
 mod write;
 
 pub use config::{
-    CONTEXT_KEYS, ClusterContext, ClusterContexts, choose_context, chosen_context, read_config,
+    CONTEXT_KEYS, ClusterContext, ClusterContexts, set_current_context, current_context, read_config,
 };
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
-pub use specs::{MAX_BYTES, Request, read};
+pub use specs::{MAX_BYTES, SpecFilesRequest, read_spec_files};
 pub use text::read_text;
 pub use write::{write_many, write_new, write_over};

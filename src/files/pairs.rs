@@ -1,9 +1,8 @@
-//! A file that holds one map of texts: parameters, secrets.
+//! Reads a file with one map of texts: parameters or secrets.
 //!
-//! YAML, and so JSON too. A secret may be a reference instead, `{env: NAME}` or `{file: PATH}`, as in
-//! a specification. Numbers and booleans are refused rather than guessed at: `010` would be
-//! another text than the one that was written. No error shows what the file holds, since it may be
-//! secrets.
+//! The file is YAML, which includes JSON. A secret may be a reference, `{env: NAME}` or `{file: PATH}`, as in
+//! a specification. Numbers and booleans are refused, because `010` could become another text. No error shows
+//! the content, which may be secret.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,42 +13,42 @@ use serde::de::DeserializeOwned;
 
 use crate::model::{Secret, SecretRef, SecretRefs};
 
-/// Larger than any map that CSI carries (4 KiB), whatever its syntax.
-const LARGEST: u64 = 64 << 10;
+/// Limit of the file: more than any map in CSI (4 KiB).
+const MAX_SIZE: u64 = 64 << 10;
 
-/// Reads the map.
+/// Reads a map of texts.
 ///
 /// # Errors
-/// Why it cannot be read, without what it holds.
+/// The reason, without any of the content.
 pub fn read_pairs(file: &Path) -> Result<BTreeMap<String, String>, String> {
-    read(file, "it is not one map of keys to texts")
+    read(file, "expected a map of keys to texts")
 }
 
-/// Reads a map of secrets; nothing is looked up.
+/// Reads a map of secrets. Resolves no reference.
 ///
 /// # Errors
-/// Why it cannot be read, without what it holds.
+/// The reason, without any of the content.
 pub fn read_secret_refs(file: &Path) -> Result<SecretRefs, String> {
-    let no_map = "it is not one map of keys to texts, `{env: NAME}` or `{file: PATH}`";
-    let pairs: BTreeMap<String, Given> = read(file, no_map)?;
+    let expected = "expected a map of keys to texts, `{env: NAME}` or `{file: PATH}`";
+    let pairs: BTreeMap<String, SecretValue> = read(file, expected)?;
     let pairs = pairs
         .into_iter()
         .map(|(key, given)| Some((key, given.reference()?)));
     pairs
         .collect::<Option<_>>()
-        .ok_or_else(|| no_map.to_owned())
+        .ok_or_else(|| expected.to_owned())
 }
 
-/// A value, or where it is.
+/// A secret or a reference to it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum SecretValue {
     Text(String),
     Reference(BTreeMap<String, String>),
 }
 
-impl Given {
-    /// What is meant; `None` if it is no reference that can be followed.
+impl SecretValue {
+    /// Returns the reference; `None` if it is invalid.
     fn reference(self) -> Option<SecretRef> {
         match self {
             Self::Text(value) => Some(SecretRef::Literal(Secret::new(value))),
@@ -66,18 +65,18 @@ impl Given {
     }
 }
 
-fn read<T: DeserializeOwned + Default>(file: &Path, no_map: &str) -> Result<T, String> {
+fn read<T: DeserializeOwned + Default>(file: &Path, expected: &str) -> Result<T, String> {
     let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    let read = opened.take(LARGEST + 1).read_to_string(&mut text);
+    let read = opened.take(MAX_SIZE + 1).read_to_string(&mut text);
     read.map_err(|error| error.to_string())?;
-    if text.len() as u64 > LARGEST {
-        return Err(format!("it has more than {LARGEST} bytes"));
+    if text.len() as u64 > MAX_SIZE {
+        return Err(format!("the file is larger than {MAX_SIZE} bytes"));
     }
     if text.trim().is_empty() {
         return Ok(T::default());
     }
-    serde_yaml::from_str(&text).map_err(|_| no_map.to_owned())
+    serde_yaml::from_str(&text).map_err(|_| expected.to_owned())
 }
 
 #[cfg(test)]
@@ -85,8 +84,8 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> tempfile::NamedTempFile {
-        let file = tempfile::NamedTempFile::new().expect("a file can be made");
-        std::fs::write(file.path(), text).expect("it is writable");
+        let file = tempfile::NamedTempFile::new().expect("the file is created");
+        std::fs::write(file.path(), text).expect("the file is writable");
         file
     }
 
@@ -95,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_a_value_or_a_reference_and_nothing_else() {
+    fn a_secret_is_a_value_or_a_reference() {
         let text = "a: hunter2\nb: {env: TOKEN}\nc: {file: key.pem}\n";
-        let read = read_secret_refs(file(text).path()).expect("it is a map of secrets");
+        let read = read_secret_refs(file(text).path()).expect("the file is a map of secrets");
         let shown: Vec<String> = read
             .iter()
             .map(|(key, from)| format!("{key} {from:?}"))
@@ -112,19 +111,19 @@ mod tests {
             "a: [hunter2]",
             "a: {vault: hunter2}",
         ] {
-            let error = read_secret_refs(file(text).path()).expect_err("it is none");
+            let error = read_secret_refs(file(text).path()).expect_err("the value is invalid");
             assert!(!error.contains("hunter2"), "{error}");
         }
     }
 
     #[test]
-    fn yaml_and_json_are_read_and_nothing_is_shown_of_what_is_neither() {
+    fn yaml_and_json_are_read_and_errors_show_no_content() {
         let map = BTreeMap::from([("token".to_owned(), "hunter2".to_owned())]);
         assert_eq!(read("token: hunter2\n"), Ok(map.clone()));
         assert_eq!(read("{\"token\": \"hunter2\"}"), Ok(map));
         assert_eq!(read("# nothing\n").unwrap_or_default(), BTreeMap::new());
         for text in ["- hunter2", "a: {b: hunter2}", "hunter2"] {
-            let error = read(text).expect_err("it is no map of texts");
+            let error = read(text).expect_err("the file is not a map of texts");
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

@@ -1,11 +1,10 @@
-//! Which specifications `-f` means, and their texts.
+//! Finds and reads the specifications of `-f`.
 //!
-//! A path names a file, a directory or a pattern; `-` is standard input. A directory means every
-//! specification below it: `*.hcl *.yaml *.yml *.json`, without `*.nomad.hcl` (jobs), `*.plugin.json`
-//! and whatever starts with a dot. A pattern means the files that it matches, as if the shell had
-//! put their names there. Files come in the order of the arguments, within one argument by name, and
-//! each only once. Nothing of a file is believed: its size is checked before it is read, links that
-//! lead back are followed once, and everything that cannot be read is told, each with its own code.
+//! A path is a file, a directory or a pattern; `-` is standard input. A directory means every specification
+//! below it: `*.hcl *.yaml *.yml *.json`, except `*.nomad.hcl` (jobs), `*.plugin.json` and hidden files. A
+//! pattern means the matching files. Files come in the order of the arguments, then by name, and each only
+//! once. The size is checked before a file is read, cyclic links are followed once, and every unreadable file
+//! is reported with its own code.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,29 +19,28 @@ use crate::spec::Syntax;
 /// The largest file that is read.
 pub const MAX_BYTES: u64 = 16 << 20;
 
-/// What is to be read.
-pub struct Request<'r> {
-    /// What stands after `-f`, each by itself.
+/// The files to read.
+pub struct SpecFilesRequest<'r> {
+    /// The arguments of `-f`.
     pub arguments: &'r [String],
     /// The directory that relative paths start from.
     pub base_directory: &'r Path,
-    /// What `-` stands for.
+    /// The source of `-`.
     pub stdin: &'r mut dyn Read,
-    /// The syntax of what does not say it by its name; HCL if nothing is said. A text that starts
-    /// with `{` is JSON unless this says otherwise.
+    /// The syntax of texts without a known file extension. The default is JSON if the text starts with
+    /// `{`, otherwise HCL.
     pub syntax: Option<Syntax>,
 }
 
-/// Reads everything that is meant into `sources`, and says in which syntax each text is.
+/// Reads the files into `sources`, and returns the syntax of each text.
 ///
-/// What cannot be read is told in `diagnostics`, and the rest is read all the same. Blocks while
-/// reading.
-pub fn read(
-    request: &mut Request<'_>,
+/// Unreadable files are reported in `diagnostics`, and the rest is read. Blocks while reading.
+pub fn read_spec_files(
+    request: &mut SpecFilesRequest<'_>,
     sources: &mut SourceMap,
     diagnostics: &mut Diagnostics,
 ) -> Vec<(SourceId, Syntax)> {
-    let mut reader = Reader {
+    let mut reader = SpecFilesReader {
         base_directory: request.base_directory,
         syntax: request.syntax,
         seen: BTreeSet::new(),
@@ -61,10 +59,10 @@ pub fn read(
     reader.texts
 }
 
-struct Reader<'r> {
+struct SpecFilesReader<'r> {
     base_directory: &'r Path,
     syntax: Option<Syntax>,
-    /// Files and directories already read, by their real paths.
+    /// Files that have been read, by their real paths.
     seen: BTreeSet<PathBuf>,
     stdin_was_read: bool,
     sources: &'r mut SourceMap,
@@ -72,7 +70,7 @@ struct Reader<'r> {
     texts: Vec<(SourceId, Syntax)>,
 }
 
-impl Reader<'_> {
+impl SpecFilesReader<'_> {
     fn stdin(&mut self, stdin: &mut dyn Read) {
         if !std::mem::replace(&mut self.stdin_was_read, true) {
             self.text("<stdin>", None, stdin);
@@ -91,11 +89,11 @@ impl Reader<'_> {
 
     fn refuse_path(&mut self, name: &str, error: &io::Error) {
         let (code, message) = if error.kind() == io::ErrorKind::NotFound {
-            (Code::FilesNotFound, format!("there is no `{name}`"))
+            (Code::FilesNotFound, format!("`{name}` does not exist"))
         } else {
             (
                 Code::FilesUnreadable,
-                format!("`{name}` cannot be read: {}", reason(error)),
+                format!("cannot read `{name}`: {}", reason(error)),
             )
         };
         self.diagnostics.push(Diagnostic::error(code, message));
@@ -106,10 +104,10 @@ impl Reader<'_> {
         self.walk(name, path, usize::MAX, &mut found);
         found.retain(|(name, _)| is_specification(Path::new(name)));
         if found.is_empty() {
-            let message = format!("directory `{name}` holds no specification");
+            let message = format!("directory `{name}` contains no specification");
             self.diagnostics.push(
                 Diagnostic::error(Code::FilesNoSpecs, message).help(
-                    "read are `*.hcl`, `*.yaml`, `*.yml` and `*.json`, but no `*.nomad.hcl`, no `*.plugin.json` and nothing that starts with a dot",
+                    "add a `*.hcl`, `*.yaml`, `*.yml` or `*.json` file: `*.nomad.hcl`, `*.plugin.json` and hidden files are skipped",
                 ),
             );
         }
@@ -118,8 +116,7 @@ impl Reader<'_> {
         }
     }
 
-    /// All files at most `levels` directories deep, by name; each real directory once, however many
-    /// links lead there.
+    /// Finds all files up to `levels` directories deep, by name. Visits each real directory once.
     fn walk(&mut self, name: &str, path: &Path, levels: usize, found: &mut Vec<(String, PathBuf)>) {
         let mut visited = BTreeSet::new();
         let mut waiting = vec![(name.to_owned(), path.to_owned(), 1)];
@@ -171,7 +168,7 @@ impl Reader<'_> {
         let matcher = match glob {
             Ok(glob) => glob.compile_matcher(),
             Err(error) => {
-                let message = format!("`{pattern}` is not a pattern: {}", error.kind());
+                let message = format!("invalid pattern `{pattern}`: {}", error.kind());
                 self.diagnostics
                     .push(Diagnostic::error(Code::FilesBadPattern, message));
                 return;
@@ -229,7 +226,7 @@ impl Reader<'_> {
         let message = format!("`{name}` is larger than 16 MiB");
         self.diagnostics.push(
             Diagnostic::error(Code::FilesTooLarge, message)
-                .help("split it: `-f` takes any number of files, and whole directories"),
+                .help("split the file: `-f` accepts several files and directories"),
         );
     }
 
@@ -265,16 +262,16 @@ impl Reader<'_> {
             .chars()
             .count();
         let message =
-            format!("`{name}` is not UTF-8: line {line} holds other bytes from column {column} on");
-        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message).help("save it as UTF-8");
+            format!("`{name}` is not UTF-8: invalid byte at line {line}, column {column}");
+        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message).help("save the file as UTF-8");
         self.diagnostics.push(match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("it starts like UTF-16"),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("the file appears to be UTF-16"),
             _ => diagnostic,
         });
     }
 }
 
-/// What the operating system says, without its number.
+/// Returns the operating system's message without its number.
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -287,7 +284,7 @@ fn is_pattern(argument: &str) -> bool {
     argument.contains(['*', '?', '[', '{'])
 }
 
-/// The leading components of a pattern that match only themselves.
+/// Returns the leading components of a pattern without wildcards.
 fn literal_start(pattern: &str) -> PathBuf {
     let components = Path::new(pattern).components();
     let parent_count = Path::new(pattern).components().count().saturating_sub(1);
@@ -295,7 +292,7 @@ fn literal_start(pattern: &str) -> PathBuf {
     components.take(parent_count).take_while(literal).collect()
 }
 
-/// Whether a file in a directory is a specification, by its name.
+/// Returns whether a file in a directory is a specification, by its name.
 fn is_specification(path: &Path) -> bool {
     let name = path
         .file_name()

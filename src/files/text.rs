@@ -1,4 +1,4 @@
-//! One file that a person named, read whole.
+//! Reads one named file as a whole.
 
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use super::specs::{MAX_BYTES, reason};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// The text of a file, its path starting from `base_directory`.
+/// Reads the text of a file, relative to `base_directory`.
 ///
 /// # Errors
-/// If it cannot be read, is larger than [`MAX_BYTES`], or is no text.
+/// If the file is unreadable, larger than [`MAX_BYTES`], or not UTF-8.
 pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
     let name = file.display();
     let refused = |code: Code, why: String| {
-        let message = format!("{name} could not be read: {why}");
+        let message = format!("cannot read `{name}`: {why}");
         Diagnostics::from(Diagnostic::error(code, message).help(code.remedy()))
     };
     let unreadable = |error: std::io::Error| {
@@ -29,7 +29,7 @@ pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnosti
     let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text);
     read.map_err(unreadable)?;
     if text.len() as u64 > MAX_BYTES {
-        let why = format!("it has more than {MAX_BYTES} bytes");
+        let why = format!("the file is larger than {MAX_BYTES} bytes");
         return Err(refused(Code::FilesTooLarge, why));
     }
     Ok(text)

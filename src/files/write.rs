@@ -1,4 +1,4 @@
-//! Files that a person asked for: written whole, and never over another.
+//! Writes the user's files: as a whole, and never over another file.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write as _};
@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 use super::specs::reason;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// Writes a new file, its path starting from `base_directory`. If it cannot be written whole, what
-/// was written is removed again.
+/// Writes a new file, relative to `base_directory`. Removes an incomplete file.
 ///
 /// # Errors
-/// If there is something of that name, or the file cannot be written.
+/// If the file exists or cannot be written.
 pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
     let path = base_directory.join(file);
     write(&path, bytes).map_err(|error| refused(file, &error))
 }
 
-/// Writes a report, over the one of the last run if there is one.
+/// Writes a report, and replaces an earlier one.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -26,23 +25,25 @@ pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<()
     written.map_err(|error| refused(file, &error))
 }
 
-/// Writes files below a directory, which is made if it is not there: all of them or, if one of them is
-/// there already and none may be overwritten, none.
+/// Writes files below a directory, and creates it if necessary. Without `overwrite`, writes none if one of
+/// them exists.
 ///
 /// # Errors
-/// Every file that is there already, or the first that cannot be written.
+/// Every file that exists, or the first that cannot be written.
 pub fn write_many(
     base_directory: &Path,
     files: &[(PathBuf, String)],
     overwrite: bool,
 ) -> Result<(), Diagnostics> {
     if !overwrite {
-        let is_there = |file: &Path| base_directory.join(file).symlink_metadata().is_ok();
-        let there = files.iter().filter(|(file, _)| is_there(file));
-        let exists = io::Error::from(ErrorKind::AlreadyExists);
-        let there: Diagnostics = there.flat_map(|(file, _)| refused(file, &exists)).collect();
-        if !there.is_empty() {
-            return Err(there);
+        let exists = |file: &Path| base_directory.join(file).symlink_metadata().is_ok();
+        let existing = files.iter().filter(|(file, _)| exists(file));
+        let error = io::Error::from(ErrorKind::AlreadyExists);
+        let existing: Diagnostics = existing
+            .flat_map(|(file, _)| refused(file, &error))
+            .collect();
+        if !existing.is_empty() {
+            return Err(existing);
         }
     }
     for (file, text) in files {
@@ -62,7 +63,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half an example is worse than none. That it stays too is said by the first error.
+        // An incomplete file is worse than none. The first error is the one to report.
         drop(std::fs::remove_file(path));
     }
     written
@@ -71,13 +72,13 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn refused(file: &Path, error: &io::Error) -> Diagnostics {
     let file = file.display();
     let diagnostic = if error.kind() == ErrorKind::AlreadyExists {
-        let message = format!("{file} exists already, and nothing is overwritten");
+        let message = format!("cannot write `{file}`: the file exists");
         Diagnostic::error(Code::CliFileExists, message)
-            .help("name another file, or move that one away")
+            .help("choose another name, or move the existing file")
     } else {
-        let message = format!("{file} could not be written: {}", reason(error));
+        let message = format!("cannot write `{file}`: {}", reason(error));
         Diagnostic::error(Code::CliFile, message)
-            .help("check the path, its permissions, and the room on the disk")
+            .help("check the path, its permissions and the free disk space")
     };
     diagnostic.into()
 }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_files_all_are_written_or_none() {
+    fn all_files_are_written_or_none() {
         let directory = tempfile::tempdir().unwrap();
         let read = |file: &str| std::fs::read_to_string(directory.path().join(file)).ok();
         let many = |text: &str, overwrite| {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_written_once_and_never_over_another() {
+    fn an_existing_file_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let write = |file: &str, bytes: &[u8]| -> Vec<Code> {
             let result = write_new(directory.path(), Path::new(file), bytes);

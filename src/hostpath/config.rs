@@ -1,56 +1,57 @@
-//! What the plugin is told when it starts, checked before anything is touched.
+//! The plugin's configuration, checked before the plugin touches anything.
 
 use std::path::{Path, PathBuf};
 
-use super::play::Play;
+use super::profile::PluginProfile;
 
-/// The kernel's limit for a Unix socket's path, without the final NUL.
-const LONGEST_SOCKET: usize = 107;
-/// CSI's limit for a node ID (`csi-spec` 3.3).
-const LONGEST_NODE_ID: usize = 256;
+/// Linux's limit for the path of a Unix socket, without the final NUL.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+/// CSI's limit for a node ID (NodeGetInfo).
+const MAX_NODE_ID_BYTES: usize = 256;
 
-/// How the plugin runs. Built by [`Config::new`], so it is always valid.
+/// The configuration of the plugin. [`Config::new`] builds only valid ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(super) socket: PathBuf,
     pub(super) state_dir: PathBuf,
     pub(super) node_id: String,
     pub(super) exit_on_stdin_eof: bool,
-    pub(super) play: Play,
+    pub(super) profile: PluginProfile,
 }
 
-/// Why the plugin cannot run so.
+/// Why a configuration is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The endpoint is not a Unix socket's.
+    /// The endpoint is not a Unix socket.
     #[error(
-        "the endpoint {0:?} is not a Unix socket: write unix:// and an absolute path, as in unix:///run/csi.sock"
+        "endpoint {0:?} is not a Unix socket: use unix:// and an absolute path, such as unix:///run/csi.sock"
     )]
     NotUnix(String),
-    /// The kernel cannot bind a path of that length.
+    /// The path is longer than the kernel allows for a socket.
     #[error(
-        "the socket's path {} has {} bytes, and the kernel allows {LONGEST_SOCKET}: choose a shorter directory",
+        "socket path `{}` has {} bytes, and the kernel allows {MAX_SOCKET_PATH_BYTES}: use a shorter directory",
         .0.display(), .0.as_os_str().len()
     )]
     SocketTooLong(PathBuf),
-    /// The socket would lie in the root directory, or has no name.
-    #[error("the endpoint {0:?} names no file")]
+    /// The path is the root directory, or ends with a slash.
+    #[error("endpoint {0:?} names no file")]
     NoFile(String),
-    /// The node ID breaks CSI's rule.
+    /// The node ID breaks CSI's rules.
     #[error(
-        "the node ID {0:?} is not usable: CSI allows 1 to {LONGEST_NODE_ID} bytes without control characters; choose one with --node-id"
+        "node ID {0:?} is not valid: CSI allows 1 to {MAX_NODE_ID_BYTES} bytes without control characters; set another one with --node-id"
     )]
     NodeId(String),
 }
 
 impl Config {
-    /// A plugin that listens on `endpoint` (`unix:///run/csi.sock`), keeps volumes and its records
-    /// below `state_dir`, and calls this machine `node_id` (its host name if not given). With
-    /// `exit_on_stdin_eof` it stops when its standard input ends, which ties it to the life of the
+    /// Configures a plugin that listens on `endpoint` (`unix:///run/csi.sock`), keeps its data
+    /// below `state_dir`, and reports `node_id`, by default the host name.
+    ///
+    /// With `exit_on_stdin_eof` the plugin stops when its standard input ends. That ties it to the
     /// process that holds the other end.
     ///
     /// # Errors
-    /// If one of them cannot be used; says which, why and what to write instead.
+    /// Reports the value that is not valid, the reason, and what to write instead.
     pub fn new(
         endpoint: &str,
         state_dir: impl Into<PathBuf>,
@@ -59,7 +60,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let node_id = node_id.unwrap_or_else(host_name);
         let is_bad = node_id.is_empty()
-            || node_id.len() > LONGEST_NODE_ID
+            || node_id.len() > MAX_NODE_ID_BYTES
             || node_id.chars().any(char::is_control);
         if is_bad {
             return Err(ConfigError::NodeId(node_id));
@@ -69,23 +70,23 @@ impl Config {
             state_dir: state_dir.into(),
             node_id,
             exit_on_stdin_eof,
-            play: Play::default(),
+            profile: PluginProfile::default(),
         })
     }
 
-    /// The same, playing that plugin.
+    /// Returns this configuration with another profile.
     #[must_use]
-    pub fn playing(self, play: Play) -> Self {
-        Self { play, ..self }
+    pub fn with_profile(self, profile: PluginProfile) -> Self {
+        Self { profile, ..self }
     }
 
-    /// Where the plugin listens.
+    /// The socket that the plugin listens on.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 }
 
-/// The path in `unix:///path` or `unix:/path`.
+/// Parses `unix:///path` or `unix:/path`.
 fn socket_of(endpoint: &str) -> Result<PathBuf, ConfigError> {
     let path = endpoint
         .strip_prefix("unix://")
@@ -96,7 +97,7 @@ fn socket_of(endpoint: &str) -> Result<PathBuf, ConfigError> {
     if path.file_name().is_none() || endpoint.ends_with('/') {
         return Err(ConfigError::NoFile(endpoint.to_owned()));
     }
-    if path.as_os_str().len() > LONGEST_SOCKET {
+    if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
         return Err(ConfigError::SocketTooLong(path));
     }
     Ok(path)
@@ -118,28 +119,28 @@ mod tests {
     }
 
     #[test]
-    fn only_absolute_unix_sockets_of_a_bindable_length_are_endpoints() {
-        let at_limit = format!("unix:///{}", "s".repeat(LONGEST_SOCKET - 1));
+    fn endpoints_are_absolute_unix_sockets_of_a_length_that_linux_allows() {
+        let at_limit = format!("unix:///{}", "s".repeat(MAX_SOCKET_PATH_BYTES - 1));
         let above = format!("{at_limit}s");
         for endpoint in ["unix:///run/csi.sock", "unix:/run/csi.sock", &at_limit] {
             assert!(config(endpoint, None).is_ok(), "{endpoint}");
         }
-        for (endpoint, said) in [
-            ("", "write unix://"),
-            ("/run/csi.sock", "write unix://"),
-            ("tcp://127.0.0.1:1", "write unix://"),
-            ("unix://run/csi.sock", "write unix://"),
+        for (endpoint, reason) in [
+            ("", "use unix://"),
+            ("/run/csi.sock", "use unix://"),
+            ("tcp://127.0.0.1:1", "use unix://"),
+            ("unix://run/csi.sock", "use unix://"),
             ("unix:///", "names no file"),
             ("unix:///run/", "names no file"),
             (above.as_str(), "has 108 bytes, and the kernel allows 107"),
         ] {
             let message = config(endpoint, None).unwrap_err().to_string();
-            assert!(message.contains(said), "{endpoint}: {message}");
+            assert!(message.contains(reason), "{endpoint}: {message}");
         }
     }
 
     #[test]
-    fn a_node_id_has_a_length_and_no_control_characters() {
+    fn a_node_id_has_a_limited_length_and_no_control_characters() {
         assert!(config("unix:///s", Some("node-1")).is_ok());
         for id in ["", "a\nb", &"n".repeat(257)] {
             assert!(config("unix:///s", Some(id)).is_err(), "{id:?}");

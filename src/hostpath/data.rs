@@ -1,19 +1,17 @@
-//! The directories and files that are the volumes and snapshots: made, found, measured, removed.
+//! The directories and files that hold volumes and snapshots.
 //!
-//! All lie directly below one directory that only the plugin can enter (mode 0700). A volume's
-//! directory is open to every user (0777), because whoever it is mounted for decides who writes; a
-//! volume's file is the plugin's alone (0600). A name is an ID that this plugin made (never a text
-//! from a request), so no path is ever composed of input.
+//! All of them lie in one directory that only the plugin can enter (mode 0700). The directory of a
+//! volume is open to every user (0777), because the workload that mounts it decides who writes. The
+//! file of a volume belongs to the plugin alone (0600). Names are IDs that the plugin generated, so
+//! no path contains input of a caller.
 //!
-//! **This is the one place in the program that deletes recursively.** It begins only after its
-//! caller has found nothing mounted at, below or of the directory. It works on open directories, not
-//! on paths; follows no symbolic link; and opens every directory below with `RESOLVE_NO_XDEV`, so
-//! that it cannot cross into a mount even if one appears meanwhile (`openat2`, Linux 5.6; before
-//! that, a change of the device ends it). Its depth is bounded: a directory inside a directory is
-//! first moved up to the top of the volume, so a tree of any depth needs two open files and no
-//! recursion. Stopped at any point, it is begun again and ends the same.
+//! **Only this file deletes recursively.** The caller first checks that nothing is mounted at,
+//! below or from the directory. The removal works on open directories, follows no symbolic link,
+//! and opens each directory with `RESOLVE_NO_XDEV`, so that it never enters a mount (`openat2`,
+//! Linux 5.6; older kernels compare device numbers). It moves nested directories to the top of the
+//! volume first, so it needs two open files at any depth. An interrupted removal can be repeated.
 //!
-//! Blocking: to be called on blocking threads.
+//! All calls block.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -24,26 +22,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// All volumes' directories.
+/// A directory that holds the data of volumes or snapshots.
 #[derive(Debug)]
-pub(super) struct Data {
+pub(super) struct DataDir {
     path: PathBuf,
     directory: OwnedFd,
     stopping: AtomicBool,
 }
 
-/// How large a file is.
+/// The size of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileSize {
     pub(super) bytes: u64,
     pub(super) allocated_bytes: u64,
 }
 
-/// How much room the file system below a path has.
+/// The space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FileSystemSpace {
     pub(super) total_bytes: u64,
-    /// For users without privileges.
+    /// For unprivileged users.
     pub(super) available_bytes: u64,
     pub(super) used_bytes: u64,
     pub(super) total_inodes: u64,
@@ -51,8 +49,8 @@ pub(super) struct Room {
     pub(super) used_inodes: u64,
 }
 
-impl Data {
-    /// The directories below `path`, which exists.
+impl DataDir {
+    /// Opens the directory at `path`, which must exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
         Ok(Self {
@@ -62,17 +60,17 @@ impl Data {
         })
     }
 
-    /// Where a volume's data is.
+    /// Returns the path of a volume's data.
     pub(super) fn path_of(&self, id: &str) -> PathBuf {
         self.path.join(id)
     }
 
-    /// The directory of all of them.
+    /// The directory itself.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a volume's directory; durable when it returns. One that is there already is kept.
+    /// Creates the directory of a volume and makes it durable. Keeps one that exists.
     pub(super) fn create(&self, id: &str) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -84,7 +82,7 @@ impl Data {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    /// Whether a volume's directory is there.
+    /// Whether the directory of a volume exists.
     pub(super) fn exists(&self, id: &str) -> io::Result<bool> {
         match self.open_volume(id) {
             Ok(_) => Ok(true),
@@ -93,8 +91,7 @@ impl Data {
         }
     }
 
-    /// Makes a file of that length, all of it a hole; durable when it returns. One that is there
-    /// already is made anew.
+    /// Creates a sparse file of this length and makes it durable. Replaces one that exists.
     pub(super) fn create_file(&self, id: &str, bytes: u64) -> io::Result<()> {
         self.remove(id)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -105,7 +102,7 @@ impl Data {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    /// Makes a file longer; durable when it returns. One that is that long already stays as it is.
+    /// Extends a file and makes it durable. Keeps one that is long enough.
     pub(super) fn grow_file(&self, id: &str, bytes: u64) -> io::Result<()> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, id, flags, Mode::empty())?;
@@ -116,7 +113,7 @@ impl Data {
         Ok(())
     }
 
-    /// How long a file is, and how much of it is no hole; `None` if there is none.
+    /// Returns the size of a file, or `None` if it does not exist.
     pub(super) fn file(&self, id: &str) -> io::Result<Option<FileSize>> {
         match rustix::fs::statat(&self.directory, id, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileSize {
@@ -128,7 +125,7 @@ impl Data {
         }
     }
 
-    /// How much of all files is no hole. Looks at each.
+    /// Returns the allocated bytes of all files. Reads the metadata of each.
     pub(super) fn allocated_bytes(&self) -> io::Result<u64> {
         let mut sum = 0;
         for entry in Dir::read_from(&self.directory)? {
@@ -141,7 +138,8 @@ impl Data {
         Ok(sum)
     }
 
-    /// Undoes [`Data::create`]: removes the directory if it is empty. None there is success.
+    /// Undoes [`DataDir::create`]: removes the directory if it is empty. Succeeds if it does not
+    /// exist.
     pub(super) fn remove_empty(&self, id: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -149,8 +147,8 @@ impl Data {
         }
     }
 
-    /// Removes a file, or a directory with everything in it; durable when it returns. None there is
-    /// success. The caller has made sure that nothing is mounted there.
+    /// Removes a file, or a directory with its content, and makes that durable. Succeeds if nothing
+    /// exists. The caller must have checked that nothing is mounted there.
     pub(super) fn remove(&self, id: &str) -> io::Result<()> {
         let volume = match self.open_volume(id) {
             Err(Errno::NOENT) => return Ok(()),
@@ -171,14 +169,14 @@ impl Data {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    /// Lets every removal end where it is, with an error of the kind `Interrupted`.
+    /// Interrupts every removal with an error of the kind `Interrupted`.
     pub(super) fn stop_removals(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// How much room there is for volumes.
-    pub(super) fn room(&self) -> io::Result<Room> {
-        Ok(room_of(&rustix::fs::fstatvfs(&self.directory)?))
+    /// Returns the space of the file system that holds the volumes.
+    pub(super) fn space(&self) -> io::Result<FileSystemSpace> {
+        Ok(space_of(&rustix::fs::fstatvfs(&self.directory)?))
     }
 
     fn open_volume(&self, id: &str) -> rustix::io::Result<OwnedFd> {
@@ -189,15 +187,15 @@ impl Data {
     }
 }
 
-/// Lets every user make files in a directory.
+/// Lets every user create files in a directory.
 pub(super) fn open_to_all(path: &Path) -> io::Result<()> {
     let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
     rustix::fs::fchmod(&directory, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
     Ok(rustix::fs::fsync(&directory)?)
 }
 
-/// Gives a directory to a group: new entries are the group's (set-group-ID), and the group may read
-/// and write them whatever the umask (a default access list, where the file system has them).
+/// Gives a directory to a group. New entries inherit the group (set-group-ID), and the group may
+/// read and write them whatever the umask (a default ACL, where the file system supports it).
 pub(super) fn open_to_group(path: &Path, group: u32) -> io::Result<()> {
     let directory = rustix::fs::open(path, directory_flags(), Mode::empty())?;
     let group = rustix::fs::Gid::from_raw(group);
@@ -212,8 +210,8 @@ pub(super) fn open_to_group(path: &Path, group: u32) -> io::Result<()> {
     }
 }
 
-/// `user::rwx`, `group::rwx`, `other::r-x`, as the kernel reads it: version 2, then tag, permission
-/// and an unused ID for each.
+/// `user::rwx`, `group::rwx`, `other::r-x` in the kernel's format: version 2, then a tag, a
+/// permission and an unused ID for each entry.
 const DEFAULT_LIST: [u8; 28] = [
     2, 0, 0, 0, //
     1, 0, 7, 0, 255, 255, 255, 255, //
@@ -221,14 +219,14 @@ const DEFAULT_LIST: [u8; 28] = [
     32, 0, 5, 0, 255, 255, 255, 255,
 ];
 
-/// How much room the file system at `path` has.
-pub(super) fn room_at(path: &Path) -> io::Result<Room> {
-    Ok(room_of(&rustix::fs::statvfs(path)?))
+/// Returns the space of the file system at `path`.
+pub(super) fn space_at(path: &Path) -> io::Result<FileSystemSpace> {
+    Ok(space_of(&rustix::fs::statvfs(path)?))
 }
 
-fn room_of(fs: &rustix::fs::StatVfs) -> Room {
+fn space_of(fs: &rustix::fs::StatVfs) -> FileSystemSpace {
     let block = fs.f_frsize;
-    Room {
+    FileSystemSpace {
         total_bytes: fs.f_blocks.saturating_mul(block),
         available_bytes: fs.f_bavail.saturating_mul(block),
         used_bytes: fs.f_blocks.saturating_sub(fs.f_bfree).saturating_mul(block),
@@ -242,7 +240,7 @@ fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// Opens a directory inside an open one, and never one that is a mount point.
+/// Opens a directory inside an open one. Fails if it is a mount point.
 fn open_below(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(parent, name, directory_flags(), Mode::empty(), resolve) {
@@ -251,7 +249,7 @@ fn open_below(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd
     }
 }
 
-/// For kernels, and sandboxes, without `openat2`.
+/// The fallback for kernels and sandboxes without `openat2`.
 fn open_below_by_device(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let opened = rustix::fs::openat(parent, name, directory_flags(), Mode::empty())?;
     if rustix::fs::fstat(&opened)?.st_dev != rustix::fs::fstat(parent)?.st_dev {
@@ -260,8 +258,8 @@ fn open_below_by_device(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Resu
     Ok(opened)
 }
 
-/// The owner may take himself every right to a directory but that to give them back: so an ordinary
-/// user's plugin can remove what its volumes' users closed. A failure shows when it is used.
+/// Gives the owner all permissions of a directory. An unprivileged plugin can then remove
+/// directories that users of the volume closed. A failure surfaces at the next use.
 fn make_accessible(directory: &OwnedFd) {
     rustix::fs::fchmod(directory, Mode::RWXU).ok();
 }
@@ -269,14 +267,13 @@ fn make_accessible(directory: &OwnedFd) {
 /// The removal of one volume's content.
 struct Removal<'a> {
     volume: &'a OwnedFd,
-    /// How many directories were moved to the top so far.
+    /// How many directories were moved to the top.
     moved: u64,
     stopping: &'a AtomicBool,
 }
 
 impl Removal<'_> {
-    /// One pass over the top of the volume: removes what it finds there. Says whether it found
-    /// anything.
+    /// Removes the entries at the top of the volume. Returns whether it found any.
     fn empty_once(&mut self) -> io::Result<bool> {
         let mut found = false;
         for entry in Dir::read_from(self.volume)? {
@@ -294,7 +291,7 @@ impl Removal<'_> {
         Ok(found)
     }
 
-    /// Empties a directory at the top of the volume: its own directories move up beside it.
+    /// Empties a directory at the top of the volume. Moves its subdirectories to the top.
     fn empty_directory(&mut self, name: &CStr) -> io::Result<()> {
         let directory = match open_below(self.volume.as_fd(), name) {
             Err(Errno::ACCESS) => {
@@ -321,12 +318,12 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes a file or an empty directory; `false` if it is a directory with something in it.
+    /// Removes a file or an empty directory. Returns `false` for a directory with content.
     fn remove_leaf(&self, parent: &OwnedFd, name: &CStr) -> io::Result<bool> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(io::Error::new(
                 io::ErrorKind::Interrupted,
-                "the plugin stops; the removal goes on when it runs again",
+                "the plugin is stopping; the removal continues at the next start",
             ));
         }
         match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
@@ -341,8 +338,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Moves a directory to the top of the volume under a name that is free there. A mount point
-    /// cannot be moved, which ends the removal.
+    /// Moves a directory to the top of the volume, under an unused name. Fails for a mount point.
     fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> io::Result<()> {
         let mut allowed = false;
         loop {
@@ -352,7 +348,7 @@ impl Removal<'_> {
             match rustix::fs::renameat_with(from, name, self.volume, free, flags) {
                 Ok(()) => return Ok(()),
                 Err(Errno::EXIST) => {}
-                // Moving a directory writes to it: its owner may have to allow himself to.
+                // Moving a directory writes to it, which its mode may forbid.
                 Err(Errno::ACCESS) if !allowed => {
                     rustix::fs::chmodat(from, name, Mode::RWXU, AtFlags::empty())?;
                     allowed = true;

@@ -1,78 +1,84 @@
-//! What can go wrong with each RPC, and the gRPC status it is told by.
+//! The errors of each RPC, and the gRPC status of each error.
 //!
-//! One enum per RPC; beside each variant stands its code and what an orchestrator then does (CSI's
-//! tables, `csi-spec` 3.6 and 5). The messages are for people: which volume, why, what to do. None
-//! holds a secret or a mount flag.
+//! Each RPC has one enum. Each variant names its status code and what an orchestrator does next, as
+//! in CSI's tables of error codes. The messages are for people: which volume, why, and what to do.
+//! No message contains a secret or a mount flag.
 
 use tonic::{Code, Status};
 
 use super::catalog::CatalogError;
 use super::size::OutOfRange;
+
 use crate::ports::MountError;
 
-/// The request itself is wrong: INVALID_ARGUMENT, and the caller has to change it.
+/// The request is not valid: INVALID_ARGUMENT. The caller must change it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Invalid(pub(super) String);
+pub(super) struct InvalidArgument(pub(super) String);
 
-impl Invalid {
-    pub(super) fn because<T>(reason: impl Into<String>) -> Result<T, Self> {
+impl InvalidArgument {
+    pub(super) fn err<T>(reason: impl Into<String>) -> Result<T, Self> {
         Err(Self(reason.into()))
     }
 }
 
-/// The machine failed: the disk, the catalogue, a mount call.
+impl From<InvalidArgument> for Status {
+    fn from(error: InvalidArgument) -> Self {
+        Self::new(Code::InvalidArgument, error.0)
+    }
+}
+
+/// The host failed: the disk, the catalogue or a mount call.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Machine {
-    /// The catalogue could not be read or written.
+pub(super) enum HostError {
+    /// The catalogue cannot be read or written.
     #[error("{0}")]
     Catalog(#[from] CatalogError),
-    /// A file or directory could not be used.
+    /// A file or directory cannot be used.
     #[error("cannot {action}: {source}")]
-    Files {
+    Io {
         action: String,
         source: std::io::Error,
     },
     /// A mount call failed.
     #[error("{0}: {source}", source = .0.source)]
     Mount(#[from] MountError),
-    /// The task that worked on it ended early.
-    #[error("the work was ended: {0}")]
-    Ended(#[from] tokio::task::JoinError),
+    /// The task that did the work panicked or was cancelled.
+    #[error("the task failed: {0}")]
+    TaskFailed(#[from] tokio::task::JoinError),
 }
 
-impl Machine {
-    pub(super) fn files(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+impl HostError {
+    pub(super) fn io(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let action = action.into();
-        move |source| Self::Files { action, source }
+        move |source| Self::Io { action, source }
     }
 
-    /// Whether the kernel refused it to this process.
+    /// Whether the kernel denied this to the process.
     pub(super) fn is_permission_denied(&self) -> bool {
         let kind = std::io::ErrorKind::PermissionDenied;
-        matches!(self, Self::Files { source, .. } if source.kind() == kind)
+        matches!(self, Self::Io { source, .. } if source.kind() == kind)
     }
 
-    /// A full disk is for somebody to free (RESOURCE_EXHAUSTED); what a stop of the plugin ended is
-    /// to be repeated (UNAVAILABLE); mounting without the privilege and
-    /// unmounting what is in use need somebody to act first (FAILED_PRECONDITION); the rest is ours
-    /// (INTERNAL).
+    /// Returns the status code: RESOURCE_EXHAUSTED for a full disk, UNAVAILABLE for work that a
+    /// shutdown interrupted (the caller repeats it), FAILED_PRECONDITION where an operator must act
+    /// first (a missing privilege, a busy mount), and INTERNAL for everything else.
     fn code(&self) -> Code {
         use std::io::ErrorKind::{
             FileTooLarge, Interrupted, QuotaExceeded, ResourceBusy, StorageFull,
         };
         match self {
-            Self::Files { source, .. } if source.kind() == Interrupted => Code::Unavailable,
+            Self::Io { source, .. } if source.kind() == Interrupted => Code::Unavailable,
             Self::Catalog(error) if error.is_full => Code::ResourceExhausted,
-            Self::Files { source, .. } if source.kind() == FileTooLarge => Code::OutOfRange,
-            Self::Files { source, .. } if source.kind() == ResourceBusy => Code::FailedPrecondition,
-            Self::Files { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
+            Self::Io { source, .. } if source.kind() == FileTooLarge => Code::OutOfRange,
+            Self::Io { source, .. } if source.kind() == ResourceBusy => Code::FailedPrecondition,
+            Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
                 Code::ResourceExhausted
             }
             Self::Mount(error) if error.is_missing_privilege() || error.is_busy() => {
                 Code::FailedPrecondition
             }
-            Self::Catalog(_) | Self::Files { .. } | Self::Mount(_) | Self::Ended(_) => {
+            Self::Catalog(_) | Self::Io { .. } | Self::Mount(_) | Self::TaskFailed(_) => {
                 Code::Internal
             }
         }
@@ -81,57 +87,57 @@ impl Machine {
     fn message(&self) -> String {
         match self {
             Self::Mount(error) if error.is_missing_privilege() => format!(
-                "{error}: mounting needs the capability CAP_SYS_ADMIN; run the plugin (and the agent that starts it) as root"
+                "{error}: mounting requires CAP_SYS_ADMIN; run the plugin (and the agent that starts it) as root"
             ),
             Self::Mount(error) if error.is_busy() => {
-                format!("{error}: a process still uses it; stop what runs there, then repeat")
+                format!("{error}: a process uses it; stop that process, then repeat")
             }
-            Self::Catalog(_) | Self::Files { .. } | Self::Mount(_) | Self::Ended(_) => {
+            Self::Catalog(_) | Self::Io { .. } | Self::Mount(_) | Self::TaskFailed(_) => {
                 self.to_string()
             }
         }
     }
 }
 
-/// No snapshot has that ID: NOT_FOUND, and the caller checks what it asks for.
+/// No snapshot has this ID: NOT_FOUND. The caller checks the ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no snapshot {0:?}")]
-pub(super) struct NoSnapshot(pub(super) String);
+#[error("snapshot {0:?} does not exist")]
+pub(super) struct SnapshotNotFound(pub(super) String);
 
-/// No group of snapshots has that ID: NOT_FOUND, and the caller checks what it asks for.
+/// No group of snapshots has this ID: NOT_FOUND. The caller checks the ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no group of snapshots {0:?}")]
-pub(super) struct NoGroup(pub(super) String);
+#[error("group of snapshots {0:?} does not exist")]
+pub(super) struct GroupNotFound(pub(super) String);
 
-/// This plugin serves one node, and it is another: NOT_FOUND.
+/// The node is not the one that this plugin serves: NOT_FOUND.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no node {asked:?}; this plugin serves the node {own:?}")]
-pub(super) struct NoNode {
-    pub(super) asked: String,
+#[error("node {requested:?} does not exist; this plugin serves node {own:?}")]
+pub(super) struct NodeNotFound {
+    pub(super) requested: String,
     pub(super) own: String,
 }
 
-/// There is not enough of something now: RESOURCE_EXHAUSTED, and somebody has to free some.
+/// A resource is used up: RESOURCE_EXHAUSTED. The caller, or an operator, frees some of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Exhausted(pub(super) String);
+pub(super) struct ResourceExhausted(pub(super) String);
 
-/// No volume has that ID: NOT_FOUND, and the caller checks what it asks for.
+/// No volume has this ID: NOT_FOUND. The caller checks the ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no volume {0:?}")]
-pub(super) struct NoVolume(pub(super) String);
+#[error("volume {0:?} does not exist")]
+pub(super) struct VolumeNotFound(pub(super) String);
 
-/// Another call about the same volume is under way: ABORTED, and the caller repeats after a pause.
+/// Another call works on the same volume: ABORTED. The caller repeats after a pause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("another operation on {0:?} is under way; repeat when it is done")]
-pub(super) struct Pending(pub(super) String);
+#[error("another operation on {0:?} is in progress; repeat when it is done")]
+pub(super) struct OperationPending(pub(super) String);
 
-/// A path cannot be used as it is: FAILED_PRECONDITION, and somebody has to look at it.
+/// The volume or path is not in the required state: FAILED_PRECONDITION. An operator must act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Unfit(pub(super) String);
+pub(super) struct FailedPrecondition(pub(super) String);
 
-/// Writes one enum: each variant wraps a reason, with its code.
+/// Defines one enum per RPC. Each variant wraps a reason and has a status code.
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident {
         $($(#[$variant_doc:meta])* $variant:ident($reason:ty) => $code:expr,)*
@@ -140,19 +146,19 @@ macro_rules! errors {
         #[derive(Debug, thiserror::Error)]
         pub(super) enum $name {
             $($(#[$variant_doc])* #[error(transparent)] $variant(#[from] $reason),)*
-            /// The machine failed; its own table says how.
+            /// The host failed. [`HostError::code`] maps it to a status code.
             #[error(transparent)]
-            Machine(#[from] Machine),
+            Host(#[from] HostError),
         }
 
         impl From<$name> for Status {
             fn from(error: $name) -> Self {
                 match error {
                     $($name::$variant(reason) => Status::new($code, reason.to_string()),)*
-                    $name::Machine(machine) => {
-                        let (code, message) = (machine.code(), machine.message());
+                    $name::Host(error) => {
+                        let (code, message) = (error.code(), error.message());
                         if code == Code::Internal {
-                            tracing::error!(error = %message, "a call failed");
+                            tracing::error!(error = %message, "call failed");
                         }
                         Status::new(code, message)
                     }
@@ -163,313 +169,313 @@ macro_rules! errors {
 }
 
 errors! {
-    /// CreateVolume (`csi-spec` 5.2).
+    /// CreateVolume.
     CreateVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller takes another name, or the same arguments.
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller uses another name, or the same arguments.
         NameTaken(NameTaken) => Code::AlreadyExists,
-        /// The caller asks for less.
+        /// The caller requests less.
         TooLarge(TooLarge) => Code::OutOfRange,
-        /// The caller asks for another size.
+        /// The caller requests another size.
         OutOfRange(OutOfRange) => Code::OutOfRange,
-        /// Somebody makes room, or the caller asks elsewhere.
-        Exhausted(Exhausted) => Code::ResourceExhausted,
-        /// The caller checks what it copies.
-        NoSnapshot(NoSnapshot) => Code::NotFound,
-        /// The caller checks what it copies.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// What is copied has to come to rest first.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        /// An operator frees space, or the caller uses another plugin.
+        ResourceExhausted(ResourceExhausted) => Code::ResourceExhausted,
+        /// The caller checks the source.
+        SnapshotNotFound(SnapshotNotFound) => Code::NotFound,
+        /// The caller checks the source.
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// The source is in use and cannot be frozen. The caller unpublishes it first.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// DeleteVolume (5.3).
+    /// DeleteVolume.
     DeleteVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller frees it first.
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller unpublishes it first.
         InUse(InUse) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// ControllerPublishVolume (5.4).
-    AttachVolumeError {
+    /// ControllerPublishVolume.
+    ControllerPublishError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller checks the node.
-        NoNode(NoNode) => Code::NotFound,
-        /// The caller detaches first, or asks for what is there.
-        OtherUse(OtherUse) => Code::AlreadyExists,
+        NodeNotFound(NodeNotFound) => Code::NotFound,
+        /// The caller detaches first, or repeats the same request.
+        ConflictingUse(ConflictingUse) => Code::AlreadyExists,
         /// The caller detaches another volume.
-        Exhausted(Exhausted) => Code::ResourceExhausted,
+        ResourceExhausted(ResourceExhausted) => Code::ResourceExhausted,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// ControllerUnpublishVolume (5.5).
-    DetachVolumeError {
-        /// Never told: what is not there is detached.
-        NoVolume(NoVolume) => Code::NotFound,
+    /// ControllerUnpublishVolume.
+    ControllerUnpublishError {
+        /// Never returned: an unknown volume counts as detached.
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller unpublishes and unstages first.
         InUse(InUse) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// ControllerExpandVolume (5.15) and NodeExpandVolume (5.22).
+    /// ControllerExpandVolume and NodeExpandVolume.
     ExpandVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller checks the path.
-        NotThere(NotThere) => Code::NotFound,
-        /// The caller asks for another size.
+        NotAtPath(NotAtPath) => Code::NotFound,
+        /// The caller requests another size.
         OutOfRange(OutOfRange) => Code::OutOfRange,
-        /// Somebody makes room.
-        Exhausted(Exhausted) => Code::ResourceExhausted,
+        /// An operator frees space.
+        ResourceExhausted(ResourceExhausted) => Code::ResourceExhausted,
         /// The caller unpublishes first.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// ControllerModifyVolume (5.9).
+    /// ControllerModifyVolume.
     ModifyVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// CreateSnapshot (5.11) and CreateVolumeGroupSnapshot (5.23).
-    CutSnapshotError {
+    /// CreateSnapshot and CreateVolumeGroupSnapshot.
+    CreateSnapshotError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// The caller takes another name, or the same arguments.
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// The caller uses another name, or the same arguments.
         SnapshotNameTaken(SnapshotNameTaken) => Code::AlreadyExists,
-        /// What is cut has to come to rest first.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        /// The source is in use and cannot be frozen. The caller unpublishes it first.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// DeleteSnapshot (5.12) and DeleteVolumeGroupSnapshot (5.23).
+    /// DeleteSnapshot and DeleteVolumeGroupSnapshot.
     DeleteSnapshotError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// ListSnapshots (5.13).
+    /// ListSnapshots.
     ListSnapshotsError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller begins again without a token.
-        BadToken(BadToken) => Code::Aborted,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller starts again without a token.
+        InvalidToken(InvalidToken) => Code::Aborted,
     }
-    /// GetSnapshot (5.14) and GetVolumeGroupSnapshot (5.23).
+    /// GetSnapshot and GetVolumeGroupSnapshot.
     GetSnapshotError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoSnapshot(NoSnapshot) => Code::NotFound,
+        SnapshotNotFound(SnapshotNotFound) => Code::NotFound,
         /// The caller checks the ID.
-        NoGroup(NoGroup) => Code::NotFound,
+        GroupNotFound(GroupNotFound) => Code::NotFound,
     }
-    /// GetMetadataAllocated and GetMetadataDelta (5.24).
+    /// GetMetadataAllocated and GetMetadataDelta.
     MetadataError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoSnapshot(NoSnapshot) => Code::NotFound,
+        SnapshotNotFound(SnapshotNotFound) => Code::NotFound,
         /// The caller makes a full copy.
-        Unfit(Unfit) => Code::FailedPrecondition,
-        /// The caller takes another offset.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
+        /// The caller uses another offset.
         OutOfRange(OutOfRange) => Code::OutOfRange,
     }
-    /// ValidateVolumeCapabilities (5.6); what is not supported is an answer and no error.
+    /// ValidateVolumeCapabilities. An unsupported capability is an answer, not an error.
     ValidateVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
     }
-    /// ListVolumes (5.7).
+    /// ListVolumes.
     ListVolumesError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller begins again without a token.
-        BadToken(BadToken) => Code::Aborted,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller starts again without a token.
+        InvalidToken(InvalidToken) => Code::Aborted,
     }
-    /// GetCapacity (5.10).
+    /// GetCapacity.
     GetCapacityError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
     }
-    /// ControllerGetVolume (5.8).
+    /// ControllerGetVolume.
     GetVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
     }
-    /// NodeStageVolume (5.16).
+    /// NodeStageVolume.
     StageVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// The caller unstages first, or asks for what is there.
-        OtherUse(OtherUse) => Code::AlreadyExists,
-        /// The caller asks for what the volume can be.
-        Misfit(Misfit) => Code::FailedPrecondition,
-        /// Somebody looks at the path.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// The caller unstages first, or repeats the same request.
+        ConflictingUse(ConflictingUse) => Code::AlreadyExists,
+        /// The caller requests a capability that the volume has.
+        IncompatibleCapability(IncompatibleCapability) => Code::FailedPrecondition,
+        /// An operator checks the path.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// NodeUnstageVolume (5.17).
+    /// NodeUnstageVolume.
     UnstageVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller takes it for done.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// Somebody looks at the path.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller treats it as unstaged.
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// An operator checks the path.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// NodePublishVolume (5.18).
+    /// NodePublishVolume.
     PublishVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// The caller unpublishes first, or asks for what is there.
-        OtherUse(OtherUse) => Code::AlreadyExists,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// The caller unpublishes first, or repeats the same request.
+        ConflictingUse(ConflictingUse) => Code::AlreadyExists,
         /// The caller stages first.
         NotStaged(NotStaged) => Code::FailedPrecondition,
-        /// The caller asks for what the volume can be.
-        Misfit(Misfit) => Code::FailedPrecondition,
+        /// The caller requests a capability that the volume has.
+        IncompatibleCapability(IncompatibleCapability) => Code::FailedPrecondition,
         /// The caller unpublishes the other path first.
         SecondTarget(SecondTarget) => Code::FailedPrecondition,
-        /// Somebody looks at the path.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        /// An operator checks the path.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// NodeUnpublishVolume (5.19).
+    /// NodeUnpublishVolume.
     UnpublishVolumeError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
-        /// The caller takes it for done.
-        NoVolume(NoVolume) => Code::NotFound,
-        /// Somebody looks at the path.
-        Unfit(Unfit) => Code::FailedPrecondition,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
+        /// The caller treats it as unpublished.
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
+        /// An operator checks the path.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
-        Pending(Pending) => Code::Aborted,
+        OperationPending(OperationPending) => Code::Aborted,
     }
-    /// NodeGetVolumeStats (5.20).
+    /// NodeGetVolumeStats.
     VolumeStatsError {
         /// The caller changes the request.
-        Invalid(Invalid) => Code::InvalidArgument,
+        InvalidArgument(InvalidArgument) => Code::InvalidArgument,
         /// The caller checks the ID.
-        NoVolume(NoVolume) => Code::NotFound,
+        VolumeNotFound(VolumeNotFound) => Code::NotFound,
         /// The caller checks the path.
-        NotThere(NotThere) => Code::NotFound,
+        NotAtPath(NotAtPath) => Code::NotFound,
     }
-    /// Probe (5.1).
+    /// Probe.
     ProbeError {
-        /// The caller restarts the plugin, or tells somebody.
-        Unwell(Unwell) => Code::FailedPrecondition,
+        /// The orchestrator restarts the plugin.
+        Unhealthy(Unhealthy) => Code::FailedPrecondition,
     }
 }
 
-/// The name belongs to a volume that was asked for differently.
+/// The name belongs to a volume that was requested with other arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a volume named {name:?} exists with other {what}; choose another name, or ask for the same"
+    "volume {name:?} exists with different {what}; use another name, or repeat the same request"
 )]
 pub(super) struct NameTaken {
     pub(super) name: String,
-    /// What differs: `capacity`, `capabilities`.
+    /// What differs, such as `capacity` or `capabilities`.
     pub(super) what: &'static str,
 }
 
-/// The name belongs to a snapshot, or a group of them, of something else.
+/// The name belongs to a snapshot or group with another source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} named {name:?} exists with another source; choose another name, or ask for the same"
+    "{what} {name:?} exists with a different source; use another name, or repeat the same request"
 )]
 pub(super) struct SnapshotNameTaken {
     pub(super) name: String,
-    /// `a snapshot`, `a group of snapshots`.
+    /// `snapshot` or `group of snapshots`.
     pub(super) what: &'static str,
 }
 
-/// The capability is more than the volume is.
+/// The volume does not have the requested capability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume {id} cannot be used so: {why}")]
-pub(super) struct Misfit {
+#[error("volume `{id}` does not support this capability: {why}")]
+pub(super) struct IncompatibleCapability {
     pub(super) id: String,
     pub(super) why: String,
 }
 
-/// The size can never be had.
+/// The file system is smaller than the requested size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{required} bytes are more than the whole file system of the plugin's state directory has ({total})"
+    "{required} bytes are more than the file system of the plugin's state directory has ({total})"
 )]
 pub(super) struct TooLarge {
     pub(super) required: u64,
     pub(super) total: u64,
 }
 
-/// The volume is mounted, or a process has it open.
+/// The volume is attached or mounted, or a process has it open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "volume {id} is in use at {}; unpublish, unstage and detach it first", path.display()
+    "volume `{id}` is in use at `{}`; unpublish, unstage and detach it first", path.display()
 )]
 pub(super) struct InUse {
     pub(super) id: String,
     pub(super) path: std::path::PathBuf,
 }
 
-/// The token is not one that this plugin gave.
+/// This plugin did not issue the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the starting token is not one of this plugin's; begin again without one")]
-pub(super) struct BadToken;
+#[error("the starting token is not valid; start again without one")]
+pub(super) struct InvalidToken;
 
-/// The path is in use for the same volume, differently.
+/// The volume is already in use at this path, with other arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume {id} is mounted at {path} for another use already; undo that first")]
-pub(super) struct OtherUse {
+#[error("volume `{id}` is already in use at `{path}` with other arguments; undo that first")]
+pub(super) struct ConflictingUse {
     pub(super) id: String,
     pub(super) path: String,
 }
 
-/// Nothing to publish from.
+/// The volume is not staged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NotStaged(pub(super) String);
 
-/// The access mode allows one target path.
+/// The access mode allows only one target path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "volume {id} is published at {other} already, and its access mode allows one target path; unpublish that first"
+    "volume `{id}` is already published at `{other}`, and its access mode allows one target path; unpublish that path first"
 )]
 pub(super) struct SecondTarget {
     pub(super) id: String,
     pub(super) other: String,
 }
 
-/// The volume is not at that path.
+/// The volume is not mounted at this path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume {id} is neither staged nor published at {path:?}")]
-pub(super) struct NotThere {
+#[error("volume `{id}` is neither staged nor published at {path:?}")]
+pub(super) struct NotAtPath {
     pub(super) id: String,
     pub(super) path: String,
 }
@@ -477,4 +483,4 @@ pub(super) struct NotThere {
 /// The plugin cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Unwell(pub(super) String);
+pub(super) struct Unhealthy(pub(super) String);

@@ -1,56 +1,36 @@
 //! The embedded CSI plugin: volumes on the machine it runs on.
 //!
-//! A complete plugin in a process of its own, reachable only over its socket ([`serve()`]). A volume
-//! is an image with a file system of its own, or a block device, or (where loop devices cannot be
-//! had, or somebody asks for it) a plain directory; all of it below the state directory. It has all
-//! of CSI 1.12 that makes sense on one machine, and any part of it can be taken away or made to fail
-//! ([`Play`]), so that it stands for every kind of plugin.
+//! The plugin is a process of its own, reachable only over its socket ([`serve()`]). A volume is a
+//! file with a file system, a block device, or a plain directory; all data lies below the state
+//! directory. The plugin has every part of CSI 1.12 that makes sense on one machine. A
+//! [`PluginProfile`] takes capabilities away or injects faults, so that tests can imitate other
+//! plugins.
 //!
-//! What holds after every answered call, also after `kill -9` at any moment: one name is one volume,
-//! a volume that was answered is there, a deleted one is not listed and its data is gone or going,
-//! a group of snapshots is whole or not there, nothing is deleted that is in use, and no file system
-//! stays frozen. Its records are `catalog`'s, its files and directories `data`'s, its mounts
-//! and devices `volume`'s, what an earlier run left `recovery`'s.
+//! After every answered call, and after a `kill -9` at any moment: one name is one volume, a volume
+//! or snapshot that was answered exists, a group of snapshots is whole or absent, nothing in use is
+//! deleted, and no file system stays frozen.
 
-mod abilities;
-mod attaching;
 mod catalog;
-mod condition;
 mod config;
-mod controller;
-mod cutting;
 mod data;
 mod error;
-mod expansion;
-mod faults;
-mod gate;
-mod group;
-mod group_snapshots;
-mod identity;
-mod metadata;
-mod modification;
-mod node;
-mod parameters;
-mod place;
-mod play;
 mod plugin;
-mod publishing;
+mod profile;
 mod recovery;
 mod request;
 mod serve;
+mod services;
 mod size;
 mod snapshots;
-mod staging;
 mod topology;
-mod usage;
-mod volume;
+mod volume_capability;
 mod volumes;
 
 pub use config::{Config, ConfigError};
-pub use place::first_use;
-pub use play::{Play, PlayOptions};
 pub use plugin::Host;
+pub use profile::{PluginProfile, ProfileOptions};
 pub use serve::{ServeError, serve};
+pub use volumes::first_mount_using;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! What the plugin's services share, and the rule that work once begun is not given up.
+//! The state that all services share, and the rule that work in progress always runs to its end.
 //!
-//! gRPC drops a call's future when the caller goes away or its deadline passes. CSI wants the
-//! opposite: a cancelled call undoes nothing and may go on (`csi-spec` 3.5). So every call's work
-//! runs in a task of its own, which a stop of the plugin waits for. One operation at a time about
-//! one volume: a second one is ABORTED at once, so nothing queues up (3.4).
+//! gRPC drops the future of a call when the caller disconnects or its deadline passes. CSI requires
+//! that a cancelled call may still complete. So the work of each call runs in its own task, and a
+//! shutdown waits for these tasks. Only one operation runs on a volume at a time. A second one
+//! fails with ABORTED immediately, so no queue builds up (CSI, "Concurrency").
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -13,80 +13,80 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use super::abilities::Ability;
-use super::catalog::{Backing, Catalog, Stage, VolumeRecord};
-use super::data::Data;
-use super::error::{Machine, Pending};
-use super::play::Play;
+use super::catalog::{Backing, Catalog, RecordState, VolumeRecord};
+use super::data::DataDir;
+use super::error::{HostError, OperationPending};
+use super::profile::{PluginCapability, PluginProfile};
+
 use crate::ports::{BlockStorage, Clock, IdSource, Mounter};
 
-/// What the plugin needs of the machine.
+/// What the plugin needs from its host.
 #[derive(Clone)]
 pub struct Host {
-    /// Mounts.
+    /// Mounts and unmounts.
     pub mounter: Arc<dyn Mounter>,
-    /// Devices, file systems, copies.
+    /// Loop devices, file systems and copies.
     pub storage: Arc<dyn BlockStorage>,
-    /// When snapshots are cut.
+    /// The time at which a snapshot is created.
     pub clock: Arc<dyn Clock>,
-    /// IDs of volumes and snapshots.
+    /// Generates IDs of volumes and snapshots.
     pub ids: Arc<dyn IdSource>,
 }
 
-/// The plugin: its records, its data, and what it needs of the machine.
+/// The plugin: its catalogue, its data directories and its host.
 pub(super) struct Plugin {
     pub(super) catalog: Catalog,
-    /// Volumes that are directories.
-    pub(super) directories: Data,
-    /// Volumes that are files.
-    pub(super) images: Data,
-    /// Snapshots of both.
-    pub(super) snapshots: Data,
+    /// The volumes that are directories.
+    pub(super) directories: DataDir,
+    /// The volumes that are files.
+    pub(super) images: DataDir,
+    /// The snapshots of both kinds.
+    pub(super) snapshots: DataDir,
     pub(super) state_dir: PathBuf,
     pub(super) host: Host,
     pub(super) node_id: String,
-    pub(super) play: Play,
-    pending: Arc<Mutex<BTreeSet<Subject>>>,
-    promising: Mutex<()>,
+    pub(super) profile: PluginProfile,
+    pending: Arc<Mutex<BTreeSet<OperationKey>>>,
+    provisioning: Mutex<()>,
     work: TaskTracker,
 }
 
-/// What an operation is about. A name and an ID may be spelled alike.
+/// What an operation locks. A name and an ID may be equal texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Subject {
-    /// A volume that is being created.
+pub(super) enum OperationKey {
+    /// The name of a volume during its creation.
     Name(String),
-    /// A volume.
+    /// The ID of a volume.
     Volume(String),
-    /// A snapshot, or a group of them, that is being cut.
+    /// The name of a snapshot or group during its creation.
     SnapshotName(String),
-    /// A snapshot, or a group of them.
+    /// The ID of a snapshot or group.
     Snapshot(String),
 }
 
 impl Plugin {
-    /// The plugin of a state directory that exists. Blocking.
+    /// Opens the plugin on a state directory, which must exist. Blocks.
     pub(super) fn open(
         state_dir: &Path,
         node_id: String,
-        play: Play,
+        profile: PluginProfile,
         host: Host,
-    ) -> Result<Self, Machine> {
-        // The mount table knows no symbolic links.
+    ) -> Result<Self, HostError> {
+        // Paths in the mount table contain no symbolic links.
         let state_dir = state_dir
             .canonicalize()
-            .map_err(Machine::files("find the state directory"))?;
+            .map_err(HostError::io("find the state directory"))?;
         let below = |name: &str| {
             let path = state_dir.join(name);
             private_directory(&path)
-                .and_then(|()| Data::open(&path))
-                .map_err(Machine::files(format!("make the directory {name}")))
+                .and_then(|()| DataDir::open(&path))
+                .map_err(HostError::io(format!("create directory `{name}`")))
         };
-        // A size that cannot be had cannot be changed either.
-        let mut play = play;
-        if !host.storage.offers().has_sizes() {
-            let sizes = [Ability::Expand, Ability::NodeExpand];
-            play.abilities.without.extend(sizes);
+        // Without sized volumes, expansion is impossible too.
+        let mut profile = profile;
+        if !host.storage.features().supports_sizes() {
+            let sizes = [PluginCapability::Expand, PluginCapability::NodeExpand];
+            profile.capabilities.without.extend(sizes);
         }
         let plugin = Self {
             catalog: Catalog::open(&state_dir.join("catalog.redb"))?,
@@ -95,135 +95,135 @@ impl Plugin {
             snapshots: below("snapshots")?,
             host,
             node_id,
-            play,
+            profile,
             pending: Arc::default(),
-            promising: Mutex::default(),
+            provisioning: Mutex::default(),
             work: TaskTracker::new(),
             state_dir,
         };
         std::fs::File::open(&plugin.state_dir)
             .and_then(|directory| directory.sync_all())
-            .map_err(Machine::files("make its directories durable"))?;
+            .map_err(HostError::io("make the state directory durable"))?;
         Ok(plugin)
     }
 
-    /// Where a volume's data is.
-    pub(super) fn data_of(&self, backing: Backing) -> &Data {
+    /// Returns the directory that holds data with this backing.
+    pub(super) fn data_dir(&self, backing: Backing) -> &DataDir {
         match backing {
             Backing::Directory => &self.directories,
             Backing::Image | Backing::Block => &self.images,
         }
     }
 
-    /// Whether the plugin can do that.
-    pub(super) fn has(&self, ability: Ability) -> bool {
-        self.play.abilities.has(ability)
+    /// Whether the plugin has this capability.
+    pub(super) fn has(&self, capability: PluginCapability) -> bool {
+        self.profile.capabilities.has(capability)
     }
 
-    /// Begins an operation; the next one about the same subject has to wait for the guard's end.
-    pub(super) fn begin(&self, subject: Subject) -> Result<Operation, Pending> {
+    /// Begins an operation. A second one with the same key fails until the first is dropped.
+    pub(super) fn begin_operation(&self, key: OperationKey) -> Result<Operation, OperationPending> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pending.insert(subject.clone()) {
-            let (Subject::Name(text)
-            | Subject::Volume(text)
-            | Subject::SnapshotName(text)
-            | Subject::Snapshot(text)) = subject;
-            return Err(Pending(text));
+        if !pending.insert(key.clone()) {
+            let (OperationKey::Name(text)
+            | OperationKey::Volume(text)
+            | OperationKey::SnapshotName(text)
+            | OperationKey::Snapshot(text)) = key;
+            return Err(OperationPending(text));
         }
         Ok(Operation {
-            subject,
+            key,
             pending: self.pending.clone(),
         })
     }
 
-    /// While this is held nobody else promises room: between looking how much there is and putting
-    /// down what was promised of it. Blocking.
-    pub(super) fn promise(&self) -> MutexGuard<'_, ()> {
-        self.promising
+    /// Locks the provisioning of space: from the check of the free space until the record of the
+    /// new volume is written. Blocks.
+    pub(super) fn lock_provisioning(&self) -> MutexGuard<'_, ()> {
+        self.provisioning
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs work to its end, whether the caller waits for it or not.
-    pub(super) async fn run<T, E>(
+    /// Runs work to its end, even if the caller goes away.
+    pub(super) async fn run_to_completion<T, E>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T, Status>
     where
         T: Send + 'static,
-        E: From<Machine> + Send + 'static,
+        E: From<HostError> + Send + 'static,
         Status: From<E>,
     {
         let result = self.work.spawn(work).await;
         result
-            .unwrap_or_else(|ended| Err(E::from(Machine::Ended(ended))))
+            .unwrap_or_else(|ended| Err(E::from(HostError::TaskFailed(ended))))
             .map_err(Status::from)
     }
 
-    /// Runs work that nobody waits for but a stop of the plugin.
-    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs work in the background. Only a shutdown waits for it.
+    pub(super) fn spawn_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.work.spawn(work));
     }
 
-    /// Lets removals end where they are; the next start takes them up.
+    /// Interrupts removals. The next start continues them.
     pub(super) fn stop_removals(&self) {
         self.directories.stop_removals();
         self.snapshots.stop_removals();
     }
 
-    /// Runs a blocking part of some work.
+    /// Runs a closure on a blocking thread.
     pub(super) async fn blocking<T, E>(
         self: &Arc<Self>,
         part: impl FnOnce(&Self) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Machine> + Send + 'static,
+        E: From<HostError> + Send + 'static,
     {
         let plugin = self.clone();
         let result = tokio::task::spawn_blocking(move || part(&plugin)).await;
-        result.unwrap_or_else(|ended| Err(E::from(Machine::Ended(ended))))
+        result.unwrap_or_else(|ended| Err(E::from(HostError::TaskFailed(ended))))
     }
 
-    /// The same, for the parts that fail as the machine does.
-    pub(super) async fn files<T: Send + 'static>(
+    /// Runs an I/O operation on a blocking thread. `action` completes "cannot …" in its error.
+    pub(super) async fn blocking_io<T: Send + 'static>(
         self: &Arc<Self>,
         action: impl Into<String>,
         part: impl FnOnce(&Self) -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T, Machine> {
+    ) -> Result<T, HostError> {
         let action = action.into();
-        self.blocking(move |plugin| part(plugin).map_err(Machine::files(action)))
+        self.blocking(move |plugin| part(plugin).map_err(HostError::io(action)))
             .await
     }
 
-    /// The volume of that ID, if it exists for callers.
-    pub(super) fn ready(&self, id: &str) -> Result<Option<VolumeRecord>, Machine> {
+    /// Returns the volume with this ID if it is `Ready`.
+    pub(super) fn ready_volume(&self, id: &str) -> Result<Option<VolumeRecord>, HostError> {
         let record = self.catalog.volume(id)?;
-        Ok(record.filter(|record| record.stage == Stage::Ready))
+        Ok(record.filter(|record| record.state == RecordState::Ready))
     }
 
-    /// Waits until all work is done; none can be begun any more.
-    pub(super) async fn finish(&self) {
+    /// Waits until all work is done, and refuses new work.
+    pub(super) async fn wait_for_work(&self) {
         self.work.close();
         self.work.wait().await;
     }
 }
 
-/// An operation under way; its end is when it is dropped.
+/// An operation in progress. It ends when this guard is dropped.
 #[derive(Debug)]
 pub(super) struct Operation {
-    subject: Subject,
-    pending: Arc<Mutex<BTreeSet<Subject>>>,
+    key: OperationKey,
+    pending: Arc<Mutex<BTreeSet<OperationKey>>>,
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.remove(&self.subject);
+        pending.remove(&self.key);
     }
 }
 
-/// Makes a directory, with those above it, for this user alone. One that is there stays as it is.
+/// Creates a directory and its parents with mode 0700. Keeps one that exists.
 pub(super) fn private_directory(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new()

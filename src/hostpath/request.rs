@@ -1,52 +1,53 @@
-//! Requests as this plugin takes them: complete, within CSI's limits, and of what it can do.
+//! Validates requests before the plugin looks anything up.
 //!
-//! Everything that can be said against a request without looking at the world is said here, before
-//! anything is looked up (csi-sanity asks in that order; `csi-sanity` 5.5), and as INVALID_ARGUMENT
-//! (`csi-spec` 3.2, 3.3). Secrets are not looked at: this plugin has no use for any, and an
-//! orchestrator may send one map to every call (3.7).
+//! A request that is incomplete, exceeds CSI's size limits or asks for an unknown feature fails
+//! with INVALID_ARGUMENT. csi-sanity requires this order: arguments first, existence second.
+//! Secrets are ignored: this plugin needs none, and an orchestrator may send one map with every
+//! call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::catalog::{Source, Wanted};
-use super::error::Invalid;
-use super::size::Range;
-use super::usage::{NotUsable, Usage};
+use super::catalog::{ContentSource, RequestedVolume};
+use super::error::InvalidArgument;
+use super::size::SizeRange;
+use super::volume_capability::{CapabilityError, VolumeCapability};
+
 use crate::csi::proto;
 
-/// The general limit for a text, in bytes.
-const LONGEST_TEXT: usize = 128;
-/// The general limit for a map, in bytes.
-const LARGEST_MAP: usize = 4096;
-/// Linux' limit for a path, in bytes.
-const LONGEST_PATH: usize = 4095;
+/// CSI's default limit for a string, in bytes.
+const MAX_STRING_BYTES: usize = 128;
+/// CSI's default limit for a map, in bytes.
+const MAX_MAP_BYTES: usize = 4096;
+/// Linux's limit for a path, in bytes.
+const MAX_PATH_BYTES: usize = 4095;
 
-/// A CreateVolume.
+/// A valid CreateVolume request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Create {
+pub(super) struct CreateRequest {
     pub(super) name: String,
-    pub(super) wanted: Wanted,
-    pub(super) place: Option<proto::TopologyRequirement>,
+    pub(super) requested: RequestedVolume,
+    pub(super) topology: Option<proto::TopologyRequirement>,
 }
 
-impl Create {
-    pub(super) fn parse(request: &proto::CreateVolumeRequest) -> Result<Self, Invalid> {
+impl CreateRequest {
+    pub(super) fn parse(request: &proto::CreateVolumeRequest) -> Result<Self, InvalidArgument> {
         let name = volume_name(&request.name)?;
-        let usages = usages(&request.volume_capabilities)?;
+        let capabilities = volume_capabilities(&request.volume_capabilities)?;
         let range = capacity(request.capacity_range.as_ref())?;
         small_map("parameters", &request.parameters)?;
         small_map("mutable_parameters", &request.mutable_parameters)?;
         small_map("secrets", &request.secrets)?;
         Ok(Self {
             name,
-            place: request
+            topology: request
                 .accessibility_requirements
                 .clone()
-                .filter(|asked| !asked.requisite.is_empty() || !asked.preferred.is_empty()),
-            wanted: Wanted {
+                .filter(|requirement| !requirement.requisite.is_empty() || !requirement.preferred.is_empty()),
+            requested: RequestedVolume {
                 required_bytes: range.required,
                 limit_bytes: range.limit,
-                usages,
+                capabilities,
                 parameters: request.parameters.clone(),
                 mutable: request.mutable_parameters.clone(),
                 source: source(request.volume_content_source.as_ref())?,
@@ -54,70 +55,77 @@ impl Create {
         })
     }
 
-    /// The sizes that it allows.
-    pub(super) fn range(&self) -> Range {
-        Range {
-            required: self.wanted.required_bytes,
-            limit: self.wanted.limit_bytes,
+    /// The sizes that the request allows.
+    pub(super) fn range(&self) -> SizeRange {
+        SizeRange {
+            required: self.requested.required_bytes,
+            limit: self.requested.limit_bytes,
         }
     }
 }
 
-/// What a new volume is to begin with.
-fn source(source: Option<&proto::VolumeContentSource>) -> Result<Option<Source>, Invalid> {
+/// Parses the content source of a new volume.
+fn source(
+    source: Option<&proto::VolumeContentSource>,
+) -> Result<Option<ContentSource>, InvalidArgument> {
     use proto::volume_content_source::Type;
     let Some(source) = source else {
         return Ok(None);
     };
     match &source.r#type {
-        None => Invalid::because("volume_content_source is neither a snapshot nor a volume"),
-        Some(Type::Snapshot(snapshot)) => Ok(Some(Source::Snapshot(id(
+        None => InvalidArgument::err("volume_content_source is neither a snapshot nor a volume"),
+        Some(Type::Snapshot(snapshot)) => Ok(Some(ContentSource::Snapshot(id(
             "snapshot",
             &snapshot.snapshot_id,
         )?))),
-        Some(Type::Volume(volume)) => Ok(Some(Source::Volume(volume_id(&volume.volume_id)?))),
+        Some(Type::Volume(volume)) => {
+            Ok(Some(ContentSource::Volume(volume_id(&volume.volume_id)?)))
+        }
     }
 }
 
-/// A NodeStageVolume.
+/// A valid NodeStageVolume request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StageRequest {
     pub(super) volume_id: String,
     pub(super) staging_path: String,
-    pub(super) usage: Usage,
+    pub(super) capability: VolumeCapability,
 }
 
 impl StageRequest {
-    pub(super) fn parse(request: &proto::NodeStageVolumeRequest) -> Result<Self, Invalid> {
+    pub(super) fn parse(request: &proto::NodeStageVolumeRequest) -> Result<Self, InvalidArgument> {
         let volume_id = volume_id(&request.volume_id)?;
         let staging_path = absolute("staging_target_path", &request.staging_target_path)?;
-        let usage = usage(request.volume_capability.as_ref())?;
+        let capability = volume_capability(request.volume_capability.as_ref())?;
         no_context(&request.volume_context)?;
         small_map("secrets", &request.secrets)?;
         Ok(Self {
             volume_id,
             staging_path,
-            usage,
+            capability,
         })
     }
 }
 
-/// A NodePublishVolume.
+/// A valid NodePublishVolume request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PublishRequest {
     pub(super) volume_id: String,
-    /// Empty if the caller left it out, which is not a wrong argument but a missing step (5.18).
+    /// Empty if the caller omits it. CSI defines that as a missing step (FAILED_PRECONDITION), not
+    /// as a wrong argument.
     pub(super) staging_path: String,
     pub(super) target_path: String,
-    pub(super) usage: Usage,
+    pub(super) capability: VolumeCapability,
     pub(super) read_only: bool,
 }
 
 impl PublishRequest {
-    pub(super) fn parse(request: &proto::NodePublishVolumeRequest) -> Result<Self, Invalid> {
+    pub(super) fn parse(
+        request: &proto::NodePublishVolumeRequest,
+    ) -> Result<Self, InvalidArgument> {
         let volume_id = volume_id(&request.volume_id)?;
         let target_path = absolute("target_path", &request.target_path)?;
-        let usage = usage(request.volume_capability.as_ref())?;
+        let capability = volume_capability(request.volume_capability.as_ref())?;
         let staging_path = if request.staging_target_path.is_empty() {
             String::new()
         } else {
@@ -129,133 +137,138 @@ impl PublishRequest {
             volume_id,
             staging_path,
             target_path,
-            usage,
+            capability,
             read_only: request.readonly,
         })
     }
 }
 
-/// A volume's ID: any text that could be one. Whether there is such a volume is the catalogue's to
-/// say, and no path is made of it.
-pub(super) fn volume_id(text: &str) -> Result<String, Invalid> {
+/// Validates a volume ID. Any text may be one; the plugin never builds a path from it.
+pub(super) fn volume_id(text: &str) -> Result<String, InvalidArgument> {
     id("volume", text)
 }
 
-/// The ID of a `what`: any text that could be one.
-pub(super) fn id(what: &str, text: &str) -> Result<String, Invalid> {
+/// Validates the ID of a `what`.
+pub(super) fn id(what: &str, text: &str) -> Result<String, InvalidArgument> {
     if text.is_empty() {
-        return Invalid::because(format!("the {what} ID is missing"));
+        return InvalidArgument::err(format!("the {what} ID is missing"));
     }
-    if text.len() > LONGEST_TEXT {
-        return Invalid::because(format!(
-            "the {what} ID has {} bytes, and CSI allows {LONGEST_TEXT}",
+    if text.len() > MAX_STRING_BYTES {
+        return InvalidArgument::err(format!(
+            "the {what} ID has {} bytes, and CSI allows {MAX_STRING_BYTES}",
             text.len()
         ));
     }
     Ok(text.to_owned())
 }
 
-fn volume_name(text: &str) -> Result<String, Invalid> {
+fn volume_name(text: &str) -> Result<String, InvalidArgument> {
     name("volume", text)
 }
 
-/// The name of a `what`: at most 128 bytes, any Unicode without control characters but tab, LF, CR.
-pub(super) fn name(what: &str, text: &str) -> Result<String, Invalid> {
+/// Validates the name of a `what`: at most 128 bytes of Unicode, without control characters except
+/// tab, LF and CR.
+pub(super) fn name(what: &str, text: &str) -> Result<String, InvalidArgument> {
     let is_forbidden = |c: &char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     if text.is_empty() {
-        return Invalid::because(format!("the {what}'s name is missing"));
+        return InvalidArgument::err(format!("the {what} name is missing"));
     }
-    if text.len() > LONGEST_TEXT {
-        return Invalid::because(format!(
-            "the {what}'s name has {} bytes, and CSI allows {LONGEST_TEXT}",
+    if text.len() > MAX_STRING_BYTES {
+        return InvalidArgument::err(format!(
+            "the {what} name has {} bytes, and CSI allows {MAX_STRING_BYTES}",
             text.len()
         ));
     }
     if let Some(found) = text.chars().find(is_forbidden) {
-        return Invalid::because(format!(
-            "the {what}'s name has the control character {found:?}"
+        return InvalidArgument::err(format!(
+            "the {what} name contains the control character {found:?}"
         ));
     }
     Ok(text.to_owned())
 }
 
-/// The capabilities of a volume: at least one.
-pub(super) fn usages(capabilities: &[proto::VolumeCapability]) -> Result<BTreeSet<Usage>, Invalid> {
+/// Parses the capabilities of a volume. At least one is required.
+pub(super) fn volume_capabilities(
+    capabilities: &[proto::VolumeCapability],
+) -> Result<BTreeSet<VolumeCapability>, InvalidArgument> {
     if capabilities.is_empty() {
-        return Invalid::because("the volume's capabilities are missing");
+        return InvalidArgument::err("volume_capabilities are missing");
     }
-    let parsed = capabilities.iter().map(Usage::parse);
-    let usages: Result<_, NotUsable> = parsed.collect();
-    usages.map_err(|reason| Invalid(reason.into_message()))
+    let parsed = capabilities.iter().map(VolumeCapability::parse);
+    let capabilities: Result<_, CapabilityError> = parsed.collect();
+    capabilities.map_err(|reason| InvalidArgument(reason.into_message()))
 }
 
-pub(super) fn usage(capability: Option<&proto::VolumeCapability>) -> Result<Usage, Invalid> {
+pub(super) fn volume_capability(
+    capability: Option<&proto::VolumeCapability>,
+) -> Result<VolumeCapability, InvalidArgument> {
     let Some(capability) = capability else {
-        return Invalid::because("the volume's capability is missing");
+        return InvalidArgument::err("volume_capability is missing");
     };
-    Usage::parse(capability).map_err(|reason| Invalid(reason.into_message()))
+    VolumeCapability::parse(capability).map_err(|reason| InvalidArgument(reason.into_message()))
 }
 
-/// Required and limit bytes. A range without either says nothing, as older orchestrators send it
-/// (GH-11238).
-pub(super) fn capacity(range: Option<&proto::CapacityRange>) -> Result<Range, Invalid> {
+/// Parses required and limit bytes. An empty range has no effect: older orchestrators send it
+/// (Nomad issue 11238).
+pub(super) fn capacity(range: Option<&proto::CapacityRange>) -> Result<SizeRange, InvalidArgument> {
     let Some(range) = range else {
-        return Ok(Range::default());
+        return Ok(SizeRange::default());
     };
     let bytes = |name: &str, value: i64| {
-        u64::try_from(value).map_err(|_| Invalid(format!("{name} is negative: {value}")))
+        u64::try_from(value).map_err(|_| InvalidArgument(format!("{name} is negative: {value}")))
     };
     let required = bytes("required_bytes", range.required_bytes)?;
     let limit = bytes("limit_bytes", range.limit_bytes)?;
     if limit != 0 && required > limit {
-        return Invalid::because(format!(
+        return InvalidArgument::err(format!(
             "required_bytes {required} is above limit_bytes {limit}"
         ));
     }
-    Ok(Range { required, limit })
+    Ok(SizeRange { required, limit })
 }
 
-/// Parameters where there are none: passing one over would hide a mistake.
+/// Refuses parameters where the plugin has none. Ignoring one would hide a mistake.
 pub(super) fn no_parameters(
     what: &str,
     parameters: &BTreeMap<String, String>,
-) -> Result<(), Invalid> {
+) -> Result<(), InvalidArgument> {
     let Some(key) = parameters.keys().next() else {
         return Ok(());
     };
-    Invalid::because(format!(
-        "this plugin has no {what}, so {key:?} would have no effect; remove it"
+    InvalidArgument::err(format!(
+        "this plugin has no {what}, so {key:?} has no effect; remove it"
     ))
 }
 
-/// This plugin's volumes have no context, and each call has to carry the volume's own.
-pub(super) fn no_context(context: &BTreeMap<String, String>) -> Result<(), Invalid> {
+/// Refuses a volume context. This plugin's volumes have none, and callers must pass the volume's
+/// own.
+pub(super) fn no_context(context: &BTreeMap<String, String>) -> Result<(), InvalidArgument> {
     let Some(key) = context.keys().next() else {
         return Ok(());
     };
-    Invalid::because(format!(
-        "volumes of this plugin have no context, so {key:?} is not the volume's; remove it"
+    InvalidArgument::err(format!(
+        "volumes of this plugin have no context, so {key:?} is not valid; remove it"
     ))
 }
 
-pub(super) fn small_map(what: &str, map: &BTreeMap<String, String>) -> Result<(), Invalid> {
+pub(super) fn small_map(what: &str, map: &BTreeMap<String, String>) -> Result<(), InvalidArgument> {
     let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();
-    if bytes > LARGEST_MAP {
-        return Invalid::because(format!(
-            "{what} has {bytes} bytes, and CSI allows {LARGEST_MAP}"
+    if bytes > MAX_MAP_BYTES {
+        return InvalidArgument::err(format!(
+            "{what} has {bytes} bytes, and CSI allows {MAX_MAP_BYTES}"
         ));
     }
     Ok(())
 }
 
-/// A path that says where it is by itself: absolute, without `..`, of a length that Linux takes.
-pub(super) fn absolute(what: &str, text: &str) -> Result<String, Invalid> {
+/// Validates a path: absolute, without `..`, no longer than Linux allows.
+pub(super) fn absolute(what: &str, text: &str) -> Result<String, InvalidArgument> {
     if text.is_empty() {
-        return Invalid::because(format!("{what} is missing"));
+        return InvalidArgument::err(format!("{what} is missing"));
     }
-    if text.len() > LONGEST_PATH {
-        return Invalid::because(format!(
-            "{what} has {} bytes, and Linux allows {LONGEST_PATH}",
+    if text.len() > MAX_PATH_BYTES {
+        return InvalidArgument::err(format!(
+            "{what} has {} bytes, and Linux allows {MAX_PATH_BYTES}",
             text.len()
         ));
     }
@@ -264,11 +277,11 @@ pub(super) fn absolute(what: &str, text: &str) -> Result<String, Invalid> {
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || !is_plain || text.contains('\0') || path.parent().is_none() {
-        return Invalid::because(format!(
-            "{what} {text:?} has to be an absolute path without `..`"
+        return InvalidArgument::err(format!(
+            "{what} {text:?} must be an absolute path without `..`"
         ));
     }
-    // `/a//b/` and `/a/b` are one place.
+    // `/a//b/` and `/a/b` are the same path.
     Ok(path
         .components()
         .collect::<std::path::PathBuf>()

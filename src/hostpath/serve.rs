@@ -1,10 +1,11 @@
-//! Listens on a private socket and serves until told to stop.
+//! Serves CSI on a private socket until a stop is requested.
 //!
-//! The socket has mode 0600 from its first moment, in a directory of mode 0700 if the plugin makes
-//! it (CSI defines no authentication; access to the socket is access to the data, `csi-spec` 3.1). A
-//! socket file that a dead plugin left is replaced; one on which somebody listens is not. A stop
-//! lets running calls end, removes the socket, and leaves mounts as they are: they belong to the
-//! workloads, and a restarted plugin finds them again.
+//! The socket has mode 0600 from the start, and its directory mode 0700 if the plugin creates it:
+//! CSI defines no authentication, so access to the socket is access to the data. A stale socket is
+//! replaced; a socket with a listener is not.
+//!
+//! A shutdown lets calls in progress end, then removes the socket. Mounts stay, because workloads
+//! use them. The next start finds them again.
 
 use std::future::Future;
 use std::io;
@@ -21,189 +22,197 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use super::config::Config;
-use super::controller::ControllerService;
-use super::error::Machine;
-use super::gate::GateLayer;
-use super::group::GroupService;
-use super::identity::IdentityService;
-use super::metadata::MetadataService;
-use super::node::NodeService;
+use super::error::HostError;
 use super::plugin::{Host, Plugin, private_directory};
 use super::recovery;
+use super::services::{
+    ControllerService, FaultLayer, GroupControllerService, IdentityService, NodeService,
+    SnapshotMetadataService,
+};
+
 use crate::csi::proto::controller_server::ControllerServer;
 use crate::csi::proto::group_controller_server::GroupControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
 
-/// How many calls of one connection are worked on at once; more wait in the connection.
-const CALLS_AT_ONCE: usize = 64;
-/// How long a stop waits for running calls.
-const GRACE: Duration = Duration::from_secs(10);
-/// How many connections may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// The most calls of one connection that run at the same time. More calls wait.
+const MAX_CONCURRENT_CALLS: usize = 64;
+/// How long a shutdown waits for calls in progress.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// The most connections that wait to be accepted.
+const ACCEPT_BACKLOG: i32 = 128;
 
-/// The plugin cannot serve.
+/// Why the plugin cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A plugin, or something else, listens there.
+    /// Another process listens on the socket.
     #[error(
-        "another process listens on {}; stop it, or choose another endpoint", .0.display()
+        "another process listens on `{}`; stop it, or use another endpoint", .0.display()
     )]
     SocketInUse(PathBuf),
-    /// There is a file that is not ours to remove.
-    #[error("{} is there and is not a socket; move it away, or choose another endpoint", .0.display())]
+    /// The path holds a file that is not a socket.
+    #[error("`{}` is not a socket; move it away, or use another endpoint", .0.display())]
     NotASocket(PathBuf),
-    /// Another plugin works on the same directory.
+    /// Another plugin uses the state directory.
     #[error(
-        "another plugin uses the state directory {}; stop it, or choose another directory", .0.display()
+        "another plugin uses the state directory `{}`; stop it, or use another directory", .0.display()
     )]
     StateInUse(PathBuf),
-    /// The socket, or its directory, cannot be made.
-    #[error("cannot listen on {}: {source}", path.display())]
+    /// The socket or its directory cannot be created.
+    #[error("cannot listen on `{}`: {source}", path.display())]
     Listen {
         /// The socket.
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
     },
-    /// The state directory, or what is in it, cannot be used.
-    #[error("cannot use the state directory {}: {reason}", path.display())]
+    /// The state directory, or a file in it, cannot be used.
+    #[error("cannot use state directory `{}`: {reason}", path.display())]
     State {
         /// The directory.
         path: PathBuf,
-        /// What was the matter.
+        /// The reason.
         reason: String,
     },
-    /// The server ended by itself.
-    #[error("the server on {} ended: {reason}", path.display())]
+    /// The server stopped unexpectedly.
+    #[error("the server on `{}` stopped: {reason}", path.display())]
     Ended {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Serves the plugin until `stop` is ready, or its standard input ends if the configuration says
-/// so. Returns when all calls have ended and the socket is gone.
+/// Serves the plugin until `stop` completes, or until standard input ends if the configuration asks
+/// for that. Returns when all calls have ended and the socket is removed.
 ///
 /// # Errors
-/// If it cannot begin, or the server ends by itself; the message says what to do.
+/// Fails if the plugin cannot start, or if the server stops unexpectedly.
 pub async fn serve(
     config: Config,
     host: Host,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let plugin = Arc::new(open(&config, host).await?);
+    let plugin = Arc::new(open_plugin(&config, host).await?);
     let recovered = recovery::recover(&plugin).await;
     recovered.map_err(|error| unusable(&config, &error))?;
     let socket = config.socket.clone();
-    let (listener, mine) = listen(&socket).await?;
+    let (listener, socket_file) = listen(&socket).await?;
     tracing::info!(socket = %socket.display(), state = %config.state_dir.display(),
-        node.id = %config.node_id, "the plugin listens");
-    tell_limits(&plugin).await;
-    plugin.spawn(recovery::finish_removals(plugin.clone()));
+        node.id = %config.node_id, "plugin is listening");
+    log_limits(&plugin).await;
+    plugin.spawn_background(recovery::finish_deletions(plugin.clone()));
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
-        .concurrency_limit_per_connection(CALLS_AT_ONCE)
-        .layer(GateLayer::new(plugin.clone()))
+        .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)
+        .layer(FaultLayer::new(plugin.clone()))
         .add_service(IdentityServer::new(IdentityService(plugin.clone())))
         .add_service(ControllerServer::new(ControllerService(plugin.clone())))
-        .add_service(GroupControllerServer::new(GroupService(plugin.clone())))
-        .add_service(SnapshotMetadataServer::new(MetadataService(plugin.clone())))
+        .add_service(GroupControllerServer::new(GroupControllerService(
+            plugin.clone(),
+        )))
+        .add_service(SnapshotMetadataServer::new(SnapshotMetadataService(
+            plugin.clone(),
+        )))
         .add_service(NodeServer::new(NodeService(plugin.clone())))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
-            // The sender says so, or is gone: both mean the end.
+            // A dropped sender counts as a stop request too.
             drop(stopped.await);
         });
-    let told = async {
+    let stop_requested = async {
         tokio::select! {
             () = stop => {}
             () = end_of_stdin(), if config.exit_on_stdin_eof => {}
         }
         plugin.stop_removals();
     };
-    let result = run(server, told, stopping).await;
-    if tokio::time::timeout(GRACE, plugin.finish()).await.is_err() {
-        tracing::warn!("work that does not end is left behind; its next repetition finishes it");
+    let result = run_server(server, stop_requested, stopping).await;
+    if tokio::time::timeout(SHUTDOWN_GRACE, plugin.wait_for_work())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "shutdown timed out: work in progress was abandoned; a repeated call completes it"
+        );
     }
-    mine.remove().await;
-    tracing::info!(socket = %socket.display(), "the plugin stopped");
+    socket_file.remove().await;
+    tracing::info!(socket = %socket.display(), "plugin stopped");
     result.map_err(|reason| ServeError::Ended {
         path: socket,
         reason,
     })
 }
 
-/// Runs the server until told to stop, and then for as long as calls need, but not for ever: a
-/// client that keeps its connection open does not keep the plugin alive.
-async fn run(
+/// Runs the server until a stop is requested, then waits a limited time for calls in progress. A
+/// client that keeps its connection open does not keep the plugin running.
+async fn run_server(
     server: impl Future<Output = Result<(), tonic::transport::Error>>,
-    told: impl Future<Output = ()>,
+    stop_requested: impl Future<Output = ()>,
     stopping: tokio::sync::oneshot::Sender<()>,
 ) -> Result<(), String> {
     let mut server = std::pin::pin!(server);
     tokio::select! {
         ended = &mut server => return Err(match ended {
-            Ok(()) => "without being told to".to_owned(),
+            Ok(()) => "without a stop request".to_owned(),
             Err(error) => error.to_string(),
         }),
-        () = told => {}
+        () = stop_requested => {}
     }
     drop(stopping);
-    match tokio::time::timeout(GRACE, server).await {
+    match tokio::time::timeout(SHUTDOWN_GRACE, server).await {
         Ok(Ok(())) | Err(_) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
     }
 }
 
-/// Opens the state on a blocking thread.
-async fn open(config: &Config, host: Host) -> Result<Plugin, ServeError> {
+/// Opens the plugin's state on a blocking thread.
+async fn open_plugin(config: &Config, host: Host) -> Result<Plugin, ServeError> {
     let state_dir = config.state_dir.clone();
     let node_id = config.node_id.clone();
-    let play = config.play.clone();
+    let profile = config.profile.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        private_directory(&state_dir).map_err(Machine::files("make it"))?;
-        Plugin::open(&state_dir, node_id, play, host)
+        private_directory(&state_dir).map_err(HostError::io("create it"))?;
+        Plugin::open(&state_dir, node_id, profile, host)
     })
     .await
-    .unwrap_or_else(|ended| Err(Machine::Ended(ended)));
+    .unwrap_or_else(|ended| Err(HostError::TaskFailed(ended)));
     opened.map_err(|error| match error {
-        Machine::Catalog(error) if error.is_in_use => {
+        HostError::Catalog(error) if error.is_in_use => {
             ServeError::StateInUse(config.state_dir.clone())
         }
         other => unusable(config, &other),
     })
 }
 
-/// Says once what this machine, or what this process may do on it, takes away from the plugin.
-async fn tell_limits(plugin: &Arc<Plugin>) {
-    let offers = plugin.blocking(|plugin| Ok::<_, Machine>(plugin.host.storage.offers()));
-    match offers.await {
-        Err(error) => tracing::warn!(%error, "cannot look what this machine offers"),
-        Ok(offers) => {
-            if let Some(reason) = &offers.no_loop_devices {
-                tracing::warn!(%reason, "no loop devices: volumes are directories without a size, and EXPAND_VOLUME is not advertised");
+/// Logs once which capabilities this machine or this process does not have.
+async fn log_limits(plugin: &Arc<Plugin>) {
+    let features = plugin.blocking(|plugin| Ok::<_, HostError>(plugin.host.storage.features()));
+    match features.await {
+        Err(error) => tracing::warn!(%error, "cannot detect the features of this machine"),
+        Ok(features) => {
+            if let Some(reason) = &features.loop_devices_unavailable {
+                tracing::warn!(%reason, "loop devices are not available: volumes are directories without a size, and EXPAND_VOLUME is not advertised");
             }
-            for kind in &offers.grow_unmounted {
+            for kind in &features.offline_growth_only {
                 tracing::warn!(
                     file_system = kind.name(),
-                    "this process lacks CAP_SYS_RESOURCE: a volume of that file system grows only while it is not in use, and volume expansion is advertised as OFFLINE"
+                    "this process lacks CAP_SYS_RESOURCE: volumes with this file system grow only while they are not in use, and volume expansion is advertised as OFFLINE"
                 );
             }
         }
     }
 }
 
-fn unusable(config: &Config, error: &Machine) -> ServeError {
+fn unusable(config: &Config, error: &HostError) -> ServeError {
     ServeError::State {
         path: config.state_dir.clone(),
         reason: error.to_string(),
     }
 }
 
-/// The socket file, as this process made it.
+/// The socket file that this process created.
 struct SocketFile {
     path: PathBuf,
     device: u64,
@@ -211,7 +220,7 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    /// Removes the file if it still is the one that this process made.
+    /// Removes the file, unless another process replaced it.
     async fn remove(self) {
         let found = tokio::fs::symlink_metadata(&self.path).await;
         let is_mine =
@@ -222,7 +231,7 @@ impl SocketFile {
     }
 }
 
-/// Binds the socket, private from its first moment.
+/// Binds the socket with mode 0600.
 async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     let failed = |source| ServeError::Listen {
         path: path.to_owned(),
@@ -242,19 +251,19 @@ async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     Ok((listener, file))
 }
 
-/// Linux gives a socket's file the mode of the socket, so setting that before binding leaves no
-/// moment in which others could connect.
+/// Linux gives the file the mode of the socket. Setting the mode before `bind` leaves no moment in
+/// which other users can connect.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket: OwnedFd =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
+    rustix::net::listen(&socket, ACCEPT_BACKLOG)?;
     UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
 }
 
-/// Removes what a dead plugin left; refuses if somebody listens or if it is no socket.
+/// Removes a stale socket. Fails if a process listens on it, or if it is not a socket.
 async fn remove_stale(path: &Path) -> Result<(), ServeError> {
     let failed = |source| ServeError::Listen {
         path: path.to_owned(),
@@ -278,8 +287,8 @@ async fn remove_stale(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// Ready when standard input ends. Read on a thread of its own: one of tokio's would keep the
-/// process from ending while it waits.
+/// Completes when standard input ends. A thread of its own reads it, because a thread of tokio
+/// would keep the process from exiting.
 async fn end_of_stdin() {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let reader = std::thread::Builder::new()

@@ -1,44 +1,45 @@
-//! How large a volume becomes. Pure.
+//! Chooses the size of a volume. Pure.
 //!
-//! A range is honoured exactly or refused with OUT_OF_RANGE (`csi-spec` 5.2, 5.15): the size is a
-//! multiple of 512 within it, no smaller than what it begins with and than its file system can be.
+//! The size is a multiple of 512 within the requested range. It is at least as large as the source,
+//! and as the smallest file system of its type. If no such size exists, the request fails with
+//! OUT_OF_RANGE (CSI, CreateVolume and ControllerExpandVolume).
 
-/// A block device is measured in sectors of so many bytes.
+/// The size of a sector of a block device, in bytes.
 const SECTOR: u64 = 512;
-/// The size of a volume for which none is asked.
+/// The size of a volume if the request has no range.
 pub(super) const DEFAULT_BYTES: u64 = 1 << 30;
 
-/// At least and at most so many bytes; 0 is no bound.
+/// The requested minimum and maximum, in bytes; 0 is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct SizeRange {
     pub(super) required: u64,
     pub(super) limit: u64,
 }
 
-/// No size is in the range.
+/// No valid size is in the range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct OutOfRange(pub(super) String);
 
-/// The smallest size in the range that is at least `least`; without a range, the greater of `least`
-/// and `usual`.
-pub(super) fn decide(range: Range, least: u64, usual: u64) -> Result<u64, OutOfRange> {
-    let Range { required, limit } = range;
-    let wanted = match required {
+/// Returns the smallest size in the range that is at least `least`. Without a range, returns the
+/// greater of `least` and `usual`.
+pub(super) fn choose(range: SizeRange, least: u64, usual: u64) -> Result<u64, OutOfRange> {
+    let SizeRange { required, limit } = range;
+    let requested = match required {
         0 if limit == 0 => usual.max(least),
         0 => usual.min(limit / SECTOR * SECTOR).max(least),
         required => required.max(least),
     };
-    let bytes = wanted
+    let bytes = requested
         .max(1)
         .checked_next_multiple_of(SECTOR)
         .filter(|bytes| i64::try_from(*bytes).is_ok())
-        .ok_or_else(|| OutOfRange(format!("{wanted} bytes are more than a file can have")))?;
+        .ok_or_else(|| OutOfRange(format!("{requested} bytes are more than a file can have")))?;
     if limit == 0 || bytes <= limit {
         return Ok(bytes);
     }
     Err(OutOfRange(if limit < least {
-        format!("at most {limit} bytes are allowed, and the volume needs at least {least}")
+        format!("the limit is {limit} bytes, and the volume needs at least {least}")
     } else {
         format!("no multiple of {SECTOR} is between {required} and {limit} bytes")
     }))
@@ -51,7 +52,7 @@ mod tests {
     const USUAL: u64 = DEFAULT_BYTES;
 
     #[test]
-    fn the_size_is_a_whole_number_of_sectors_within_the_range() {
+    fn a_size_is_a_multiple_of_the_sector_size_within_the_range() {
         for (required, limit, least, expected) in [
             (0, 0, 0, Some(USUAL)),
             (0, 0, 2 * USUAL, Some(2 * USUAL)),
@@ -68,9 +69,9 @@ mod tests {
             (u64::MAX, 0, 0, None),
             (i64::MAX as u64, 0, 0, None),
         ] {
-            let range = Range { required, limit };
-            let decided = decide(range, least, USUAL);
-            assert_eq!(decided.ok(), expected, "{range:?}, at least {least}");
+            let range = SizeRange { required, limit };
+            let chosen = choose(range, least, USUAL);
+            assert_eq!(chosen.ok(), expected, "{range:?}, at least {least}");
         }
     }
 }

@@ -1,22 +1,19 @@
-//! Random sequences of RPCs, each repeated and cut off at random, against a model of what CSI says.
+//! Random sequences of RPCs with repetitions and crashes, compared with a model of CSI.
 //!
-//! The machine is a table in memory, the catalogue and the files are real. A call that is cut off
-//! ends at a random call to the machine; then the plugin starts again, and the same call is sent
-//! once more: its answer, and everything that can be listed, has to be what the model says
-//! (`csi-spec` 3.4, 3.5, 5). At the end of a sequence everything is taken down, and nothing is left.
+//! Mounts and devices are simulated in memory; the catalogue and the files are real. A crash
+//! interrupts a call at a random operation of the host. Then the plugin restarts and the call is
+//! repeated. Its answer, and all lists, must match the model. Each sequence ends with the removal
+//! of everything.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tonic::{Code, Request, Status};
 
-use super::abilities::Abilities;
-use super::controller::ControllerService;
-use super::group::GroupService;
-use super::node::NodeService;
-use super::play::Play;
 use super::plugin::{Host, Plugin};
+use super::profile::{PluginCapabilities, PluginProfile};
 use super::recovery;
+use super::services::{ControllerService, GroupControllerService, NodeService};
 use crate::csi::proto;
 use crate::csi::proto::controller_server::Controller as _;
 use crate::csi::proto::group_controller_server::GroupController as _;
@@ -26,15 +23,18 @@ use crate::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
 
 mod model;
 
-use model::{ATTACH_LIMIT, About, Call, Chance, Kind, Made, Message, Model, Paths, choose};
+use model::{
+    ATTACH_LIMIT, Call, CallResult, Kind, Message, Model, MountPaths, PluginTraits, SeededRng,
+    random_call,
+};
 
 const NODE: &str = "node";
 const SEQUENCES: u64 = 10_000;
 const THREADS: u64 = 4;
 const STEPS: u64 = 8;
 
-/// The plugin, its machine, and what should be.
-struct World {
+/// The plugin, its simulated host, and the model.
+struct Simulation {
     directory: PathBuf,
     mounter: FakeMounter,
     storage: FakeBlockStorage,
@@ -42,24 +42,24 @@ struct World {
     model: Model,
 }
 
-impl World {
-    async fn new(directory: &Path, attaches: bool) -> Self {
+impl Simulation {
+    async fn new(directory: &Path, requires_attachment: bool) -> Self {
         for name in ["state", "mounts"] {
             std::fs::create_dir_all(directory.join(name)).unwrap();
         }
         let mounter = FakeMounter::new();
-        let mut world = Self {
+        let mut simulation = Self {
             directory: directory.to_owned(),
             storage: FakeBlockStorage::new(mounter.clone()),
             mounter,
             plugin: None,
-            model: Model::of(About {
-                attaches,
-                ..About::default()
+            model: Model::new(PluginTraits {
+                requires_attachment,
+                ..PluginTraits::default()
             }),
         };
-        world.start().await;
-        world
+        simulation.start().await;
+        simulation
     }
 
     async fn start(&mut self) {
@@ -69,33 +69,37 @@ impl World {
             clock: Arc::new(FakeClock::default()),
             ids: Arc::new(RandomIds),
         };
-        let play = Play {
+        let profile = PluginProfile {
             overcommit: true,
             attach_limit: Some(ATTACH_LIMIT),
-            abilities: Abilities {
-                attaches: self.model.about.attaches,
-                ..Abilities::default()
+            capabilities: PluginCapabilities {
+                requires_attachment: self.model.traits.requires_attachment,
+                ..PluginCapabilities::default()
             },
-            ..Play::default()
+            ..PluginProfile::default()
         };
         let state = self.directory.join("state");
-        let plugin = Plugin::open(&state, NODE.to_owned(), play, host).unwrap();
+        let plugin = Plugin::open(&state, NODE.to_owned(), profile, host).unwrap();
         let plugin = Arc::new(plugin);
         recovery::recover(&plugin).await.unwrap();
-        recovery::finish_removals(plugin.clone()).await;
+        recovery::finish_deletions(plugin.clone()).await;
         self.plugin = Some(plugin);
     }
 
     async fn restart(&mut self) {
         if let Some(plugin) = self.plugin.take() {
-            plugin.finish().await;
-            assert_eq!(Arc::strong_count(&plugin), 1, "nothing holds the plugin");
+            plugin.wait_for_work().await;
+            assert_eq!(
+                Arc::strong_count(&plugin),
+                1,
+                "only the test holds the plugin"
+            );
         }
-        self.mounter.die_after(None);
+        self.mounter.fail_after(None);
         self.start().await;
     }
 
-    /// Mounts and devices are gone; block devices that were staged come back.
+    /// Removes mounts and devices. The plugin restores the devices of staged block volumes.
     async fn reboot(&mut self) {
         self.mounter.reboot();
         self.storage.reboot();
@@ -116,15 +120,15 @@ impl World {
         NodeService(self.plugin.clone().unwrap())
     }
 
-    /// Sends a call; what it made, if it made something.
-    async fn send(&self, call: Call) -> Result<Made, Status> {
+    /// Sends a call and returns its result.
+    async fn send(&self, call: Call) -> Result<CallResult, Status> {
         let (controller, node) = (self.controller(), self.node());
-        let group = GroupService(self.plugin.clone().unwrap());
-        let mut made = Made::default();
+        let group = GroupControllerService(self.plugin.clone().unwrap());
+        let mut result = CallResult::default();
         match self.model.message(call, NODE, self) {
             Message::CreateVolume(request) => {
                 let answer = controller.create_volume(Request::new(request)).await?;
-                made.id = answer.into_inner().volume.unwrap().volume_id;
+                result.id = answer.into_inner().volume.unwrap().volume_id;
             }
             Message::DeleteVolume(request) => {
                 controller.delete_volume(Request::new(request)).await?;
@@ -139,18 +143,18 @@ impl World {
             }
             Message::Expand(request) => {
                 let sent = controller.controller_expand_volume(Request::new(request));
-                made.bytes = sent.await?.into_inner().capacity_bytes;
+                result.bytes = sent.await?.into_inner().capacity_bytes;
             }
             Message::CreateSnapshot(request) => {
                 let answer = controller.create_snapshot(Request::new(request)).await?;
-                made.id = answer.into_inner().snapshot.unwrap().snapshot_id;
+                result.id = answer.into_inner().snapshot.unwrap().snapshot_id;
             }
             Message::DeleteSnapshot(request) => {
                 controller.delete_snapshot(Request::new(request)).await?;
             }
             Message::CreateGroup(request) => {
                 let sent = group.create_volume_group_snapshot(Request::new(request));
-                made = made_group(sent.await?.into_inner());
+                result = group_result(sent.await?.into_inner());
             }
             Message::DeleteGroup(request) => {
                 let sent = group.delete_volume_group_snapshot(Request::new(request));
@@ -167,47 +171,48 @@ impl World {
                 node.node_unpublish_volume(Request::new(request)).await?;
             }
         }
-        Ok(made)
+        Ok(result)
     }
 
-    /// Sends a call, perhaps cut off once before, perhaps again after; its answer is the model's.
-    async fn step(&mut self, call: Call, chance: &mut Chance) {
+    /// Sends a call, sometimes after an interrupted attempt, sometimes twice. Its answer must match
+    /// the model.
+    async fn step(&mut self, call: Call, rng: &mut SeededRng) {
         let expected = self.model.expected(call);
-        if chance.below(10) == 0 {
-            let steps = u32::try_from(chance.below(6)).unwrap();
-            self.mounter.die_after(Some(steps));
+        if rng.below(10) == 0 {
+            let steps = u32::try_from(rng.below(6)).unwrap();
+            self.mounter.fail_after(Some(steps));
             self.send(call).await.ok();
             self.restart().await;
         }
-        let repeats = 1 + u64::from(chance.below(4) == 0);
+        let repeats = 1 + u64::from(rng.below(4) == 0);
         for _ in 0..repeats {
             let answer = self.send(call).await;
             let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
             assert_eq!(code, expected, "{call:?}: {answer:?}\n{:#?}", self.model);
-            if let Ok(made) = answer {
-                self.model.apply(call, made);
+            if let Ok(result) = answer {
+                self.model.apply(call, result);
             }
         }
         self.check().await;
     }
 
-    /// Everything that can be listed is what the model says.
+    /// Checks that all lists match the model.
     async fn check(&self) {
         let request = Request::new(proto::ListVolumesRequest::default());
         let volumes = self.controller().list_volumes(request).await.unwrap();
         let request = Request::new(proto::ListSnapshotsRequest::default());
         let snapshots = self.controller().list_snapshots(request).await.unwrap();
         self.model
-            .is_listed(volumes.into_inner(), snapshots.into_inner());
+            .assert_lists(volumes.into_inner(), snapshots.into_inner());
         assert_eq!(self.mounter.mounts().len(), self.model.mounts());
         assert_eq!(self.storage.frozen(), Vec::<PathBuf>::new());
     }
 
-    /// Takes everything down; nothing is left.
-    async fn end(&mut self) {
-        for call in self.model.ending() {
-            let made = self.send(call).await.unwrap();
-            self.model.apply(call, made);
+    /// Removes everything, and checks that nothing is left.
+    async fn tear_down(&mut self) {
+        for call in self.model.teardown_calls() {
+            let result = self.send(call).await.unwrap();
+            self.model.apply(call, result);
         }
         assert_eq!(self.mounter.mounts(), []);
         assert_eq!(self.storage.devices(), []);
@@ -215,11 +220,11 @@ impl World {
             let path = self.directory.join("state").join(name);
             assert_eq!(std::fs::read_dir(path).unwrap().count(), 0, "{name}");
         }
-        self.model = Model::of(self.model.about);
+        self.model = Model::new(self.model.traits);
     }
 }
 
-impl Paths for World {
+impl MountPaths for Simulation {
     fn staging(&self, volume: u64) -> String {
         let path = self.directory.join(format!("mounts/staging-{volume}"));
         std::fs::create_dir_all(&path).unwrap();
@@ -232,49 +237,49 @@ impl Paths for World {
     }
 }
 
-fn made_group(answer: proto::CreateVolumeGroupSnapshotResponse) -> Made {
+fn group_result(answer: proto::CreateVolumeGroupSnapshotResponse) -> CallResult {
     let group = answer.group_snapshot.unwrap();
     let members = group.snapshots.into_iter();
     let members = members.map(|one| (one.snapshot_id, one.source_volume_id));
-    Made {
+    CallResult {
         id: group.group_snapshot_id,
         members: members.collect(),
-        ..Made::default()
+        ..CallResult::default()
     }
 }
 
-async fn sequences(directory: &Path, attaches: bool, seeds: impl Iterator<Item = u64>) {
-    let mut world = World::new(directory, attaches).await;
+async fn sequences(directory: &Path, requires_attachment: bool, seeds: impl Iterator<Item = u64>) {
+    let mut simulation = Simulation::new(directory, requires_attachment).await;
     for seed in seeds {
-        // The last line of the output says which sequence failed.
-        let said = Said(seed);
-        let mut chance = Chance(seed);
+        // The last line of the output names the failed sequence.
+        let seed_reporter = SeedReporter(seed);
+        let mut rng = SeededRng(seed);
         for _ in 0..STEPS {
-            if chance.below(40) == 0 {
-                world.reboot().await;
+            if rng.below(40) == 0 {
+                simulation.reboot().await;
             }
-            let call = choose(&mut chance, &world.model);
-            world.step(call, &mut chance).await;
+            let call = random_call(&mut rng, &simulation.model);
+            simulation.step(call, &mut rng).await;
         }
-        world.end().await;
-        std::mem::forget(said);
+        simulation.tear_down().await;
+        std::mem::forget(seed_reporter);
     }
 }
 
-/// Says its seed if it is dropped while a test fails.
-struct Said(u64);
+/// Prints its seed if a test fails.
+struct SeedReporter(u64);
 
-impl Drop for Said {
-    #[expect(clippy::print_stderr, reason = "a test that fails is to say so loudly")]
+impl Drop for SeedReporter {
+    #[expect(clippy::print_stderr, reason = "a failing test must report its seed")]
     fn drop(&mut self) {
         eprintln!("the sequence with seed {} failed", self.0);
     }
 }
 
-/// 10,000 sequences, half of them with volumes that are attached before they are used. Where there is one, they are written to a file system in memory: what is tested
-/// is their order, not the disk.
+/// Runs 10,000 sequences, half of them with volumes that must be attached. They run on a file
+/// system in memory if one exists, because the test covers their order, not the disk.
 #[test]
-fn any_sequence_of_calls_and_crashes_is_answered_by_the_specification() {
+fn every_sequence_of_calls_and_crashes_matches_the_specification() {
     let memory = Path::new("/dev/shm");
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -292,6 +297,6 @@ fn any_sequence_of_calls_and_crashes_is_answered_by_the_specification() {
         })
         .collect();
     for thread in threads {
-        thread.join().expect("no sequence failed");
+        thread.join().expect("every sequence passes");
     }
 }

@@ -1,36 +1,40 @@
-//! Places: what a volume that is to be near something needs, against where this plugin is. Pure.
+//! Compares requested topologies with the plugin's own. Pure.
 //!
-//! All volumes are where the plugin is, so a requirement is met or it is not (`csi-spec` 6).
+//! All volumes are where the plugin is, so a requirement is either met or not.
 
 use std::collections::BTreeMap;
 
 use crate::csi::proto;
 
-/// Where the plugin is: key and value, several keys together.
+/// The plugin's topology: segments as key and value.
 pub(super) type Segments = BTreeMap<String, String>;
 
-/// The wire's form.
-pub(super) fn message(segments: &Segments) -> Option<proto::Topology> {
+/// Returns the CSI message, or `None` without segments.
+pub(super) fn to_proto(segments: &Segments) -> Option<proto::Topology> {
     (!segments.is_empty()).then(|| proto::Topology {
         segments: segments.clone(),
     })
 }
 
-/// Whether `here` agrees with every key that `place` names. Keys are compared without case.
-pub(super) fn is_in(place: &proto::Topology, here: &Segments) -> bool {
-    place.segments.iter().all(|(key, value)| {
+/// Whether `here` matches every segment of `place`. Keys are compared without case.
+pub(super) fn contains(topology: &proto::Topology, here: &Segments) -> bool {
+    topology.segments.iter().all(|(key, value)| {
         here.iter()
             .any(|(own, is)| own.eq_ignore_ascii_case(key) && is == value)
     })
 }
 
-/// Whether a volume here can be had under a requirement: one of the requisite places is here, or
-/// none is required (preferences alone are only preferences).
-pub(super) fn meets(requirement: &proto::TopologyRequirement, here: &Segments) -> bool {
-    requirement.requisite.is_empty() || requirement.requisite.iter().any(|place| is_in(place, here))
+/// Whether a volume can be created here: one of the requisite topologies matches, or there is none.
+/// Preferred topologies never refuse a volume.
+pub(super) fn satisfies(requirement: &proto::TopologyRequirement, here: &Segments) -> bool {
+    requirement.requisite.is_empty()
+        || requirement
+            .requisite
+            .iter()
+            .any(|topology| contains(topology, here))
 }
 
-/// One `KEY=VALUE`, checked by CSI's rules for keys and values.
+/// Parses one `KEY=VALUE` by CSI's rules for keys and values.
 pub(super) fn parse(text: &str) -> Result<(String, String), String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(format!(
@@ -53,18 +57,18 @@ pub(super) fn parse(text: &str) -> Result<(String, String), String> {
         return Ok((key.to_owned(), value.to_owned()));
     }
     Err(format!(
-        "{text:?} is not a topology that CSI allows: key and value have 1 to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends; before the key may stand a domain in small letters and a slash"
+        "{text:?} is not a valid topology: key and value have 1 to 63 letters, digits, `-`, `_` and `.`, and start and end with a letter or digit; the key may have a lower-case domain and a slash in front"
     ))
 }
 
-/// Several of them: no key twice, and one prefix for all.
+/// Parses several segments. No key occurs twice, and all keys have the same prefix.
 pub(super) fn parse_all(texts: &[String]) -> Result<Segments, String> {
     let mut segments = Segments::new();
     for text in texts {
         let (key, value) = parse(text)?;
         let is_there = segments.keys().any(|own| own.eq_ignore_ascii_case(&key));
         if is_there {
-            return Err(format!("the topology key {key:?} is given twice"));
+            return Err(format!("topology key {key:?} is given twice"));
         }
         segments.insert(key, value);
     }
@@ -72,7 +76,7 @@ pub(super) fn parse_all(texts: &[String]) -> Result<Segments, String> {
     let mut prefixes = segments.keys().map(prefix);
     let first = prefixes.next();
     if prefixes.any(|other| Some(other) != first) {
-        return Err("all topology keys of a plugin have the same prefix".to_owned());
+        return Err("all topology keys of a plugin must have the same prefix".to_owned());
     }
     Ok(segments)
 }
@@ -86,35 +90,38 @@ mod tests {
         parse_all(&texts).unwrap()
     }
 
-    fn place(texts: &[&str]) -> proto::Topology {
+    fn topology(texts: &[&str]) -> proto::Topology {
         proto::Topology {
             segments: segments(texts),
         }
     }
 
     #[test]
-    fn a_requirement_is_met_if_one_of_its_places_is_here() {
+    fn a_requirement_is_met_if_one_of_its_topologies_matches() {
         let here = segments(&["t.x/zone=a", "t.x/rack=r1"]);
         for (requisite, expected) in [
             (vec![], true),
-            (vec![place(&["t.x/zone=a"])], true),
-            (vec![place(&["T.x/Zone=a"].map(|_| "t.x/Zone=a"))], true),
-            (vec![place(&["t.x/zone=b"])], false),
-            (vec![place(&["t.x/zone=b"]), place(&["t.x/rack=r1"])], true),
-            (vec![place(&["t.x/zone=a", "t.x/rack=r2"])], false),
-            (vec![place(&["t.x/host=h"])], false),
-            (vec![place(&[])], true),
+            (vec![topology(&["t.x/zone=a"])], true),
+            (vec![topology(&["T.x/Zone=a"].map(|_| "t.x/Zone=a"))], true),
+            (vec![topology(&["t.x/zone=b"])], false),
+            (
+                vec![topology(&["t.x/zone=b"]), topology(&["t.x/rack=r1"])],
+                true,
+            ),
+            (vec![topology(&["t.x/zone=a", "t.x/rack=r2"])], false),
+            (vec![topology(&["t.x/host=h"])], false),
+            (vec![topology(&[])], true),
         ] {
             let requirement = proto::TopologyRequirement {
                 requisite,
-                preferred: vec![place(&["t.x/zone=b"])],
+                preferred: vec![topology(&["t.x/zone=b"])],
             };
-            assert_eq!(meets(&requirement, &here), expected, "{requirement:?}");
+            assert_eq!(satisfies(&requirement, &here), expected, "{requirement:?}");
         }
     }
 
     #[test]
-    fn keys_and_values_follow_csis_rules() {
+    fn keys_and_values_follow_the_rules_of_csi() {
         for good in ["zone=a", "topology.example/zone=eu-1_a.b", "a.b-c/Z=9"] {
             assert!(parse(good).is_ok(), "{good}");
         }

@@ -1,42 +1,42 @@
-//! An allocation, as far as a volume's users are concerned.
+//! An allocation that uses a volume or runs a plugin.
 
 use super::id::{AllocId, NodeId};
 
-/// What the server wants of an allocation.
+/// The status that the server wants for an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DesiredStatus {
-    /// It shall run.
+    /// The allocation should run.
     Run,
-    /// It shall stop.
+    /// The allocation should stop.
     Stop,
-    /// It makes room for another.
+    /// The allocation is preempted.
     Evict,
-    /// A word of a later Nomad.
+    /// A status of a later Nomad.
     Other(String),
 }
 
-/// What the client says of an allocation.
+/// The status that the client reports for an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientStatus {
     /// Not started.
     Pending,
     /// Running.
     Running,
-    /// Ended well.
+    /// Finished successfully.
     Complete,
-    /// Ended badly.
+    /// Failed.
     Failed,
-    /// Its node is lost.
+    /// The node is lost.
     Lost,
-    /// Its node is disconnected.
+    /// The node is disconnected.
     Unknown,
-    /// A word of a later Nomad.
+    /// A status of a later Nomad.
     Other(String),
 }
 
 impl ClientStatus {
-    /// Whether the client says that it will never run again: only then its volumes are free
-    /// (GH-26831: a task that is still shutting down writes).
+    /// Whether the client reports that the allocation has stopped for good. Only then is its volume
+    /// free: a task that is shutting down may still write (Nomad GH-26831).
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Complete | Self::Failed | Self::Lost => true,
@@ -48,23 +48,23 @@ impl ClientStatus {
 /// An allocation that uses a volume or runs a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alloc {
-    /// Its ID.
+    /// The allocation's ID.
     pub id: AllocId,
-    /// The node it is on.
+    /// The node of the allocation.
     pub node_id: NodeId,
-    /// That node's name, empty if it is not said.
+    /// The name of the node; empty if unknown.
     pub node_name: String,
-    /// Its evaluation's ID, empty if it is not said.
+    /// The ID of the evaluation; empty if unknown.
     pub evaluation_id: String,
-    /// Its job.
+    /// The job.
     pub job_id: String,
-    /// Its task group.
+    /// The task group.
     pub task_group: String,
-    /// Its job's version.
+    /// The version of the job.
     pub job_version: u64,
-    /// What the server wants.
+    /// The status that the server wants.
     pub desired: DesiredStatus,
-    /// What the client says.
+    /// The status that the client reports.
     pub client: ClientStatus,
     /// Nanoseconds since the epoch.
     pub create_time: i64,

@@ -1,13 +1,13 @@
-//! Sizes, parsed as Nomad parses them and printed without loss.
+//! Sizes in bytes, parsed as Nomad parses them and printed exactly.
 //!
-//! The grammar is go-humanize's, which Nomad uses for `capacity_min` and `capacity_max`: digits
-//! with `.` and `,`, an optional unit in any case; `20G` is 20·10⁹ and `20Gi` is 20·2³⁰. Two things
-//! differ on purpose: whole numbers are exact beyond 2⁵³, and sizes of 8 EiB and more are refused,
-//! which Nomad wraps to negative numbers.
+//! The grammar is that of go-humanize, which Nomad uses for `capacity_min` and `capacity_max`: digits
+//! with `.` and `,`, and an optional unit in any case. `20G` is 20·10⁹, `20Gi` is 20·2³⁰. Unlike
+//! Nomad, whole numbers are exact beyond 2⁵³, and sizes of 8 EiB and more are refused instead of
+//! becoming negative.
 
 use serde::{Deserialize, Serialize};
 
-/// A size in bytes, at most `i64::MAX` (the wire's and CSI's integer).
+/// A size in bytes, at most `i64::MAX`, the limit of Nomad's JSON and of CSI.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -17,19 +17,19 @@ pub struct Bytes(u64);
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BytesError {
-    /// There is no number at its start.
+    /// The text does not start with a number.
     #[error("`{0}` does not start with a number")]
     NotANumber(String),
-    /// It is negative.
+    /// The size is negative.
     #[error("a size cannot be negative")]
     Negative,
-    /// The unit is not known.
+    /// The unit is unknown.
     #[error(
-        "`{0}` is not a unit of size; known are B, kB, MB, GB, TB, PB, EB and KiB, MiB, GiB, TiB, PiB, EiB"
+        "`{0}` is not a unit of size; use B, kB, MB, GB, TB, PB, EB or KiB, MiB, GiB, TiB, PiB, EiB"
     )]
     UnknownUnit(String),
-    /// It does not fit.
-    #[error("`{0}` is larger than 8 EiB, the largest size that Nomad and CSI can hold")]
+    /// The size exceeds 63 bits.
+    #[error("`{0}` is 8 EiB or more; the size must be less than 8 EiB")]
     TooLarge(String),
 }
 
@@ -37,12 +37,12 @@ const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 impl Bytes {
-    /// No bytes; "not given" in a capacity range.
+    /// Zero, which means "not given" in a capacity range.
     pub const ZERO: Self = Self(0);
-    /// The largest size that the wire can carry.
+    /// The largest size.
     pub const MAX: Self = Self(i64::MAX as u64);
 
-    /// That many bytes, if the wire can carry it.
+    /// Creates a size; `None` if it is too large.
     pub const fn new(bytes: u64) -> Option<Self> {
         if bytes <= Self::MAX.0 {
             Some(Self(bytes))
@@ -51,12 +51,12 @@ impl Bytes {
         }
     }
 
-    /// A size from the wire; negative ones, which no one should have stored, count as zero.
+    /// Creates a size from Nomad's or CSI's integer. A negative value becomes zero.
     pub fn from_wire(bytes: i64) -> Self {
         Self(u64::try_from(bytes).unwrap_or_default())
     }
 
-    /// The wire's integer.
+    /// Returns Nomad's and CSI's integer.
     #[expect(
         clippy::cast_possible_wrap,
         reason = "at most i64::MAX by construction"
@@ -65,12 +65,12 @@ impl Bytes {
         self.0 as i64
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether it is zero, which a capacity range reads as "not given".
+    /// Whether the size is zero, which means "not given" in a capacity range.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -78,7 +78,7 @@ impl Bytes {
     /// Parses a size as Nomad does.
     ///
     /// # Errors
-    /// If it is not a size, or is negative, or does not fit in 63 bits.
+    /// Fails if the text is not a size, is negative, or exceeds 63 bits.
     pub fn parse(text: &str) -> Result<Self, BytesError> {
         let trimmed = text.trim();
         if trimmed.starts_with('-') {
@@ -114,18 +114,18 @@ impl Bytes {
             .ok_or_else(too_large)
     }
 
-    /// As Nomad's CLI shows sizes: binary units, one decimal below ten: `10 GiB`, `1.5 GiB`, `9 B`.
+    /// Formats like Nomad's CLI: binary units, one decimal below ten: `10 GiB`, `1.5 GiB`, `9 B`.
     pub fn binary(self) -> String {
         humanize(self.0, 1024.0, &BINARY)
     }
 
-    /// As Nomad's messages show sizes: decimal units: `11 GB`.
+    /// Formats like Nomad's messages, in decimal units: `11 GB`.
     pub fn decimal(self) -> String {
         humanize(self.0, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
     }
 }
 
-/// The shortest spelling that [`Bytes::parse`] reads back exactly: `10GiB`, `20GB`, `1025B`.
+/// Writes the shortest text that [`Bytes::parse`] reads back exactly: `10GiB`, `20GB`, `1025B`.
 impl std::fmt::Display for Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let exact = |base: u64, units: &[&'static str; 7]| {
@@ -167,7 +167,7 @@ fn factor(unit: &str) -> Option<u64> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "checked to lie below 2^63; fractions of a byte are cut, as go-humanize does"
+    reason = "checked to be below 2^63; fractions of a byte are truncated, as in go-humanize"
 )]
 fn whole(number: f64) -> Option<u64> {
     (number < 9_223_372_036_854_775_808.0).then_some(number as u64)
@@ -193,17 +193,17 @@ fn humanize(bytes: u64, base: f64, units: &[&str; 7]) -> String {
     }
 }
 
-/// What a volume's size may be; zero means "not given" on either side.
+/// The requested size of a volume. Zero means "not given" for each limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CapacityRange {
-    /// The least that will do: CSI's `required_bytes`.
+    /// The minimum size: CSI's `required_bytes`.
     pub min: Bytes,
-    /// The most that will do: CSI's `limit_bytes`.
+    /// The maximum size: CSI's `limit_bytes`.
     pub max: Bytes,
 }
 
 impl CapacityRange {
-    /// Whether neither side is given: no range is sent to the plugin then (GH-11238).
+    /// Whether both limits are missing. No range is then sent to the plugin (Nomad GH-11238).
     pub fn is_unset(self) -> bool {
         self.min.is_zero() && self.max.is_zero()
     }
@@ -216,7 +216,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn sizes_are_read_as_nomad_reads_them() {
+    fn sizes_parse_as_in_nomad() {
         for (text, expected) in [
             ("10 MiB", 10 << 20),
             ("1G", 1_000_000_000),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_its_reason() {
+    fn invalid_sizes_are_refused_with_a_reason() {
         use BytesError::{Negative, NotANumber, TooLarge, UnknownUnit};
         for (text, expected) in [
             ("", NotANumber(String::new())),

@@ -1,28 +1,28 @@
-//! How a volume may be used: access mode and attachment mode.
+//! Access mode and attachment mode of a volume.
 
 use serde::{Deserialize, Serialize};
 
-/// Who may use a volume, and how: Nomad's five CSI access modes.
+/// The number of nodes that may use a volume, and how: Nomad's five CSI access modes.
 ///
-/// CSI's later SINGLE_NODE_SINGLE_WRITER and SINGLE_NODE_MULTI_WRITER have no counterpart here:
-/// Nomad refuses them for CSI volumes (`nomad-http-api` 4.9).
+/// Nomad refuses CSI's later SINGLE_NODE_SINGLE_WRITER and SINGLE_NODE_MULTI_WRITER, so this enum does
+/// not contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessMode {
-    /// Read only, on one node.
+    /// One node, reading.
     SingleNodeReaderOnly,
-    /// Read and write, on one node.
+    /// One node, reading and writing.
     SingleNodeWriter,
-    /// Read only, on many nodes.
+    /// Many nodes, reading.
     MultiNodeReaderOnly,
-    /// On many nodes, one of them writing.
+    /// Many nodes, one of them writing.
     MultiNodeSingleWriter,
-    /// Read and write on many nodes.
+    /// Many nodes, reading and writing.
     MultiNodeMultiWriter,
 }
 
 impl AccessMode {
-    /// All of them, in the order in which they are named to people.
+    /// All modes, in the order of messages.
     pub const ALL: [Self; 5] = [
         Self::SingleNodeReaderOnly,
         Self::SingleNodeWriter,
@@ -31,7 +31,7 @@ impl AccessMode {
         Self::MultiNodeMultiWriter,
     ];
 
-    /// Nomad's word.
+    /// Returns Nomad's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SingleNodeReaderOnly => "single-node-reader-only",
@@ -42,13 +42,13 @@ impl AccessMode {
         }
     }
 
-    /// The mode of that word, spelled exactly.
+    /// Returns the mode with exactly this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// Whether anyone may write.
-    pub const fn allows_writing(self) -> bool {
+    /// Whether any node may write.
+    pub const fn allows_writes(self) -> bool {
         match self {
             Self::SingleNodeReaderOnly | Self::MultiNodeReaderOnly => false,
             Self::SingleNodeWriter | Self::MultiNodeSingleWriter | Self::MultiNodeMultiWriter => {
@@ -64,7 +64,7 @@ impl std::fmt::Display for AccessMode {
     }
 }
 
-/// What a task sees: a file system or a raw device.
+/// The form in which a task gets a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttachmentMode {
@@ -75,10 +75,10 @@ pub enum AttachmentMode {
 }
 
 impl AttachmentMode {
-    /// Both, in the order in which they are named to people.
+    /// Both modes, in the order of messages.
     pub const ALL: [Self; 2] = [Self::FileSystem, Self::BlockDevice];
 
-    /// Nomad's word.
+    /// Returns Nomad's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::FileSystem => "file-system",
@@ -86,7 +86,7 @@ impl AttachmentMode {
         }
     }
 
-    /// The mode of that word, spelled exactly.
+    /// Returns the mode with exactly this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
@@ -98,17 +98,17 @@ impl std::fmt::Display for AttachmentMode {
     }
 }
 
-/// One way in which a volume may be used.
+/// A supported combination of modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Capability {
-    /// Who may use it.
+    /// The access mode.
     pub access_mode: AccessMode,
-    /// As what.
+    /// The attachment mode.
     pub attachment_mode: AttachmentMode,
 }
 
 impl std::fmt::Display for Capability {
-    /// `single-node-writer, file-system`.
+    /// Writes `single-node-writer, file-system`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, {}", self.access_mode, self.attachment_mode)
     }

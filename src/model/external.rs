@@ -1,34 +1,34 @@
-//! A volume as its provider lists it, whether it is registered anywhere or not.
+//! A volume in a provider's list, registered or not.
 
 use std::collections::BTreeMap;
 
 use super::bytes::Bytes;
 use super::id::{ExternalId, ExternalNodeId};
 
-/// A volume of a provider's own list (CSI's ListVolumes).
+/// A volume in a provider's list (CSI's ListVolumes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalVolume {
-    /// What the provider calls it.
+    /// The provider's ID of the volume.
     pub external_id: ExternalId,
-    /// Its size; zero if that is not known.
+    /// The size; zero if unknown.
     pub capacity: Bytes,
-    /// Opaque, the provider's.
+    /// The provider's volume context, opaque.
     pub context: BTreeMap<String, String>,
-    /// The provider's ID of the volume that it was copied from.
+    /// The provider's ID of the volume that this one was cloned from.
     pub clone_id: Option<String>,
-    /// The provider's ID of the snapshot that it was restored from.
+    /// The provider's ID of the snapshot that this one was restored from.
     pub snapshot_id: Option<String>,
-    /// The provider's names of the nodes that it is published to, as far as it says.
+    /// The provider's IDs of the nodes to which the volume is published, if it reports them.
     pub published_nodes: Vec<ExternalNodeId>,
-    /// How it is; `None` if the provider does not say.
+    /// The condition; `None` if the provider does not report it.
     pub condition: Option<Condition>,
 }
 
-/// How a volume is, in its provider's words.
+/// The condition of a volume as its provider reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Whether something is wrong.
+    /// Whether the volume has a problem.
     pub abnormal: bool,
-    /// What; for people.
+    /// A description for users.
     pub message: String,
 }

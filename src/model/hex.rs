@@ -1,13 +1,12 @@
-//! Bytes as hexadecimal digits, in lower case, two each.
+//! Bytes as lower-case hexadecimal digits.
 //!
-//! Digits come one by one, so that whoever writes a key writes it into memory of his own and leaves
-//! no copy behind.
+//! The digits come as an iterator, so a caller can write a key into its own memory without a copy.
 
 const DIGITS: [char; 16] = [
     '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
 ];
 
-/// The digits of some bytes, the higher one of each byte first.
+/// Returns two digits per byte, the high one first.
 pub fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
     let both = |byte: &u8| {
         [
@@ -23,7 +22,7 @@ mod tests {
     use super::hex;
 
     #[test]
-    fn every_byte_has_two_digits_the_higher_first() {
+    fn every_byte_has_two_digits_high_first() {
         let digits: String = hex(&[0x00, 0x0f, 0xa5, 0xff]).collect();
         assert_eq!(digits, "000fa5ff");
     }

@@ -1,19 +1,19 @@
-//! Fields whose values a server has and does not show.
+//! Fields whose values a server stores but does not show.
 
 /// A field whose value a server does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HiddenField {
-    /// What the provider wants to see.
+    /// The secrets for the provider.
     Secrets,
     /// Flags for mount(8), which may hold passwords.
     MountFlags,
 }
 
 impl HiddenField {
-    /// All of them.
+    /// All hidden fields.
     pub const ALL: [Self; 2] = [Self::Secrets, Self::MountFlags];
 
-    /// The word that people type: `mount_flags`.
+    /// Returns the name on the command line, such as `mount_flags`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Secrets => "secrets",

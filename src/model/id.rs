@@ -1,7 +1,7 @@
-//! Names of things, each its own type, so that a node ID is never handed over as a volume ID.
+//! Identifiers, one type each, so that no code passes a node ID as a volume ID.
 //!
-//! Reading must not fail on what a server already stores, so building one of these is free; what a
-//! *new* ID may look like is asked with `problem()`, by whoever is about to make one (W49).
+//! Any text can become an identifier, because a server may already store it. `problem()` checks an ID
+//! before a new object is created with it (W49: Nomad accepts IDs that its API cannot address).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,12 @@ macro_rules! names {
         pub struct $name(String);
 
         impl $name {
-            /// Wraps the text as it is.
+            /// Wraps a text without a check.
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -41,28 +41,28 @@ macro_rules! names {
 names! {
     /// A Nomad namespace.
     Namespace;
-    /// A volume's ID, unique in its namespace; what jobs and people call it.
+    /// A volume's ID, unique in its namespace; jobs refer to it.
     VolumeId;
-    /// The storage provider's own ID of a volume: CSI's `volume_id`.
+    /// The provider's ID of a volume: CSI's `volume_id`.
     ExternalId;
-    /// The storage provider's own ID of a snapshot: CSI's `snapshot_id`.
+    /// The provider's ID of a snapshot: CSI's `snapshot_id`.
     SnapshotId;
-    /// A variable's path, unique in its namespace; may have slashes.
+    /// A variable's path, unique in its namespace; may contain slashes.
     VariablePath;
     /// A plugin's ID, unique in a region.
     PluginId;
-    /// A Nomad client node, a UUID.
+    /// The ID of a Nomad client node, a UUID.
     NodeId;
-    /// The storage provider's view of a node: CSI's `node_id`.
+    /// The provider's ID of a node: CSI's `node_id`.
     ExternalNodeId;
-    /// A Nomad allocation, a UUID.
+    /// The ID of a Nomad allocation, a UUID.
     AllocId;
 }
 
 impl Namespace {
-    /// The namespace that is meant when none is named.
+    /// The namespace of requests that name none.
     pub const DEFAULT: &'static str = "default";
-    /// Stands for all namespaces where a request allows that.
+    /// Selects all namespaces where a request allows that.
     pub const ALL: &'static str = "*";
 }
 
@@ -72,24 +72,33 @@ impl Default for Namespace {
     }
 }
 
-/// A volume's full name: the primary key of a volume.
+/// The namespace and ID of a volume, its primary key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamespacedId {
     /// The namespace.
     pub namespace: Namespace,
-    /// The ID in it.
+    /// The ID in the namespace.
     pub id: VolumeId,
 }
 
 impl NamespacedId {
-    /// Both parts.
+    /// Combines namespace and ID.
     pub fn new(namespace: Namespace, id: VolumeId) -> Self {
         Self { namespace, id }
+    }
+
+    /// The name as messages quote it: `` `db` ``, or `` `db` (namespace `prod`) `` elsewhere.
+    pub fn quoted(&self) -> String {
+        if self.namespace.as_str() == Namespace::DEFAULT {
+            format!("`{}`", self.id)
+        } else {
+            format!("`{}` (namespace `{}`)", self.id, self.namespace)
+        }
     }
 }
 
 impl std::fmt::Display for NamespacedId {
-    /// `id` in the default namespace, `id (namespace NS)` elsewhere.
+    /// Writes `id` in the default namespace, `id (namespace NS)` in others.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.namespace.as_str() == Namespace::DEFAULT {
             write!(f, "{}", self.id)
@@ -102,23 +111,23 @@ impl std::fmt::Display for NamespacedId {
 /// Why a text cannot be a new volume's ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdProblem {
-    /// It is empty.
+    /// The ID is empty.
     #[error("it is empty")]
     Empty,
-    /// It holds a character that splits or ends a URL path even when it is percent-encoded.
+    /// The ID contains a character that splits or ends a URL path even if it is percent-encoded.
     #[error("Nomad's HTTP API cannot address an ID with {0:?}")]
     Unaddressable(char),
-    /// It is `.` or `..`, which every HTTP client removes from a path.
+    /// The ID is `.` or `..`, which HTTP clients remove from a path.
     #[error("HTTP clients remove `.` and `..` from a path")]
     DotSegment,
-    /// It is longer than 128 bytes, CSI's limit for a string (section "Size Limits").
+    /// The ID is longer than 128 bytes, the limit of CSI for strings (section "Size Limits").
     #[error("it has {0} bytes, and CSI allows 128")]
     TooLong(usize),
 }
 
 impl VolumeId {
-    /// What forbids this ID for a new volume, if anything: it must be addressable over HTTP
-    /// (the path is split on `/` after percent-decoding) and fit CSI's limit for strings.
+    /// Returns why a new volume cannot have this ID, if so. Nomad splits the path on `/` after
+    /// percent-decoding, and CSI limits the length.
     pub fn problem(&self) -> Option<IdProblem> {
         let unaddressable = |c: &char| *c == '/' || c.is_control();
         match self.as_str() {
@@ -138,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ids_that_http_can_address_may_be_new() {
+    fn only_addressable_ids_are_valid_for_new_volumes() {
         let long = "x".repeat(129);
         for (id, expected) in [
             ("db", None),

@@ -1,11 +1,12 @@
-//! The field's nouns: volumes, capabilities, plugins, nodes and what they are made of.
+//! The domain types: volumes, capabilities, plugins, nodes and their parts.
 //!
-//! Types here know nothing of Nomad's JSON, of HCL or of protobuf: `wire`, `spec` and `csi` turn
-//! those into these. What a type promises is checked when it is built; afterwards nobody asks again.
+//! These types do not depend on Nomad's JSON, HCL or protobuf; `wire`, `spec` and `csi` convert to
+//! them. A type checks its rules when it is built, so its users need no further checks.
 
 mod alloc;
 mod bytes;
 mod capability;
+mod display;
 mod external;
 mod hex;
 mod hidden_field;
@@ -24,6 +25,7 @@ mod volume;
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
+pub use display::{ago, one_line, visible_char};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
@@ -43,4 +45,4 @@ pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};
 pub use variable::{PathProblem, VariableKey};
-pub use volume::{Volume, VolumeRequest, VolumeSummary, WantedRequest};
+pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};

@@ -1,36 +1,36 @@
-//! How a volume's file system is made and mounted.
+//! The file system type and the mount flags of a volume.
 
 use serde::{Deserialize, Serialize};
 
 /// File system type and mount flags.
 ///
-/// Absent (`Option::None` where one is held) differs from empty: Nomad stores them differently and
-/// refuses an update from one to the other while the volume is in use (W19). Flags may hold
-/// passwords (CIFS, GlusterFS), so `Debug` hides them and nothing shows them unasked.
+/// No mount options differ from empty ones: Nomad stores them differently, and refuses a change from
+/// one to the other while the volume is in use (W19). Flags may contain passwords (CIFS, GlusterFS),
+/// so `Debug` hides them.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountOptions {
-    /// The type of file system, empty if the plugin chooses.
+    /// The file system type; empty if the plugin chooses.
     pub fs_type: String,
     /// Flags for mount(8).
     pub mount_flags: Vec<String>,
 }
 
 impl MountOptions {
-    /// What Nomad's server answers in place of flags.
+    /// The text that Nomad returns instead of flags.
     pub const REDACTED: &'static str = "[REDACTED]";
 
-    /// Whether these came from a server that hides flags: there are some, and nobody can say which.
+    /// Whether the flags come from a server that hides them, so their values are unknown.
     pub fn are_redacted(&self) -> bool {
         self.mount_flags.iter().any(|flag| flag == Self::REDACTED)
     }
 
-    /// Whether it says nothing.
+    /// Whether neither type nor flags are given.
     pub fn is_empty(&self) -> bool {
         self.fs_type.is_empty() && self.mount_flags.is_empty()
     }
 
-    /// Whether both say the same; the order of flags does not matter (Nomad compares them as sets).
-    pub fn same_as(&self, other: &Self) -> bool {
+    /// Whether type and flags are the same. Nomad ignores the order of flags and duplicates.
+    pub fn is_equivalent_to(&self, other: &Self) -> bool {
         let sorted = |flags: &[String]| {
             let mut flags: Vec<_> = flags.to_vec();
             flags.sort();
@@ -40,7 +40,7 @@ impl MountOptions {
         self.fs_type == other.fs_type && sorted(&self.mount_flags) == sorted(&other.mount_flags)
     }
 
-    /// A copy that may be shown: flags are replaced by one `[REDACTED]`.
+    /// Returns a copy with all flags replaced by one `[REDACTED]`.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let flags = if self.mount_flags.is_empty() {
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn flags_are_compared_as_sets() {
-        assert!(options(&["noatime", "ro"]).same_as(&options(&["ro", "noatime", "ro"])));
-        assert!(!options(&["ro"]).same_as(&options(&["rw"])));
+        assert!(options(&["noatime", "ro"]).is_equivalent_to(&options(&["ro", "noatime", "ro"])));
+        assert!(!options(&["ro"]).is_equivalent_to(&options(&["rw"])));
     }
 
     #[test]

@@ -1,28 +1,28 @@
-//! A machine that runs allocations and plugins.
+//! A client node, which runs allocations and plugins.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::NodeId;
 
-/// What a server thinks of a node.
+/// The status of a node on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStatus {
-    /// It takes allocations.
+    /// The node accepts allocations.
     Ready,
-    /// It has missed its heartbeats.
+    /// The node missed its heartbeats.
     Down,
 }
 
 /// A Nomad client node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its ID, a UUID.
+    /// The ID, a UUID.
     pub id: NodeId,
-    /// Its name, mostly the host's.
+    /// The name, usually the host name.
     pub name: String,
-    /// Its datacenter.
+    /// The datacenter.
     pub datacenter: String,
-    /// What the server thinks of it.
+    /// The status on the server.
     pub status: NodeStatus,
 }

@@ -1,7 +1,7 @@
-//! A CSI plugin: what it can do, and how well it is.
+//! A CSI plugin: its capabilities and its health.
 //!
-//! Counts are derived from instances when they are known, never stored beside them; a
-//! [`PluginSummary`] is what a server's list says without its instances.
+//! Health counts are computed from instances where those are known. A [`PluginSummary`] is an entry
+//! of a server's list, which contains no instances.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use super::alloc::Alloc;
 use super::id::{AllocId, ExternalNodeId, NodeId, PluginId};
 use super::topology::Topology;
 
-/// How many are healthy of how many there should be.
+/// The number of healthy and of expected instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthCount {
-    /// Healthy.
+    /// The number of healthy instances.
     pub healthy: u64,
-    /// Expected.
+    /// The number of expected instances.
     pub expected: u64,
 }
 
-/// Whether an instance works, and its own words if it does not.
+/// The health of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Whether the last probe went well.
+    /// Whether the last probe succeeded.
     pub healthy: bool,
-    /// `healthy`, or why it is not.
+    /// `healthy`, or the reason why not.
     pub description: String,
 }
 
-/// What a controller can do: CSI's `ControllerServiceCapability.RPC.Type`, one flag each.
+/// The capabilities of a controller: CSI's `ControllerServiceCapability.RPC.Type`, one flag each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per CSI capability")]
 pub struct ControllerCapabilities {
@@ -59,7 +59,7 @@ pub struct ControllerCapabilities {
     pub get_volume: bool,
 }
 
-/// What a node plugin can do: CSI's `NodeServiceCapability.RPC.Type`, one flag each.
+/// The capabilities of a node plugin: CSI's `NodeServiceCapability.RPC.Type`, one flag each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per CSI capability")]
 pub struct NodeCapabilities {
@@ -73,75 +73,75 @@ pub struct NodeCapabilities {
     pub volume_condition: bool,
 }
 
-/// The controller half of an instance.
+/// The controller service of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerInfo {
-    /// What it can do.
+    /// The capabilities of the controller.
     pub capabilities: ControllerCapabilities,
 }
 
-/// The node half of an instance.
+/// The node service of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {
-    /// What it can do.
+    /// The capabilities of the node plugin.
     pub capabilities: NodeCapabilities,
-    /// The provider's name of this node.
+    /// The provider's ID of this node.
     pub external_node_id: ExternalNodeId,
-    /// How many volumes fit on the node; `None` if the plugin sets no limit.
+    /// The maximum number of volumes on the node; `None` if the plugin reports no limit.
     pub max_volumes: Option<u64>,
-    /// Where the node is.
+    /// The topology of the node.
     pub accessible_topology: Option<Topology>,
 }
 
-/// One running instance of a plugin on one node, as its last fingerprint found it.
+/// A running instance of a plugin on one node, from its last fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginInstance {
-    /// The allocation that runs it; on the agent, the ID of its supervised task.
+    /// The allocation that runs the instance; on the agent, the ID of its supervised task.
     pub alloc_id: AllocId,
-    /// How it is.
+    /// The health of the instance.
     pub health: Health,
-    /// When that was found, nanoseconds since the epoch.
+    /// When the fingerprint was taken, in nanoseconds since the epoch.
     pub updated_at: i64,
-    /// GetPluginInfo's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// GetPluginInfo's version.
+    /// The plugin's version from GetPluginInfo.
     pub provider_version: String,
-    /// CONTROLLER_SERVICE: the plugin cannot be used without its controller (W18).
+    /// CONTROLLER_SERVICE: the plugin needs its controller, even if no controller runs yet (W18).
     pub requires_controller: bool,
-    /// VOLUME_ACCESSIBILITY_CONSTRAINTS: volumes are not reachable from everywhere.
+    /// VOLUME_ACCESSIBILITY_CONSTRAINTS: volumes may be inaccessible from some nodes.
     pub requires_topologies: bool,
-    /// Set if the instance serves the controller service.
+    /// The controller service, if the instance serves it.
     pub controller: Option<ControllerInfo>,
-    /// Set if the instance serves the node service.
+    /// The node service, if the instance serves it.
     pub node: Option<NodeInfo>,
 }
 
-/// A plugin as a server's list shows it.
+/// A plugin in a server's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSummary {
-    /// Its ID.
+    /// The plugin's ID.
     pub id: PluginId,
-    /// GetPluginInfo's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// Whether it cannot be used without a controller.
+    /// Whether the plugin needs a controller.
     pub controller_required: bool,
-    /// Controllers.
+    /// The health of controllers.
     pub controllers: HealthCount,
-    /// Nodes.
+    /// The health of node plugins.
     pub nodes: HealthCount,
 }
 
 /// A plugin with its instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// What the list shows.
+    /// The entry in the server's list.
     pub summary: PluginSummary,
-    /// GetPluginInfo's version.
+    /// The plugin's version from GetPluginInfo.
     pub version: String,
-    /// Instances that serve the controller service, by node.
+    /// Instances with the controller service, by node.
     pub controllers: BTreeMap<NodeId, PluginInstance>,
-    /// Instances that serve the node service, by node.
+    /// Instances with the node service, by node.
     pub nodes: BTreeMap<NodeId, PluginInstance>,
-    /// Allocations that run it, as far as they may be seen.
+    /// Allocations that run the plugin, if the token may see them.
     pub allocs: Vec<Alloc>,
 }

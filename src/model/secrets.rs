@@ -1,12 +1,12 @@
-//! Secrets: held as briefly as possible, shown never.
+//! Secrets, which stay in memory as briefly as possible and never appear in output.
 //!
 //! [`Secrets`] has no `Display` and no `Serialize`, its `Debug` shows keys only, and its memory is
-//! wiped when it is dropped. What is kept is [`SealedSecrets`], which only the holder of the
-//! agent's key file can open; state, journal and snapshots hold nothing else.
+//! wiped on drop. State, journal and snapshots contain only [`SealedSecrets`], which need the
+//! agent's key file.
 //!
-//! What a specification says is [`SecretRefs`]: a value, or where it is to be had. A request that
-//! still holds those ([`super::WantedRequest`]) is another type than one that can be sent
-//! ([`super::VolumeRequest`]), so that nothing unresolved ever reaches a server.
+//! A specification contains [`SecretRefs`]: values or references. A request with references
+//! ([`super::UnresolvedRequest`]) and a request that can be sent ([`super::VolumeRequest`]) are
+//! different types, so an unresolved reference never reaches a server.
 
 use std::collections::BTreeMap;
 
@@ -18,45 +18,45 @@ use super::hex::hex;
 use super::id::NamespacedId;
 use super::variable::VariableKey;
 
-/// A volume's secrets or a variable's items, in the clear.
+/// A volume's secrets or a variable's items, in clear text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(BTreeMap<String, Zeroizing<String>>);
 
 impl Secrets {
-    /// Adds one; the last of a key wins, and it is said whether there was one before.
+    /// Adds a secret and replaces one with the same key. Returns whether it replaced one.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<String>) -> bool {
         self.0
             .insert(key.into(), Zeroizing::new(value.into()))
             .is_some()
     }
 
-    /// Whether there are none.
+    /// Whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many bytes keys and values have together.
-    pub fn bytes(&self) -> usize {
+    /// Returns the total size of keys and values in bytes.
+    pub fn byte_count(&self) -> usize {
         self.expose()
             .map(|(key, value)| key.len() + value.len())
             .sum()
     }
 
-    /// The keys, which are no secret.
+    /// Returns the keys, which are not secret.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Keys and values, in the clear: for the call that needs them, and for nothing else.
+    /// Returns keys and values in clear text, only for the call that sends them.
     pub fn expose(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// These, overlaid by `other`: of one key, `other`'s value holds.
+    /// Returns these secrets, with those of `other` added; `other` wins for equal keys.
     #[must_use]
-    pub fn overlaid_by(&self, other: &Self) -> Self {
+    pub fn merged_with(&self, other: &Self) -> Self {
         let mut all = self.0.clone();
         all.extend(
             other
@@ -87,23 +87,23 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// A value that is a secret: its memory is wiped, and nothing shows it.
+/// A secret value, whose memory is wiped on drop.
 pub type Secret = Zeroizing<String>;
 
-/// Where the value of one secret comes from.
+/// The source of one secret value.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretRef {
-    /// It stands in the specification.
+    /// The value itself.
     Literal(Secret),
-    /// The environment variable of this name holds it.
+    /// The name of an environment variable.
     Env(String),
-    /// The file at this path holds it, as it was written: a relative one starts from the directory
+    /// The path of a file as written in the specification. A relative path starts at the directory
     /// of the specification.
     File(String),
 }
 
 impl SecretRef {
-    /// The value, if it stands in the specification.
+    /// Returns the value, if the specification contains it.
     pub fn literal(&self) -> Option<&str> {
         match self {
             Self::Literal(value) => Some(value),
@@ -112,7 +112,7 @@ impl SecretRef {
     }
 }
 
-/// Without a value; a name and a path are no secret.
+/// Omits the value. Names and paths are not secret.
 impl std::fmt::Debug for SecretRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -123,33 +123,33 @@ impl std::fmt::Debug for SecretRef {
     }
 }
 
-/// A volume's secrets as a specification says them.
+/// The secrets of a specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretRefs(BTreeMap<String, SecretRef>);
 
 impl SecretRefs {
-    /// Whether there are none.
+    /// Whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keys and where their values come from, by key.
+    /// Iterates over keys and sources, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretRef)> {
         self.0
             .iter()
             .map(|(key, reference)| (key.as_str(), reference))
     }
 
-    /// The values themselves, if all of them stand in the specification.
+    /// Returns the secrets, if the specification contains all values.
     pub fn literal(&self) -> Option<Secrets> {
         let pairs = self.iter().map(|(key, from)| Some((key, from.literal()?)));
         pairs.collect()
     }
 
-    /// The values, each as `value` gives it.
+    /// Resolves every source with `value`.
     ///
     /// # Errors
-    /// All keys that `value` has none for, each with its reason; never an empty list.
+    /// Fails with the errors of all sources that `value` cannot resolve.
     pub fn resolve<E>(
         &self,
         mut value: impl FnMut(&str, &SecretRef) -> Result<Secret, E>,
@@ -179,7 +179,7 @@ impl<K: Into<String>> FromIterator<(K, SecretRef)> for SecretRefs {
     }
 }
 
-/// Secrets that are known already, as a specification could say them.
+/// Wraps known values as a specification would contain them.
 impl From<&Secrets> for SecretRefs {
     fn from(secrets: &Secrets) -> Self {
         let pairs = secrets.0.iter();
@@ -191,7 +191,7 @@ impl From<&Secrets> for SecretRefs {
     }
 }
 
-/// Whose secrets are sealed: what is sealed for one does not open for another.
+/// The owner of sealed secrets. Secrets sealed for one owner do not open for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretOwner {
     /// A volume.
@@ -215,17 +215,17 @@ impl From<&NamespacedId> for SecretOwner {
     }
 }
 
-/// Secrets that only the holder of the key can open. Written down, they are hexadecimal digits.
+/// Encrypted secrets. Serialised, they are hexadecimal digits.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SealedSecrets(Vec<u8>);
 
 impl SealedSecrets {
-    /// Wraps what a sealer made; empty means that there are no secrets.
+    /// Wraps the output of a sealer; empty means no secrets.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// What the sealer made.
+    /// Returns the output of the sealer.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -245,7 +245,7 @@ impl Serialize for SealedSecrets {
 impl<'de> Deserialize<'de> for SealedSecrets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let digits = String::deserialize(deserializer)?;
-        let invalid = || D::Error::custom("sealed secrets are pairs of hexadecimal digits");
+        let invalid = || D::Error::custom("sealed secrets must be pairs of hexadecimal digits");
         let value = |digit: u8| {
             char::from(digit)
                 .to_digit(16)
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_keys_and_no_value() {
+    fn debug_output_contains_keys_but_no_values() {
         let secrets = Secrets::from_iter([("token", "hunter2")]);
         let shown = format!("{secrets:?}");
         assert!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn sealed_secrets_are_written_as_digits_and_read_back() {
+    fn sealed_secrets_serialise_as_hex_digits() {
         let sealed = SealedSecrets::new((0..=255).collect());
         let written = serde_json::to_string(&sealed).unwrap();
         assert!(written.starts_with("\"000102") && written.ends_with("fdfeff\""));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn all_references_without_a_value_are_named_at_once() {
+    fn resolve_returns_the_errors_of_all_sources() {
         let literal = |value: &str| SecretRef::Literal(Secret::new(value.into()));
         let wanted = SecretRefs::from_iter([
             ("a", SecretRef::Env("A".into())),
@@ -323,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn of_one_key_the_overlay_wins() {
+    fn merged_secrets_prefer_the_argument() {
         let stored = Secrets::from_iter([("a", "1"), ("b", "2")]);
-        let both = stored.overlaid_by(&Secrets::from_iter([("b", "3")]));
+        let both = stored.merged_with(&Secrets::from_iter([("b", "3")]));
         assert_eq!(both.expose().collect::<Vec<_>>(), [("a", "1"), ("b", "3")]);
     }
 }

@@ -2,28 +2,28 @@
 
 use std::cmp::Ordering;
 
-/// A release of Nomad: `1.7.3`, `2.0.0-beta.1+ent`.
+/// A version of Nomad, such as `1.7.3` or `2.0.0-beta.1+ent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerVersion {
-    /// 2 of 2.0.5.
+    /// The 2 of 2.0.5.
     pub major: u32,
-    /// 0 of 2.0.5.
+    /// The 0 of 2.0.5.
     pub minor: u32,
-    /// 5 of 2.0.5.
+    /// The 5 of 2.0.5.
     pub patch: u32,
-    /// `beta.1`; empty of a release.
+    /// Such as `beta.1`; empty for a release.
     pub prerelease: String,
-    /// `ent`; empty of the community's.
+    /// Such as `ent`; empty for the community edition.
     pub metadata: String,
 }
 
-/// A text is no version.
+/// The text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a version like 1.7.3")]
 pub struct InvalidVersion(String);
 
 impl ServerVersion {
-    /// A release of those numbers.
+    /// Creates the version of a release.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self {
             major,
@@ -34,10 +34,10 @@ impl ServerVersion {
         }
     }
 
-    /// Reads `MAJOR.MINOR[.PATCH][-PRERELEASE][+METADATA]`, with or without a `v` before it.
+    /// Parses `MAJOR.MINOR[.PATCH][-PRERELEASE][+METADATA]`, with an optional leading `v`.
     ///
     /// # Errors
-    /// If it is something else.
+    /// Fails if the text has another form.
     pub fn parse(text: &str) -> Result<Self, InvalidVersion> {
         let invalid = || InvalidVersion(text.to_owned());
         let rest = text.trim();
@@ -61,7 +61,7 @@ impl ServerVersion {
         })
     }
 
-    /// Whether it is that release or a later one. A beta of a release has what the release has.
+    /// Whether this is that release or a later one. A beta counts as its release.
     pub fn is_at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
         (self.major, self.minor, self.patch) >= (major, minor, patch)
     }
@@ -74,7 +74,7 @@ impl PartialOrd for ServerVersion {
 }
 
 impl Ord for ServerVersion {
-    /// A prerelease comes before its release; metadata decides only between otherwise equal ones.
+    /// A prerelease sorts before its release. Metadata decides only between otherwise equal versions.
     fn cmp(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         let released = |version: &Self| version.prerelease.is_empty();
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_and_shown_as_nomad_spells_them() {
+    fn versions_parse_and_print_as_in_nomad() {
         for (text, shown) in [
             ("2.0.5", "2.0.5"),
             ("v1.7.3+ent", "1.7.3+ent"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_compared_by_their_numbers_first() {
+    fn versions_compare_by_number_first() {
         let sorted = [
             "1.4.0",
             "1.7.18",

@@ -1,35 +1,35 @@
-//! [`SetName`]: what a set of volumes is called.
+//! [`SetName`]: the name of a set of volumes.
 
-/// What a set is called. It is a segment of a variable's path, so Nomad's characters for paths hold
-/// (`nomad-neighbour-apis` 1.5) without `/` and `~`, and it starts with a letter or a digit.
+/// The name of a set. It is a segment of a variable's path, so it may contain the characters that
+/// Nomad allows in paths, except `/` and `~`. It starts with a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SetName(String);
 
-/// Why a text is no set's name.
+/// Why a text is not a valid name of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetNameProblem {
-    /// It is empty.
+    /// The name is empty.
     #[error("it is empty")]
     Empty,
-    /// It is longer than a path has room for.
-    #[error("it has {0} characters, and {max} is the most", max = SetName::LONGEST)]
+    /// The name is too long for the path of a variable.
+    #[error("it has {0} characters, and the maximum is {max}", max = SetName::MAX_LENGTH)]
     TooLong(usize),
-    /// It starts with something else than a letter or a digit.
-    #[error("it starts with {0:?}, and has to start with a letter or a digit")]
+    /// The name starts with a character that is neither a letter nor a digit.
+    #[error("it starts with {0:?} instead of a letter or a digit")]
     Start(char),
-    /// It holds a character that a variable's path does not take.
-    #[error("it holds {0:?}; only a-z, A-Z, 0-9, `-` and `_` are taken")]
+    /// The name contains a character that paths of variables do not allow.
+    #[error("it contains {0:?}; use only a-z, A-Z, 0-9, `-` and `_`")]
     Character(char),
 }
 
 impl SetName {
-    /// The most characters: the path of a shard has 128 (`nomad-neighbour-apis` 1.5).
-    pub const LONGEST: usize = 48;
+    /// The maximum length. The path of a shard, which contains the name, has at most 128 characters.
+    pub const MAX_LENGTH: usize = 48;
 
-    /// The name, if it is one.
+    /// Checks and wraps a name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if the text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, SetNameProblem> {
         let taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let first = text.chars().next().ok_or(SetNameProblem::Empty)?;
@@ -39,13 +39,13 @@ impl SetName {
         if !first.is_ascii_alphanumeric() {
             return Err(SetNameProblem::Start(first));
         }
-        if text.len() > Self::LONGEST {
+        if text.len() > Self::MAX_LENGTH {
             return Err(SetNameProblem::TooLong(text.len()));
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

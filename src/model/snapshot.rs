@@ -1,22 +1,21 @@
-//! A snapshot: a provider's copy of a volume at one moment.
+//! A snapshot of a volume at a provider.
 //!
-//! No server remembers snapshots; what is known of one is what its provider says
-//! (`nomad-http-api` 3.10).
+//! Servers do not store snapshots. Every fact about a snapshot comes from its provider.
 
 use super::bytes::Bytes;
 use super::id::{ExternalId, SnapshotId};
 
-/// A snapshot as its provider tells of it.
+/// A snapshot as its provider reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What the provider calls it.
+    /// The provider's ID of the snapshot.
     pub id: SnapshotId,
-    /// The provider's ID of the volume that it was cut from.
+    /// The provider's ID of the volume of the snapshot.
     pub source: ExternalId,
-    /// How large a volume made from it is at least; zero if that is not known.
+    /// The minimum size of a volume created from the snapshot; zero if unknown.
     pub size: Bytes,
-    /// When it was cut, nanoseconds since the epoch; 0 if that is not known.
+    /// The creation time in nanoseconds since the epoch; 0 if unknown.
     pub create_time: i64,
-    /// Whether a volume can be made from it now; if not, the provider is still working on it.
+    /// Whether a volume can be created from the snapshot now.
     pub is_ready: bool,
 }

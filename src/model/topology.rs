@@ -1,19 +1,19 @@
-//! Where a volume can be reached from.
+//! Where a volume is accessible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// One place: all segments hold together (CSI section "Topology": a map is AND, a list is OR).
+/// One topology. All its segments must match (CSI, "Topology": a map is AND, a list is OR).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topology {
-    /// Domain to segment: `zone` to `eu-1a`.
+    /// Segments by domain: `zone` to `eu-1a`.
     pub segments: BTreeMap<String, String>,
 }
 
 impl Topology {
-    /// Whether this place lies in `other`: all of `other`'s segments hold here (GH-24522).
-    pub fn lies_in(&self, other: &Self) -> bool {
+    /// Whether this topology has all segments of `other` (Nomad GH-24522).
+    pub fn is_within(&self, other: &Self) -> bool {
         other
             .segments
             .iter()
@@ -22,7 +22,7 @@ impl Topology {
 }
 
 impl std::fmt::Display for Topology {
-    /// `rack=1, zone=a`.
+    /// Writes `rack=1, zone=a`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, (domain, segment)) in self.segments.iter().enumerate() {
             write!(f, "{}{domain}={segment}", if at == 0 { "" } else { ", " })?;
@@ -31,26 +31,26 @@ impl std::fmt::Display for Topology {
     }
 }
 
-/// Where a new volume shall be reachable from.
+/// The topologies that a new volume may or should be accessible from.
 ///
-/// The order is kept, because Nomad compares by position; [`TopologyRequest::same_as`] compares as
-/// sets, which is what is meant (W21).
+/// The order is kept, because Nomad compares by position. [`TopologyRequest::is_equivalent_to`]
+/// ignores the order (W21: Nomad refuses an update that only reorders topologies).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyRequest {
-    /// At least one of these: CSI's `requisite`.
+    /// The volume must be accessible from one of these: CSI's `requisite`.
     pub required: Vec<Topology>,
-    /// Rather these, in this order: CSI's `preferred`.
+    /// Preferred topologies, in order: CSI's `preferred`.
     pub preferred: Vec<Topology>,
 }
 
 impl TopologyRequest {
-    /// Whether it asks for nothing.
+    /// Whether the request is empty.
     pub fn is_empty(&self) -> bool {
         self.required.is_empty() && self.preferred.is_empty()
     }
 
-    /// Whether both ask for the same, in whatever order.
-    pub fn same_as(&self, other: &Self) -> bool {
+    /// Whether both contain the same topologies in any order.
+    pub fn is_equivalent_to(&self, other: &Self) -> bool {
         fn set(list: &[Topology]) -> BTreeSet<&Topology> {
             list.iter().collect()
         }
@@ -72,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_with_more_segments_lies_in_one_with_fewer() {
+    fn a_topology_with_more_segments_is_within_one_with_fewer() {
         let rack = place(&[("zone", "a"), ("rack", "1")]);
-        assert!(rack.lies_in(&place(&[("zone", "a")])));
-        assert!(!place(&[("zone", "a")]).lies_in(&rack));
+        assert!(rack.is_within(&place(&[("zone", "a")])));
+        assert!(!place(&[("zone", "a")]).is_within(&rack));
     }
 
     #[test]
@@ -85,7 +85,9 @@ mod tests {
             preferred: vec![],
         };
         let (a, b) = (place(&[("zone", "a")]), place(&[("zone", "b")]));
-        assert!(request(&[a.clone(), b.clone()]).same_as(&request(&[b.clone(), a.clone()])));
-        assert!(!request(&[a]).same_as(&request(&[b])));
+        assert!(
+            request(&[a.clone(), b.clone()]).is_equivalent_to(&request(&[b.clone(), a.clone()]))
+        );
+        assert!(!request(&[a]).is_equivalent_to(&request(&[b])));
     }
 }

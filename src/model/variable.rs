@@ -1,34 +1,33 @@
-//! Variables: small maps of text under a path, as Nomad keeps them since 1.4.
+//! Variables: small text maps under a path, which Nomad supports since 1.4.
 //!
-//! Which paths a new variable may have, and how much it may hold (`nomad-neighbour-apis` 1.5, 1.6).
-//! The texts are Nomad's.
+//! The rules for paths and sizes are Nomad's, and so are the error texts.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::{Namespace, VariablePath};
 
-/// A variable's full name, and its place in every list: by namespace, then by path.
+/// The namespace and path of a variable. Lists are sorted by both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariableKey {
     /// The namespace.
     pub namespace: Namespace,
-    /// The path in it.
+    /// The path in the namespace.
     pub path: VariablePath,
 }
 
 impl VariableKey {
-    /// How many bytes the keys and values of one variable may have together.
+    /// The maximum size of the keys and values of one variable in bytes.
     pub const MAX_BYTES: usize = 64 << 10;
 
-    /// Both parts.
+    /// Combines namespace and path.
     pub fn new(namespace: Namespace, path: VariablePath) -> Self {
         Self { namespace, path }
     }
 }
 
 impl std::fmt::Display for VariableKey {
-    /// `path` in the default namespace, `path (namespace NS)` elsewhere.
+    /// Writes `path` in the default namespace, `path (namespace NS)` in others.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.namespace.as_str() == Namespace::DEFAULT {
             write!(f, "{}", self.path)
@@ -38,26 +37,26 @@ impl std::fmt::Display for VariableKey {
     }
 }
 
-/// Why no variable can be written at a path.
+/// Why no variable can have a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathProblem {
-    /// It is empty.
+    /// The path is empty.
     #[error("variable requires path")]
     Empty,
-    /// It has other characters than letters, digits, `-`, `_`, `~` and `/`, or more than 128.
+    /// The path has characters other than letters, digits, `-`, `_`, `~` and `/`, or more than 128.
     #[error("invalid path {0:?}")]
     Characters(String),
-    /// The directory `nomad` itself.
+    /// The path is `nomad`.
     #[error(
         "\"nomad\" is a reserved top-level directory path, but you may write variables to \"nomad/jobs\", \"nomad/job-templates\", \"nomad/sentinel\", or below"
     )]
     Reserved,
-    /// Not exactly one level below `nomad/job-templates`.
+    /// The path is not exactly one level below `nomad/job-templates`.
     #[error(
         "\"nomad/job-templates\" is a reserved directory path, but you may write variables at the level below it, for example, \"nomad/job-templates/template-name\""
     )]
     JobTemplates,
-    /// Elsewhere below `nomad`.
+    /// The path is elsewhere below `nomad`.
     #[error(
         "only paths at \"nomad/jobs\" or \"nomad/job-templates\" and below are valid paths under the top-level \"nomad\" directory"
     )]
@@ -65,7 +64,7 @@ pub enum PathProblem {
 }
 
 impl VariablePath {
-    /// What forbids a variable at this path, if anything.
+    /// Returns why a variable cannot have this path, if so.
     pub fn problem(&self) -> Option<PathProblem> {
         let path = self.as_str();
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_~/".contains(c);
@@ -90,9 +89,9 @@ impl VariablePath {
 mod tests {
     use super::*;
 
-    /// `nomad-neighbour-apis` 1.5, and a real Nomad 2.0.5 (`variables.jsonl`).
+    /// The cases agree with Nomad 2.0.5 (`variables.jsonl`).
     #[test]
-    fn paths_are_nomads() {
+    fn path_rules_are_those_of_nomad() {
         use PathProblem::{BelowNomad, Characters, Empty, JobTemplates, Reserved};
         let (long, longest) = ("a".repeat(129), "a".repeat(128));
         for (path, expected) in [

@@ -1,4 +1,4 @@
-//! A volume: what a person asks for, and what a server knows.
+//! A volume as a user requests it, and as a server returns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,51 +11,52 @@ use super::plugin::HealthCount;
 use super::secrets::{Secret, SecretRef, SecretRefs, Secrets};
 use super::topology::{Topology, TopologyRequest};
 
-/// What a person may ask of a volume, and nothing that only a server may set (W22).
+/// The fields of a volume that a user may set, without those that only a server sets (W22: Nomad
+/// stores server fields from a request).
 ///
-/// `None` means "not said", which differs from said and empty: of an existing volume, what is not
-/// said stays as it is (where the server's rules allow that).
+/// `None` means "not given" and differs from empty: an update keeps the stored value where the server
+/// allows that.
 ///
-/// With [`Secrets`] it can be sent; with [`SecretRefs`] it is what a specification says, a
-/// [`WantedRequest`].
+/// A request with [`Secrets`] can be sent. A request with [`SecretRefs`] comes from a specification
+/// and is an [`UnresolvedRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRequest<S = Secrets> {
-    /// Where it lives.
+    /// The namespace.
     pub namespace: Namespace,
-    /// What it is called in jobs.
+    /// The ID, which jobs refer to.
     pub id: VolumeId,
-    /// What people and providers call it; a new volume needs one.
+    /// The name; required for a new volume, because providers identify it by name.
     pub name: Option<String>,
-    /// The provider's ID of a volume that exists already: its presence asks for registration, its
-    /// absence for creation.
+    /// The provider's ID of an existing volume. A request with it registers the volume, a request
+    /// without it creates one.
     pub external_id: Option<ExternalId>,
-    /// Who provides it.
+    /// The plugin.
     pub plugin_id: PluginId,
-    /// How it may be used.
+    /// The supported access and attachment modes.
     pub capabilities: Vec<Capability>,
-    /// How large it shall be.
+    /// The requested size.
     pub capacity: CapacityRange,
-    /// Where it shall be reachable from.
+    /// The requested topologies.
     pub topology_request: Option<TopologyRequest>,
-    /// A volume to copy, by the provider's ID.
+    /// The provider's ID of a volume to clone.
     pub clone_id: Option<String>,
-    /// A snapshot to restore, by the provider's ID.
+    /// The provider's ID of a snapshot to restore.
     pub snapshot_id: Option<String>,
-    /// How its file system is made and mounted.
+    /// The file system type and mount flags.
     pub mount_options: Option<MountOptions>,
-    /// What the provider wants to see.
+    /// The secrets for the provider.
     pub secrets: Option<S>,
-    /// Opaque, for creation and validation.
+    /// The provider's parameters for creation and validation, opaque.
     pub parameters: Option<BTreeMap<String, String>>,
-    /// Opaque, the provider's: only registration may give it.
+    /// The provider's volume context, opaque; valid for registration only.
     pub context: Option<BTreeMap<String, String>>,
 }
 
-/// What a specification asks of a volume: its secrets are values or references to them.
-pub type WantedRequest = VolumeRequest<SecretRefs>;
+/// The request of a specification, whose secrets are values or references.
+pub type UnresolvedRequest = VolumeRequest<SecretRefs>;
 
 impl<S> VolumeRequest<S> {
-    /// One that says whose volume it is and how it may be used, and nothing else.
+    /// Creates a request with the required fields only.
     pub fn new(key: NamespacedId, plugin_id: PluginId, capabilities: Vec<Capability>) -> Self {
         Self {
             namespace: key.namespace,
@@ -75,9 +76,19 @@ impl<S> VolumeRequest<S> {
         }
     }
 
-    /// Namespace and ID.
+    /// Returns namespace and ID.
     pub fn key(&self) -> NamespacedId {
         NamespacedId::new(self.namespace.clone(), self.id.clone())
+    }
+
+    /// Removes what a create does not send: the context. The provider gives a new volume its context;
+    /// Nomad would pass another one to the driver when the volume is registered again.
+    #[must_use]
+    pub fn for_create(self) -> Self {
+        Self {
+            context: None,
+            ..self
+        }
     }
 
     fn with_secrets<T>(&self, secrets: Option<T>) -> VolumeRequest<T> {
@@ -100,11 +111,11 @@ impl<S> VolumeRequest<S> {
     }
 }
 
-impl WantedRequest {
-    /// What can be sent: each secret as `value` gives it.
+impl UnresolvedRequest {
+    /// Resolves every secret with `value`, so that the request can be sent.
     ///
     /// # Errors
-    /// All secrets that `value` has none for, each with its reason; never an empty list.
+    /// Fails with the errors of all secrets that `value` cannot resolve.
     pub fn resolve<E>(
         &self,
         value: impl FnMut(&str, &SecretRef) -> Result<Secret, E>,
@@ -116,101 +127,101 @@ impl WantedRequest {
 }
 
 impl VolumeRequest {
-    /// The same as a specification could say it, to be held against what there is.
-    pub fn to_wanted(&self) -> WantedRequest {
+    /// Returns the request as a specification would contain it, for comparisons.
+    pub fn to_unresolved(&self) -> UnresolvedRequest {
         self.with_secrets(self.secrets.as_ref().map(SecretRefs::from))
     }
 }
 
-/// A volume as a server's list shows it.
+/// A volume in a server's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSummary {
-    /// Where it lives.
+    /// The namespace.
     pub namespace: Namespace,
-    /// What it is called.
+    /// The ID.
     pub id: VolumeId,
-    /// What people call it.
+    /// The name.
     pub name: String,
     /// The provider's ID.
     pub external_id: Option<ExternalId>,
-    /// Who provides it.
+    /// The plugin.
     pub plugin_id: PluginId,
-    /// The provider's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// Whether an allocation that wants it could be placed.
+    /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
-    /// The mode in force while it is claimed.
+    /// The access mode of current claims.
     pub access_mode: Option<AccessMode>,
-    /// The mode in force while it is claimed.
+    /// The attachment mode of current claims.
     pub attachment_mode: Option<AttachmentMode>,
-    /// How many claims read.
+    /// The number of read claims.
     pub readers: u64,
-    /// How many claims write.
+    /// The number of write claims.
     pub writers: u64,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
 }
 
-/// A registered volume as a server knows it.
+/// A registered volume on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Where it lives.
+    /// The namespace.
     pub namespace: Namespace,
-    /// What it is called in jobs.
+    /// The ID, which jobs refer to.
     pub id: VolumeId,
-    /// What people call it; may be empty.
+    /// The name; may be empty.
     pub name: String,
-    /// The provider's ID; a volume registered without one is known to the provider by its own ID.
+    /// The provider's ID. Without it the provider knows the volume by its ID.
     pub external_id: Option<ExternalId>,
-    /// Who provides it.
+    /// The plugin.
     pub plugin_id: PluginId,
-    /// GetPluginInfo's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// GetPluginInfo's version.
+    /// The plugin's version from GetPluginInfo.
     pub provider_version: String,
-    /// How it may be used. A mode that Nomad has no word for is left out on reading.
+    /// The supported modes. Modes without a Nomad name are omitted on reading.
     pub capabilities: Vec<Capability>,
-    /// The size that was asked for.
+    /// The requested size.
     pub requested_capacity: CapacityRange,
-    /// The size that the provider reported; zero if it is not known.
+    /// The size that the provider reported; zero if unknown.
     pub capacity: Bytes,
-    /// What was asked for; `None` if nothing ever was.
+    /// The requested topologies; `None` if there was no request.
     pub topology_request: Option<TopologyRequest>,
-    /// Where it can be reached from.
+    /// Where the volume is accessible.
     pub topologies: Vec<Topology>,
-    /// What it was copied from.
+    /// The provider's ID of the cloned volume.
     pub clone_id: Option<String>,
-    /// What it was restored from.
+    /// The provider's ID of the restored snapshot.
     pub snapshot_id: Option<String>,
-    /// `None` if a server says `null`; flags may be redacted.
+    /// The mount options; `None` if the server returns `null`. Flags may be redacted.
     pub mount_options: Option<MountOptions>,
-    /// Opaque, as given at creation.
+    /// The provider's parameters from the creation, opaque.
     pub parameters: BTreeMap<String, String>,
-    /// Opaque, the provider's.
+    /// The provider's volume context, opaque.
     pub context: BTreeMap<String, String>,
-    /// The mode in force while it is claimed.
+    /// The access mode of current claims.
     pub access_mode: Option<AccessMode>,
-    /// The mode in force while it is claimed.
+    /// The attachment mode of current claims.
     pub attachment_mode: Option<AttachmentMode>,
-    /// Allocations that claim it for reading.
+    /// Allocations with a read claim.
     pub read_allocs: BTreeSet<AllocId>,
-    /// Allocations that claim it for writing.
+    /// Allocations with a write claim.
     pub write_allocs: BTreeSet<AllocId>,
-    /// Those of them that the server still knows.
+    /// The claiming allocations that the server still knows.
     pub allocs: Vec<Alloc>,
-    /// Whether an allocation that wants it could be placed.
+    /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
-    /// Whether its plugin cannot be used without a controller.
+    /// Whether the plugin needs a controller.
     pub controller_required: bool,
-    /// Its plugin's controllers.
+    /// The health of the plugin's controllers.
     pub controllers: HealthCount,
-    /// Its plugin's nodes.
+    /// The health of the plugin's nodes.
     pub nodes: HealthCount,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
     /// Nanoseconds since the epoch; zero on Nomad.
     pub create_time: i64,
@@ -219,30 +230,30 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Namespace and ID.
+    /// Returns namespace and ID.
     pub fn key(&self) -> NamespacedId {
         NamespacedId::new(self.namespace.clone(), self.id.clone())
     }
 
-    /// What the provider calls it: the external ID, or the ID if it has none (B35).
+    /// Returns the provider's ID of the volume: the external ID, or the ID if there is none (B35).
     pub fn remote_id(&self) -> ExternalId {
         self.external_id
             .clone()
             .unwrap_or_else(|| ExternalId::new(self.id.as_str()))
     }
 
-    /// Allocations that claim it, in either way.
-    pub fn claimants(&self) -> impl Iterator<Item = &AllocId> {
+    /// Returns the allocations with a claim.
+    pub fn claiming_allocs(&self) -> impl Iterator<Item = &AllocId> {
         self.write_allocs.iter().chain(&self.read_allocs)
     }
 
-    /// Whether any allocation claims it.
+    /// Whether any allocation claims the volume.
     pub fn is_claimed(&self) -> bool {
-        self.claimants().next().is_some()
+        self.claiming_allocs().next().is_some()
     }
 
-    /// The capability that is in force, if either mode is (`nomad-http-api` 3.5).
-    pub fn has_modes(&self) -> bool {
+    /// Whether an access mode or an attachment mode is in effect.
+    pub fn has_active_mode(&self) -> bool {
         self.access_mode.is_some() || self.attachment_mode.is_some()
     }
 }

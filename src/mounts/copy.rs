@@ -1,10 +1,9 @@
-//! Copies: by sharing blocks where the file system can, and without holes everywhere.
+//! Copies files and directories, and preserves holes.
 //!
-//! A file is cloned by `FICLONE`, which is at once and at one moment; where that cannot be, its data
-//! is copied range by range and its holes are left holes. A directory is copied entry by entry,
-//! through open directories and never through a symbolic link, so that whoever works in it meanwhile
-//! cannot lead the copy elsewhere; what is mounted inside ends it. A copy that was cut off is no
-//! copy: its caller removes it.
+//! `FICLONE` clones a file atomically where the file system supports shared blocks. Elsewhere the
+//! data is copied range by range. A directory is copied entry by entry through open directories and
+//! never through a symbolic link, so a concurrent change cannot redirect the copy. A mount inside is
+//! an error. The caller removes an incomplete copy.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -18,15 +17,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Stat, Timestamps};
 use rustix::io::Errno;
 
-use crate::ports::Copied;
+use crate::ports::CopyMethod;
 
-/// How much is copied by one call at most.
+/// The maximum length of one `copy_file_range` call.
 const CHUNK: u64 = 1 << 30;
-/// The buffer where the kernel does not copy by itself.
+/// The buffer size where the kernel cannot copy.
 const BUFFER: usize = 1 << 20;
 
-/// Copies a regular file to a new one; durable when it returns, its directory entry too.
-pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<Copied> {
+/// Copies a regular file to a new one, and syncs the file and its directory entry.
+pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<CopyMethod> {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let source = File::from(rustix::fs::open(from, read, Mode::empty())?);
     let write = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -39,9 +38,9 @@ pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<Copied> {
     Ok(copied)
 }
 
-/// Whether files in `directory` can share blocks, by trying it with one block.
+/// Whether files in `directory` can share blocks. Tries it with one block.
 pub(super) fn shares_blocks(directory: &Path) -> bool {
-    let try_out = || {
+    let clone_block = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let open = || rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR);
         let source = File::from(open()?);
@@ -49,12 +48,12 @@ pub(super) fn shares_blocks(directory: &Path) -> bool {
         rustix::fs::ioctl_ficlone(open()?, &source)?;
         Ok::<_, io::Error>(())
     };
-    try_out().is_ok()
+    clone_block().is_ok()
 }
 
-fn copy_content(source: &File, target: &File) -> io::Result<Copied> {
+fn copy_content(source: &File, target: &File) -> io::Result<CopyMethod> {
     if rustix::fs::ioctl_ficlone(target, source).is_ok() {
-        return Ok(Copied::Shared);
+        return Ok(CopyMethod::Reflink);
     }
     let length = source.metadata()?.len();
     target.set_len(length)?;
@@ -62,7 +61,7 @@ fn copy_content(source: &File, target: &File) -> io::Result<Copied> {
     while at < length {
         let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // Nothing but a hole follows.
+            // The rest is a hole.
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };
@@ -70,7 +69,7 @@ fn copy_content(source: &File, target: &File) -> io::Result<Copied> {
         copy_range(source, target, start, end)?;
         at = end;
     }
-    Ok(Copied::Blocks)
+    Ok(CopyMethod::BlockByBlock)
 }
 
 fn copy_range(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
@@ -80,11 +79,11 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> io::Result<
         let copied =
             rustix::fs::copy_file_range(source, Some(&mut read), target, Some(&mut write), length);
         match copied {
-            // The file became shorter.
+            // The file was truncated.
             Ok(0) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                return copy_by_hand(source, target, read, end);
+                return copy_buffered(source, target, read, end);
             }
             Err(error) => return Err(error.into()),
         }
@@ -92,7 +91,7 @@ fn copy_range(source: &File, target: &File, start: u64, end: u64) -> io::Result<
     Ok(())
 }
 
-fn copy_by_hand(source: &File, target: &File, mut at: u64, end: u64) -> io::Result<()> {
+fn copy_buffered(source: &File, target: &File, mut at: u64, end: u64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     while at < end {
         let length = usize::try_from(end - at).map_or(BUFFER, |rest| rest.min(BUFFER));
@@ -106,35 +105,35 @@ fn copy_by_hand(source: &File, target: &File, mut at: u64, end: u64) -> io::Resu
     Ok(())
 }
 
-/// Copies what is in a directory into another, empty one.
+/// Copies the content of a directory into an empty one.
 pub(super) fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     let flags = directory_flags();
-    let mut copy = Tree {
+    let mut copy = TreeCopy {
         source: rustix::fs::open(from, flags, Mode::empty())?,
         target: rustix::fs::open(to, flags, Mode::empty())?,
         linked: BTreeMap::new(),
         directories: vec![],
     };
-    let mut waiting = vec![PathBuf::new()];
-    while let Some(path) = waiting.pop() {
-        copy.one_directory(&path, &mut waiting)?;
+    let mut pending = vec![PathBuf::new()];
+    while let Some(path) = pending.pop() {
+        copy.copy_one_directory(&path, &mut pending)?;
     }
     copy.finish_directories()?;
     Ok(rustix::fs::syncfs(&copy.target)?)
 }
 
-/// A directory that is being copied.
-struct Tree {
+/// A copy of a directory in progress.
+struct TreeCopy {
     source: OwnedFd,
     target: OwnedFd,
-    /// Files with several names, by identity, and the first name of each.
+    /// The first path of each file with several hard links, by device and inode.
     linked: BTreeMap<(u64, u64), PathBuf>,
-    /// Directories whose own attributes are set when nothing is written to them any more.
+    /// Directories that get their attributes after their content is complete.
     directories: Vec<(PathBuf, Stat)>,
 }
 
-impl Tree {
-    fn one_directory(&mut self, path: &Path, waiting: &mut Vec<PathBuf>) -> io::Result<()> {
+impl TreeCopy {
+    fn copy_one_directory(&mut self, path: &Path, pending: &mut Vec<PathBuf>) -> io::Result<()> {
         let source = open_below(&self.source, path)?;
         let target = open_below(&self.target, path)?;
         self.directories
@@ -145,32 +144,32 @@ impl Tree {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let about = match rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // Somebody removed it since it was listed.
+            let stat = match rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // Removed since the directory was listed.
                 Err(Errno::NOENT) => continue,
-                about => about?,
+                stat => stat?,
             };
-            let below = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-            if FileType::from_raw_mode(about.st_mode) == FileType::Directory {
+            let path_below = path.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 rustix::fs::mkdirat(&target, name, Mode::RWXU)?;
-                waiting.push(below);
+                pending.push(path_below);
             } else {
-                self.one_leaf(&source, &target, name, &about, below)?;
+                self.copy_entry(&source, &target, name, &stat, path_below)?;
             }
         }
         Ok(())
     }
 
-    fn one_leaf(
+    fn copy_entry(
         &mut self,
         source: &OwnedFd,
         target: &OwnedFd,
         name: &CStr,
-        about: &Stat,
-        below: PathBuf,
+        stat: &Stat,
+        path_below: PathBuf,
     ) -> io::Result<()> {
-        let identity = (about.st_dev, about.st_ino);
-        if about.st_nlink > 1 {
+        let identity = (stat.st_dev, stat.st_ino);
+        if stat.st_nlink > 1 {
             if let Some(first) = self.linked.get(&identity) {
                 let flags = AtFlags::empty();
                 return Ok(rustix::fs::linkat(
@@ -181,9 +180,9 @@ impl Tree {
                     flags,
                 )?);
             }
-            self.linked.insert(identity, below);
+            self.linked.insert(identity, path_below);
         }
-        match FileType::from_raw_mode(about.st_mode) {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
                 let from = File::from(rustix::fs::openat(source, name, read, Mode::empty())?);
@@ -196,21 +195,21 @@ impl Tree {
                 rustix::fs::symlinkat(&text, target, name)?;
             }
             kind => {
-                let mode = Mode::from_raw_mode(about.st_mode);
-                rustix::fs::mknodat(target, name, kind, mode, about.st_rdev)?;
+                let mode = Mode::from_raw_mode(stat.st_mode);
+                rustix::fs::mknodat(target, name, kind, mode, stat.st_rdev)?;
             }
         }
-        copy_extended(&entry_path(source, name), &entry_path(target, name))?;
-        copy_attributes(target, name, about)
+        copy_xattrs(&entry_path(source, name), &entry_path(target, name))?;
+        copy_attributes(target, name, stat)
     }
 
-    /// From the innermost outwards, so that each is closed after what is in it.
+    /// Sets the attributes of all directories, the innermost first.
     fn finish_directories(&mut self) -> io::Result<()> {
-        while let Some((path, about)) = self.directories.pop() {
+        while let Some((path, stat)) = self.directories.pop() {
             let source = open_below(&self.source, &path)?;
             let target = open_below(&self.target, &path)?;
-            copy_extended(&entry_path(&source, c"."), &entry_path(&target, c"."))?;
-            copy_attributes(&target, c".", &about)?;
+            copy_xattrs(&entry_path(&source, c"."), &entry_path(&target, c"."))?;
+            copy_attributes(&target, c".", &stat)?;
         }
         Ok(())
     }
@@ -220,7 +219,7 @@ fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// Opens a directory below an open one, through no link and into no mount.
+/// Opens a directory below an open one. Follows no symbolic link and enters no mount.
 fn open_below(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
@@ -237,7 +236,7 @@ fn open_below(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     );
     match opened {
         Err(Errno::XDEV) => Err(io::Error::other(format!(
-            "something is mounted at {} inside it",
+            "a file system is mounted at `{}` inside the directory",
             path.display()
         ))),
         Err(error) => Err(error.into()),
@@ -245,17 +244,17 @@ fn open_below(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// A path to an entry of an open directory, for the calls that take no directory.
+/// Returns a path to an entry of an open directory, for system calls without a directory argument.
 fn entry_path(directory: &OwnedFd, name: &CStr) -> PathBuf {
     let name = std::ffi::OsStr::from_bytes(name.to_bytes());
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name)
 }
 
-/// Copies extended attributes. Those that this user may not set, and file systems without any, are
-/// passed over.
-fn copy_extended(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies extended attributes. Ignores those that this user may not set, and file systems without
+/// extended attributes.
+fn copy_xattrs(from: &Path, to: &Path) -> io::Result<()> {
     let mut names = vec![];
-    if let Err(error) = fill(&mut names, |buffer| {
+    if let Err(error) = read_growing(&mut names, |buffer| {
         rustix::fs::llistxattr(from, &mut *buffer)
     }) {
         return skip_unsupported(error);
@@ -265,7 +264,7 @@ fn copy_extended(from: &Path, to: &Path) -> io::Result<()> {
             continue;
         }
         let mut value = vec![];
-        let read = fill(&mut value, |buffer| {
+        let read = read_growing(&mut value, |buffer| {
             rustix::fs::lgetxattr(from, name, &mut *buffer)
         });
         if read.is_ok() {
@@ -278,8 +277,8 @@ fn copy_extended(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls until the buffer is large enough.
-fn fill(
+/// Repeats a call with a larger buffer until the result fits.
+fn read_growing(
     buffer: &mut Vec<u8>,
     call: impl Fn(&mut Vec<u8>) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<()> {
@@ -303,20 +302,20 @@ fn skip_unsupported(error: Errno) -> io::Result<()> {
     }
 }
 
-/// Owner, mode and times, in the order in which one does not undo the other.
-fn copy_attributes(directory: &OwnedFd, name: &CStr, about: &Stat) -> io::Result<()> {
-    let made = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if (made.st_uid, made.st_gid) != (about.st_uid, about.st_gid) {
+/// Copies owner, mode and times in this order, because each step can reset the next.
+fn copy_attributes(directory: &OwnedFd, name: &CStr, stat: &Stat) -> io::Result<()> {
+    let created = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (created.st_uid, created.st_gid) != (stat.st_uid, stat.st_gid) {
         rustix::fs::chownat(
             directory,
             name,
-            Some(rustix::fs::Uid::from_raw(about.st_uid)),
-            Some(rustix::fs::Gid::from_raw(about.st_gid)),
+            Some(rustix::fs::Uid::from_raw(stat.st_uid)),
+            Some(rustix::fs::Gid::from_raw(stat.st_gid)),
             AtFlags::SYMLINK_NOFOLLOW,
         )?;
     }
-    if FileType::from_raw_mode(about.st_mode) != FileType::Symlink {
-        let mode = Mode::from_raw_mode(about.st_mode);
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        let mode = Mode::from_raw_mode(stat.st_mode);
         rustix::fs::chmodat(directory, name, mode, AtFlags::empty())?;
     }
     let time = |seconds, nanoseconds: u64| rustix::fs::Timespec {
@@ -324,8 +323,8 @@ fn copy_attributes(directory: &OwnedFd, name: &CStr, about: &Stat) -> io::Result
         tv_nsec: i64::try_from(nanoseconds).unwrap_or_default(),
     };
     let times = Timestamps {
-        last_access: time(about.st_atime, about.st_atime_nsec),
-        last_modification: time(about.st_mtime, about.st_mtime_nsec),
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     };
     Ok(rustix::fs::utimensat(
         directory,
@@ -342,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_has_the_data_and_the_holes() {
+    fn a_copied_file_has_the_same_data_and_holes() {
         let directory = tempfile::tempdir().unwrap();
         let from = directory.path().join("from");
         let file = File::create(&from).unwrap();
@@ -354,26 +353,29 @@ mod tests {
         assert_eq!(std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap());
         assert!(
             to.metadata().unwrap().blocks() * 512 < 1 << 20,
-            "it is sparse"
+            "the copy is sparse"
         );
-        assert!(copy_file(&from, &to).is_err(), "nothing is overwritten");
+        assert!(
+            copy_file(&from, &to).is_err(),
+            "an existing file is not overwritten"
+        );
     }
 
     #[test]
-    fn by_hand_is_as_good_as_by_the_kernel() {
+    fn a_buffered_copy_has_the_same_data() {
         let directory = tempfile::tempdir().unwrap();
         let from = directory.path().join("from");
         let bytes: Vec<u8> = (0..=250).cycle().take(3 * BUFFER + 17).collect();
         std::fs::write(&from, &bytes).unwrap();
         let to = File::create_new(directory.path().join("to")).unwrap();
         let end = bytes.len() as u64;
-        copy_by_hand(&File::open(&from).unwrap(), &to, 0, end).unwrap();
+        copy_buffered(&File::open(&from).unwrap(), &to, 0, end).unwrap();
         let copied = std::fs::read(directory.path().join("to")).unwrap();
         assert!(copied == bytes);
     }
 
     #[test]
-    fn a_directory_is_copied_with_all_that_is_said_of_it() {
+    fn a_directory_is_copied_with_links_and_attributes() {
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (directory.path().join("from"), directory.path().join("to"));
         std::fs::create_dir_all(from.join("a/b/c")).unwrap();

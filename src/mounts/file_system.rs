@@ -1,8 +1,8 @@
-//! File systems: made by their own programs, grown, frozen and thawed by the kernel.
+//! Creates file systems with their `mkfs` programs, and grows, freezes and thaws them.
 //!
-//! The programs (`mkfs.ext4`, `mkfs.xfs` with `xfs_growfs`, `mkfs.btrfs`) are looked for in the
-//! directories of the system and not in `PATH`, which whoever started this process could have set.
-//! A file system is offered if its maker is there and the kernel knows it.
+//! The programs (`mkfs.ext4`, `mkfs.xfs` with `xfs_growfs`, `mkfs.btrfs`) are run from system
+//! directories and not from `PATH`, which the caller of this process controls. A file system is
+//! supported if its programs are installed and the kernel supports it.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +21,8 @@ const DIRECTORIES: [&str; 6] = [
     "/run/current-system/sw/bin",
 ];
 
-/// Which can be made and mounted here.
-pub(super) fn offered() -> Vec<FileSystem> {
+/// Returns the file systems that can be created and mounted on this machine.
+pub(super) fn supported() -> Vec<FileSystem> {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let is_known = |kind: &FileSystem| {
         known
@@ -32,14 +32,14 @@ pub(super) fn offered() -> Vec<FileSystem> {
     };
     FileSystem::ALL
         .into_iter()
-        .filter(|kind| maker(*kind).is_some())
+        .filter(|kind| mkfs_program(*kind).is_some())
         .filter(is_known)
         .collect()
 }
 
-/// Which of those cannot grow while they are mounted: the kernel lets only who has
-/// `CAP_SYS_RESOURCE` resize a mounted ext4, whoever else is root.
-pub(super) fn grown_unmounted() -> Vec<FileSystem> {
+/// Returns the supported file systems that cannot grow while mounted. The kernel requires
+/// `CAP_SYS_RESOURCE` to resize a mounted ext4.
+pub(super) fn growable_only_unmounted() -> Vec<FileSystem> {
     use rustix::thread::{CapabilitySet, capabilities};
     let may =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE));
@@ -47,12 +47,12 @@ pub(super) fn grown_unmounted() -> Vec<FileSystem> {
         FileSystem::Ext4 => may,
         FileSystem::Xfs | FileSystem::Btrfs => true,
     };
-    let mut kinds = offered();
+    let mut kinds = supported();
     kinds.retain(|kind| !may_grow(kind));
     kinds
 }
 
-/// One that the kernel loads when it is first mounted is not in its list yet.
+/// Whether the file system is a kernel module. `/proc/filesystems` omits modules that are not loaded.
 fn is_module(name: &str) -> bool {
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();
@@ -61,28 +61,28 @@ fn is_module(name: &str) -> bool {
     list.contains(&format!("/{name}.ko"))
 }
 
-fn maker(kind: FileSystem) -> Option<PathBuf> {
-    let found = program(match kind {
+fn mkfs_program(kind: FileSystem) -> Option<PathBuf> {
+    let found = find_program(match kind {
         FileSystem::Ext4 => "mkfs.ext4",
         FileSystem::Xfs => "mkfs.xfs",
         FileSystem::Btrfs => "mkfs.btrfs",
     })?;
     match kind {
         FileSystem::Ext4 | FileSystem::Btrfs => Some(found),
-        FileSystem::Xfs => program("xfs_growfs").map(|_| found),
+        FileSystem::Xfs => find_program("xfs_growfs").map(|_| found),
     }
 }
 
-fn program(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     let paths = DIRECTORIES
         .iter()
         .map(|directory| Path::new(directory).join(name));
     paths.into_iter().find(|path| path.is_file())
 }
 
-/// Makes an empty file system that fills the file, without writing what can stay a hole.
-pub(super) fn make(file: &Path, kind: FileSystem) -> io::Result<()> {
-    let maker = maker(kind).ok_or_else(|| missing(kind))?;
+/// Creates an empty file system that fills the file, and keeps holes where possible.
+pub(super) fn make_file_system(file: &Path, kind: FileSystem) -> io::Result<()> {
+    let mkfs_program = mkfs_program(kind).ok_or_else(|| not_installed(kind))?;
     let arguments: &[&str] = match kind {
         FileSystem::Ext4 => &[
             "-q",
@@ -97,21 +97,21 @@ pub(super) fn make(file: &Path, kind: FileSystem) -> io::Result<()> {
         FileSystem::Xfs => &["-q", "-f", "-K"],
         FileSystem::Btrfs => &["-q", "-f", "-K"],
     };
-    let mut command = Command::new(maker);
+    let mut command = Command::new(mkfs_program);
     command.args(arguments).arg(file);
-    run(command)?;
+    run_program(command)?;
     File::open(file)?.sync_all()
 }
 
-fn missing(kind: FileSystem) -> io::Error {
+fn not_installed(kind: FileSystem) -> io::Error {
     io::Error::new(
         io::ErrorKind::NotFound,
-        format!("the programs of {} are not installed", kind.name()),
+        format!("the programs for {} are not installed", kind.name()),
     )
 }
 
-/// Runs a program to its end; what it says is part of the error.
-fn run(mut command: Command) -> io::Result<()> {
+/// Runs a program and waits for it. The error contains its output.
+fn run_program(mut command: Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())
@@ -120,19 +120,19 @@ fn run(mut command: Command) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let kind = if said.contains("No space left") {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let kind = if stderr.contains("No space left") {
         io::ErrorKind::StorageFull
     } else {
         io::ErrorKind::Other
     };
     Err(io::Error::new(
         kind,
-        format!("{name} failed ({}): {}", output.status, said.trim()),
+        format!("{name} failed ({}): {}", output.status, stderr.trim()),
     ))
 }
 
-/// Lets the file system mounted at `mount` fill its device.
+/// Grows the file system mounted at `mount` to the size of its device.
 pub(super) fn grow(mount: &Path, kind: FileSystem, device_bytes: u64) -> io::Result<()> {
     match kind {
         FileSystem::Ext4 => {
@@ -144,21 +144,22 @@ pub(super) fn grow(mount: &Path, kind: FileSystem, device_bytes: u64) -> io::Res
         }
         FileSystem::Btrfs => Ok(loop_device::resize_btrfs(File::open(mount)?)?),
         FileSystem::Xfs => {
-            let mut command = Command::new(program("xfs_growfs").ok_or_else(|| missing(kind))?);
+            let mut command =
+                Command::new(find_program("xfs_growfs").ok_or_else(|| not_installed(kind))?);
             command.arg("-d").arg(mount);
-            run(command)
+            run_program(command)
         }
     }
 }
 
-/// Lets an ext4 that is not mounted fill its device. It is checked first, since its program wants
-/// that; a check that repaired something is a good one.
+/// Grows an unmounted ext4 file system to the size of its device. `resize2fs` requires a check first;
+/// a check that repaired errors counts as success.
 pub(super) fn grow_unmounted(device: &Path, kind: FileSystem) -> io::Result<()> {
     match kind {
         FileSystem::Ext4 => {}
         FileSystem::Xfs | FileSystem::Btrfs => return Err(io::ErrorKind::Unsupported.into()),
     }
-    let find = |name| program(name).ok_or_else(|| missing(kind));
+    let find = |name| find_program(name).ok_or_else(|| not_installed(kind));
     let mut check = Command::new(find("e2fsck")?);
     let checked = check
         .args(["-f", "-p"])
@@ -166,22 +167,22 @@ pub(super) fn grow_unmounted(device: &Path, kind: FileSystem) -> io::Result<()> 
         .stdin(Stdio::null())
         .output()?;
     if !matches!(checked.status.code(), Some(0 | 1)) {
-        let said = String::from_utf8_lossy(&checked.stdout).trim().to_owned();
+        let output = String::from_utf8_lossy(&checked.stdout).trim().to_owned();
         return Err(io::Error::other(format!(
-            "e2fsck found errors that it does not repair by itself: {said}"
+            "e2fsck found errors that it cannot repair: {output}"
         )));
     }
     let mut resize = Command::new(find("resize2fs")?);
     resize.arg(device);
-    run(resize)
+    run_program(resize)
 }
 
-/// Brings the file system to rest. One that is frozen already is an error: somebody else did it.
+/// Freezes the file system. Fails if it is already frozen, because another process did that.
 pub(super) fn freeze(mount: &Path) -> io::Result<()> {
     Ok(loop_device::freeze(File::open(mount)?)?)
 }
 
-/// Lets it go on; one that is not frozen is success.
+/// Thaws the file system. Succeeds if it is not frozen.
 pub(super) fn thaw(mount: &Path) -> io::Result<()> {
     match loop_device::thaw(File::open(mount)?) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),

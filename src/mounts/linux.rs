@@ -1,8 +1,8 @@
-//! [`LinuxMounter`]: mounts by mount(2), on blocking threads.
+//! [`LinuxMounter`]: mounts with mount(2), on blocking threads.
 //!
-//! A bind mount takes its flags from the mount it is made of, and mount(2) passes over flags while
-//! binding; so flags are set by a second call, which repeats the ones that are there (dropping
-//! `nosuid` of the host would be a hole, and is refused inside a user namespace).
+//! A bind mount inherits the flags of its source, and mount(2) ignores flags while binding. A second
+//! call sets the flags and repeats the inherited ones: to drop `nosuid` would be a security hole, and
+//! fails inside a user namespace.
 
 use std::ffi::CString;
 use std::io;
@@ -14,8 +14,7 @@ use rustix::mount::{MountFlags as Flags, UnmountFlags};
 use super::mountinfo;
 use crate::ports::{FileSystem, MountEntry, MountError, MountFlags, Mounter};
 
-/// Mounts in the namespace of this process. Making and removing needs `CAP_SYS_ADMIN`; reading
-/// does not.
+/// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinuxMounter;
 
@@ -28,7 +27,7 @@ impl Mounter for LinuxMounter {
         flags: MountFlags,
     ) -> Result<(), MountError> {
         let source = source.to_owned();
-        blocking("bind-mount onto", target, move |target| {
+        run_blocking("bind-mount onto", target, move |target| {
             rustix::mount::mount_bind(&source, target)?;
             add_flags(target, flags)
         })
@@ -45,7 +44,7 @@ impl Mounter for LinuxMounter {
     ) -> Result<(), MountError> {
         let device = device.to_owned();
         let (superblock, data) = superblock_options(file_system, options);
-        blocking("mount a file system at", target, move |target| {
+        run_blocking("mount a file system at", target, move |target| {
             let data = CString::new(data)?;
             let name = file_system.name();
             rustix::mount::mount(&device, target, name, superblock, data.as_c_str())?;
@@ -55,23 +54,23 @@ impl Mounter for LinuxMounter {
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        blocking("unmount", target, |target| {
+        run_blocking("unmount", target, |target| {
             Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?)
         })
         .await
     }
 
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
-        blocking("list the mounts at", target, find).await
+        run_blocking("list the mounts at", target, topmost_mount).await
     }
 
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
-        blocking("list the mounts below", Path::new("/"), |_| table()).await
+        run_blocking("list the mounts below", Path::new("/"), |_| mount_table()).await
     }
 }
 
-/// Runs one call on a blocking thread and says what it was in its error.
-async fn blocking<T: Send + 'static>(
+/// Runs one call on a blocking thread. The error names the operation and the path.
+async fn run_blocking<T: Send + 'static>(
     operation: &'static str,
     path: &Path,
     call: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
@@ -88,12 +87,14 @@ async fn blocking<T: Send + 'static>(
         })
 }
 
-/// Adds flags to the mount at `target`; one that cannot have them does not stay.
+/// Adds flags to the mount at `target`, and unmounts it if that fails.
 fn add_flags(target: &Path, flags: MountFlags) -> io::Result<()> {
     if flags == MountFlags::default() {
         return Ok(());
     }
-    let inherited = find(target)?.map(|entry| entry.flags).unwrap_or_default();
+    let inherited = topmost_mount(target)?
+        .map(|entry| entry.flags)
+        .unwrap_or_default();
     let flags = Flags::BIND | to_kernel(inherited.and(flags));
     if let Err(error) = rustix::mount::mount_remount(target, flags, c"") {
         rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?;
@@ -102,8 +103,8 @@ fn add_flags(target: &Path, flags: MountFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// Options as mount(2) takes them: some are bits, the others text. A copy of an XFS has the same
-/// identity as its original, and may be mounted beside it.
+/// Converts options for mount(2): some are flags, the others text. XFS gets `nouuid`, because a copy
+/// has the UUID of its original and must be mountable beside it.
 fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, String) {
     let mut flags = Flags::empty();
     let mut text: Vec<&str> = vec![];
@@ -122,19 +123,19 @@ fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, St
     (flags, text.join(","))
 }
 
-fn table() -> io::Result<Vec<MountEntry>> {
+fn mount_table() -> io::Result<Vec<MountEntry>> {
     std::fs::read("/proc/self/mountinfo").map(|text| mountinfo::parse(&text))
 }
 
-/// The topmost mount at `target`. The kernel's table has no symbolic links in it, so they are
-/// followed first; a path that does not exist has no mount.
-fn find(target: &Path) -> io::Result<Option<MountEntry>> {
+/// Returns the topmost mount at `target`. Resolves symbolic links first, because the kernel's table
+/// has none. A path that does not exist has no mount.
+fn topmost_mount(target: &Path) -> io::Result<Option<MountEntry>> {
     let target: PathBuf = match target.canonicalize() {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mounts = table()?;
+    let mounts = mount_table()?;
     Ok(mounts
         .into_iter()
         .rev()

@@ -1,13 +1,13 @@
-//! Loop devices, and the other system calls of block storage that have no safe form: by ioctl.
+//! Loop devices and other ioctls of block storage without a safe wrapper.
 //!
-//! This is the one file of the program in which `unsafe` is lifted. Each call hands the kernel an
-//! open file and a structure of the layout that `linux/loop.h`, `linux/fs.h`, ext4's and Btrfs'
-//! interface define; nothing is kept beyond the call. A device is only taken from its file after
-//! comparing the file's identity, because a number may have been given to somebody else meanwhile.
+//! This is the only file with `unsafe` code. Each call passes the kernel an open file and a structure
+//! with the layout of `linux/loop.h`, `linux/fs.h` or the interfaces of ext4 and Btrfs. Nothing
+//! outlives the call. Before a device is detached, the identity of its file is compared, because the
+//! kernel may have assigned the device number to another process.
 
 #![expect(
     unsafe_code,
-    reason = "ioctls of loop devices and file systems have no safe wrapper; each block says why it is sound"
+    reason = "ioctls of loop devices and file systems have no safe wrapper; each block states why it is sound"
 )]
 
 use std::ffi::c_void;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
 
-use crate::ports::{Attach, AttachedDevice, Tuning};
+use crate::ports::{AttachOptions, AttachedDevice, DeviceTuning};
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
@@ -36,9 +36,9 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// How often a free number may be taken by somebody else before giving up.
-const RACES: u32 = 64;
-/// A sector: the unit in which a block device is measured.
+/// Attempts to get a free device number before another process takes it.
+const ATTACH_ATTEMPTS: u32 = 64;
+/// The block size of a loop device.
 const SECTOR: u32 = 512;
 
 /// `struct loop_info64`.
@@ -94,12 +94,12 @@ struct BtrfsArguments {
     name: [u8; 4088],
 }
 
-/// `LOOP_CTL_GET_FREE`: takes nothing, and its return value is the number.
-struct FreeNumber;
+/// `LOOP_CTL_GET_FREE`: has no argument and returns the number of a free device.
+struct GetFreeNumber;
 
-// SAFETY: the opcode takes no argument (a null pointer is passed and not looked at), changes no
-// memory of this process, and its return value is a number, which is all that is read.
-unsafe impl Ioctl for FreeNumber {
+// SAFETY: the opcode takes no argument (the kernel ignores the null pointer), changes no memory of
+// this process, and returns a number, which is the only thing read.
+unsafe impl Ioctl for GetFreeNumber {
     type Output = u32;
     const IS_MUTATING: bool = false;
 
@@ -116,15 +116,19 @@ unsafe impl Ioctl for FreeNumber {
     }
 }
 
-/// Whether loop devices can be had, by asking for a number and opening its device.
-pub(super) fn try_out() -> io::Result<()> {
+/// Checks that loop devices are available: gets a free number and opens its device.
+pub(super) fn check_available() -> io::Result<()> {
     let path = device_path(free_number()?);
     open_device(&path, false).map(drop)
 }
 
-/// Sets up a device over `file`; its path, and an open file that keeps it. Direct I/O is taken where
-/// the kernel gives it.
-pub(super) fn attach(file: &Path, how: Attach, tuning: &Tuning) -> io::Result<(PathBuf, File)> {
+/// Attaches a device to `file`. Returns its path, and an open file that keeps it. Uses direct I/O
+/// where the kernel supports it.
+pub(super) fn attach(
+    file: &Path,
+    how: AttachOptions,
+    tuning: &DeviceTuning,
+) -> io::Result<(PathBuf, File)> {
     let backing = OpenOptions::new()
         .read(true)
         .write(!how.read_only)
@@ -133,7 +137,7 @@ pub(super) fn attach(file: &Path, how: Attach, tuning: &Tuning) -> io::Result<(P
     if !backing.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    for _ in 0..RACES {
+    for _ in 0..ATTACH_ATTEMPTS {
         let path = device_path(free_number()?);
         let device = open_device(&path, !how.read_only)?;
         let wants_direct = tuning.direct_io.unwrap_or(true);
@@ -152,15 +156,20 @@ pub(super) fn attach(file: &Path, how: Attach, tuning: &Tuning) -> io::Result<(P
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "no free loop device: others take them faster",
+        "no free loop device: other processes took every free number",
     ))
 }
 
-fn configure(device: &File, backing: &File, how: Attach, direct: bool) -> rustix::io::Result<()> {
+fn configure(
+    device: &File,
+    backing: &File,
+    how: AttachOptions,
+    direct: bool,
+) -> rustix::io::Result<()> {
     let mut flags = 0;
     for (is_set, flag) in [
         (how.read_only, LO_FLAGS_READ_ONLY),
-        (!how.stays, LO_FLAGS_AUTOCLEAR),
+        (!how.persistent, LO_FLAGS_AUTOCLEAR),
         (direct, LO_FLAGS_DIRECT_IO),
     ] {
         if is_set {
@@ -186,8 +195,8 @@ fn free_number() -> io::Result<u32> {
         .read(true)
         .write(true)
         .open("/dev/loop-control")?;
-    // SAFETY: see `FreeNumber`.
-    Ok(unsafe { ioctl(&control, FreeNumber) }?)
+    // SAFETY: see `GetFreeNumber`.
+    Ok(unsafe { ioctl(&control, GetFreeNumber) }?)
 }
 
 fn device_path(number: u32) -> PathBuf {
@@ -198,18 +207,18 @@ fn open_device(path: &Path, writable: bool) -> io::Result<File> {
     let device = OpenOptions::new().read(true).write(writable).open(path)?;
     if !device.metadata()?.file_type().is_block_device() {
         return Err(io::Error::other(format!(
-            "{} is not a block device",
+            "`{}` is not a block device",
             path.display()
         )));
     }
     Ok(device)
 }
 
-/// Opens a device, if it still has the file that it was found with. While it is open it keeps it.
-pub(super) fn hold(device: &AttachedDevice) -> io::Result<Option<File>> {
+/// Opens a device if it is still attached to the same file. An open device stays attached.
+pub(super) fn open_unchanged(device: &AttachedDevice) -> io::Result<Option<File>> {
     let opened = match open_device(&device.path, false) {
-        // Not there, or going away.
-        Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_device(&error) => {
+        // The device is gone, or about to go.
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_device_gone(&error) => {
             return Ok(None);
         }
         opened => opened?,
@@ -217,7 +226,7 @@ pub(super) fn hold(device: &AttachedDevice) -> io::Result<Option<File>> {
     let Some(info) = status(&opened)? else {
         return Ok(None);
     };
-    // A file that is gone cannot be compared; its path stood in the kernel's table a moment ago.
+    // A deleted file cannot be compared, but the kernel just listed its path.
     let is_same = match std::fs::symlink_metadata(&device.file) {
         Ok(file) => (file.dev(), file.ino()) == (info.device, info.inode),
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -226,14 +235,13 @@ pub(super) fn hold(device: &AttachedDevice) -> io::Result<Option<File>> {
     Ok(is_same.then_some(opened))
 }
 
-fn is_no_device(error: &io::Error) -> bool {
+fn is_device_gone(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NXIO)
 }
 
-/// Takes a device from its file, if that is the file it has. What was written to it is in its file
-/// and on disk then.
+/// Detaches a device if it is still attached to the same file. Syncs written data first.
 pub(super) fn detach(device: &AttachedDevice) -> io::Result<()> {
-    let Some(opened) = hold(device)? else {
+    let Some(opened) = open_unchanged(device)? else {
         return Ok(());
     };
     if !device.read_only {
@@ -245,12 +253,12 @@ pub(super) fn detach(device: &AttachedDevice) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     }
     drop(opened);
-    // With other users the kernel answers the same, and detaches when the last one closes it.
-    let stays = attached(&device.file)?.contains(device);
-    if stays {
+    // If another process has the device open, the kernel detaches it on the last close.
+    let is_attached = attached(&device.file)?.contains(device);
+    if is_attached {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            format!("a process has {} open", device.path.display()),
+            format!("another process has `{}` open", device.path.display()),
         ));
     }
     Ok(())
@@ -266,7 +274,7 @@ fn status(device: &File) -> io::Result<Option<LoopInfo>> {
     }
 }
 
-/// The devices over files below `path`, as the kernel lists them.
+/// Returns the devices attached to files below `path`.
 pub(super) fn attached(path: &Path) -> io::Result<Vec<AttachedDevice>> {
     let mut found = vec![];
     for entry in std::fs::read_dir("/sys/block")? {
@@ -274,15 +282,15 @@ pub(super) fn attached(path: &Path) -> io::Result<Vec<AttachedDevice>> {
         let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else {
             continue;
         };
-        let about = Path::new("/sys/block").join(name);
-        // One that goes meanwhile is not there.
-        let Ok(file) = std::fs::read_to_string(about.join("loop/backing_file")) else {
+        let directory = Path::new("/sys/block").join(name);
+        // Skip a device that was detached meanwhile.
+        let Ok(file) = std::fs::read_to_string(directory.join("loop/backing_file")) else {
             continue;
         };
         let file = file.trim_end_matches('\n');
         let file = PathBuf::from(file.strip_suffix(" (deleted)").unwrap_or(file));
         if file.starts_with(path) {
-            let read_only = std::fs::read_to_string(about.join("ro")).unwrap_or_default();
+            let read_only = std::fs::read_to_string(directory.join("ro")).unwrap_or_default();
             found.push(AttachedDevice {
                 path: Path::new("/dev").join(name),
                 file,
@@ -294,16 +302,16 @@ pub(super) fn attached(path: &Path) -> io::Result<Vec<AttachedDevice>> {
     Ok(found)
 }
 
-/// Lets a device be as large as its file is now.
+/// Grows a device to the current size of its file.
 pub(super) fn resize(device: &Path) -> io::Result<()> {
     let device = open_device(device, false)?;
     // SAFETY: LOOP_SET_CAPACITY takes no argument.
     Ok(unsafe { ioctl(&device, NoArg::<LOOP_SET_CAPACITY>::new()) }?)
 }
 
-/// Changes how a device works, as far as something is said. Direct I/O where the file system below
-/// cannot have it is left as it is.
-pub(super) fn tune(device: &Path, tuning: &Tuning) -> io::Result<()> {
+/// Applies the settings that are set. Leaves direct I/O off where the file system does not support
+/// it.
+pub(super) fn tune(device: &Path, tuning: &DeviceTuning) -> io::Result<()> {
     let opened = open_device(device, false)?;
     if let Some(direct) = tuning.direct_io {
         // SAFETY: LOOP_SET_DIRECT_IO takes a number by value, and no memory.
@@ -316,7 +324,7 @@ pub(super) fn tune(device: &Path, tuning: &Tuning) -> io::Result<()> {
         match set {
             Ok(()) => {}
             Err(rustix::io::Errno::INVAL) if direct => {
-                tracing::warn!(device = %device.display(), "direct I/O cannot be had on this file system");
+                tracing::warn!(device = %device.display(), "the file system does not support direct I/O");
             }
             Err(error) => return Err(error.into()),
         }
@@ -331,25 +339,25 @@ pub(super) fn tune(device: &Path, tuning: &Tuning) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the file system of `mount` to rest.
+/// Freezes the file system of `mount`.
 pub(super) fn freeze(mount: impl AsFd) -> rustix::io::Result<()> {
-    // SAFETY: FIFREEZE looks at no argument; the number 0 is passed by value.
+    // SAFETY: FIFREEZE ignores its argument; the number 0 is passed by value.
     unsafe { ioctl(mount, IntegerSetter::<FIFREEZE>::new_usize(0)) }
 }
 
-/// Lets the file system of `mount` go on.
+/// Thaws the file system of `mount`.
 pub(super) fn thaw(mount: impl AsFd) -> rustix::io::Result<()> {
-    // SAFETY: FITHAW looks at no argument; the number 0 is passed by value.
+    // SAFETY: FITHAW ignores its argument; the number 0 is passed by value.
     unsafe { ioctl(mount, IntegerSetter::<FITHAW>::new_usize(0)) }
 }
 
-/// Grows a mounted ext4 to that many of its blocks.
+/// Grows a mounted ext4 to `blocks` blocks.
 pub(super) fn resize_ext4(mount: impl AsFd, blocks: u64) -> rustix::io::Result<()> {
     // SAFETY: EXT4_IOC_RESIZE_FS reads one 64-bit number.
     unsafe { ioctl(mount, Setter::<EXT4_IOC_RESIZE_FS, u64>::new(blocks)) }
 }
 
-/// Grows a mounted Btrfs to all of its one device.
+/// Grows a mounted Btrfs to the size of its device.
 pub(super) fn resize_btrfs(mount: impl AsFd) -> rustix::io::Result<()> {
     let mut arguments = BtrfsArguments {
         fd: 0,
@@ -370,7 +378,7 @@ pub(super) fn resize_btrfs(mount: impl AsFd) -> rustix::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The kernel's sizes of the structures (`linux/loop.h`, `linux/btrfs.h`).
+    /// The sizes are those of `linux/loop.h` and `linux/btrfs.h`.
     #[test]
     fn the_structures_have_the_kernels_sizes() {
         assert_eq!(size_of::<LoopInfo>(), 232);

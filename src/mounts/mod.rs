@@ -1,9 +1,8 @@
-//! mount(2) and block storage of a real machine.
+//! Mounts and block storage on Linux.
 //!
-//! Mounts are bound, made of devices, remounted with flags, unmounted, and read from the kernel's
-//! table: never recursive, never lazy (an unmount that cannot be done now is an error), and nothing
-//! here deletes anything. Loop devices are set up by ioctl, file systems made by their own programs,
-//! and files copied by sharing their blocks where that can be.
+//! No mount operation is recursive or lazy: an unmount that is not possible now is an error. Nothing
+//! here deletes data. Loop devices are attached with ioctls, file systems are created by their `mkfs`
+//! programs, and copies share blocks where the file system supports it.
 
 mod copy;
 mod file_system;

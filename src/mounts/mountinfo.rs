@@ -1,7 +1,7 @@
-//! Parser of `/proc/self/mountinfo` (proc(5)). Pure.
+//! The parser of `/proc/self/mountinfo` (proc(5)). Pure.
 //!
 //! A line is `id parent major:minor root target options optional… - type source super-options`;
-//! space, tab, newline, backslash and `#` in paths are written as three octal digits.
+//! space, tab, newline, backslash and `#` in paths are octal escapes of three digits.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::ports::{MountEntry, MountFlags};
 
-/// All mounts, in the order of the file. A line that is not as proc(5) says is left out.
+/// Returns all mounts in the order of the file. Skips malformed lines.
 pub(super) fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|byte| *byte == b'\n')
         .filter_map(parse_line)
@@ -22,7 +22,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let root = path(fields.next()?);
     let target = path(fields.next()?);
     let flags = flags(fields.next()?);
-    // After optional fields and a dash: the type, and what was mounted.
+    // The type and the source follow the optional fields and a dash.
     let source = fields.skip_while(|field| *field != b"-").nth(2)?;
     Some(MountEntry {
         target,
@@ -49,7 +49,7 @@ fn flags(options: &[u8]) -> MountFlags {
     flags
 }
 
-/// A path with its octal escapes undone.
+/// Decodes the octal escapes of a path.
 fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -65,7 +65,7 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The byte that three octal digits at the start of `text` mean.
+/// Decodes the three octal digits at the start of `text`.
 fn octal(text: &[u8]) -> Option<u8> {
     let digits = text.get(..3)?;
     let value = digits.iter().try_fold(0_u32, |value, digit| {
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn octal_escapes_in_paths_are_undone() {
-        for (written, meant) in [
+    fn octal_escapes_in_paths_are_decoded() {
+        for (escaped, decoded) in [
             (r"/a\040b", b"/a b".as_slice()),
             (r"/a\011b\012c\134d\043", b"/a\tb\nc\\d#"),
             (r"/ends\04", br"/ends\04"),
@@ -119,20 +119,20 @@ mod tests {
             (r"/beyond\777", br"/beyond\777"),
             (r"/twice\134040", br"/twice\040"),
         ] {
-            let entry = one(&format!("1 2 0:1 {written} {written} rw - x y z"));
-            assert_eq!(entry.target.as_os_str().as_bytes(), meant, "{written}");
+            let entry = one(&format!("1 2 0:1 {escaped} {escaped} rw - x y z"));
+            assert_eq!(entry.target.as_os_str().as_bytes(), decoded, "{escaped}");
             assert_eq!(entry.root, entry.target);
         }
     }
 
     #[test]
-    fn names_that_are_no_unicode_survive() {
+    fn paths_that_are_not_utf8_are_preserved() {
         let entries = parse(b"1 2 0:1 / /caf\xe9 rw - x y z\n");
         assert_eq!(entries[0].target.as_os_str().as_bytes(), b"/caf\xe9");
     }
 
     #[test]
-    fn what_is_no_line_is_left_out() {
+    fn malformed_lines_are_skipped() {
         assert_eq!(parse(b""), []);
         assert_eq!(parse(b"\nnonsense\n1 2 0:1 /\n"), []);
     }

@@ -1,4 +1,4 @@
-//! [`LinuxBlockStorage`]: loop devices, file systems and copies of a real machine.
+//! [`LinuxBlockStorage`]: loop devices, file systems and copies on Linux.
 
 use std::io;
 use std::path::Path;
@@ -6,44 +6,50 @@ use std::sync::OnceLock;
 
 use super::{copy, file_system, loop_device};
 use crate::ports::{
-    Attach, AttachedDevice, BlockStorage, Copied, FileSystem, LoopDevice, Offers, Tuning,
+    AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
+    FileSystem, LoopDevice,
 };
 
-/// Block storage of this machine. Loop devices need `CAP_SYS_ADMIN` and `/dev/loop-control`.
+/// The block storage of this machine. Loop devices need `CAP_SYS_ADMIN` and `/dev/loop-control`.
 #[derive(Debug, Default)]
 pub struct LinuxBlockStorage {
-    offers: OnceLock<Offers>,
+    offers: OnceLock<BlockStorageFeatures>,
 }
 
 impl BlockStorage for LinuxBlockStorage {
-    fn offers(&self) -> Offers {
-        let look = || Offers {
-            grow_unmounted: file_system::grown_unmounted(),
-            no_loop_devices: loop_device::try_out()
-                .err()
-                .map(|error| match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "the plugin does not run as root (CAP_SYS_ADMIN)".to_owned()
-                    }
-                    io::ErrorKind::NotFound => "/dev/loop-control is not there".to_owned(),
-                    _ => error.to_string(),
-                }),
-            file_systems: file_system::offered(),
+    fn features(&self) -> BlockStorageFeatures {
+        let look = || BlockStorageFeatures {
+            offline_growth_only: file_system::growable_only_unmounted(),
+            loop_devices_unavailable: loop_device::check_available().err().map(|error| match error
+                .kind()
+            {
+                io::ErrorKind::PermissionDenied => {
+                    "the plugin does not run as root (CAP_SYS_ADMIN)".to_owned()
+                }
+                io::ErrorKind::NotFound => "/dev/loop-control does not exist".to_owned(),
+                _ => error.to_string(),
+            }),
+            file_systems: file_system::supported(),
         };
         self.offers.get_or_init(look).clone()
     }
 
-    fn shares_blocks(&self, directory: &Path) -> bool {
+    fn supports_reflink(&self, directory: &Path) -> bool {
         copy::shares_blocks(directory)
     }
 
-    fn attach(&self, file: &Path, how: Attach, tuning: &Tuning) -> io::Result<LoopDevice> {
+    fn attach(
+        &self,
+        file: &Path,
+        how: AttachOptions,
+        tuning: &DeviceTuning,
+    ) -> io::Result<LoopDevice> {
         let (path, device) = loop_device::attach(file, how, tuning)?;
         if tuning.read_ahead_kib.is_some() {
             let direct_io = None;
             loop_device::tune(
                 &path,
-                &Tuning {
+                &DeviceTuning {
                     direct_io,
                     ..*tuning
                 },
@@ -51,7 +57,7 @@ impl BlockStorage for LinuxBlockStorage {
         }
         Ok(LoopDevice {
             path,
-            hold: Box::new(device),
+            guard: Box::new(device),
         })
     }
 
@@ -59,11 +65,11 @@ impl BlockStorage for LinuxBlockStorage {
         loop_device::attached(path)
     }
 
-    fn hold(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
-        let held = loop_device::hold(device)?;
+    fn open(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
+        let held = loop_device::open_unchanged(device)?;
         Ok(held.map(|held| LoopDevice {
             path: device.path.clone(),
-            hold: Box::new(held),
+            guard: Box::new(held),
         }))
     }
 
@@ -75,7 +81,7 @@ impl BlockStorage for LinuxBlockStorage {
         loop_device::resize(device)
     }
 
-    fn tune(&self, device: &Path, tuning: &Tuning) -> io::Result<()> {
+    fn tune(&self, device: &Path, tuning: &DeviceTuning) -> io::Result<()> {
         loop_device::tune(device, tuning)
     }
 
@@ -84,7 +90,7 @@ impl BlockStorage for LinuxBlockStorage {
     }
 
     fn make_file_system(&self, file: &Path, kind: FileSystem) -> io::Result<()> {
-        file_system::make(file, kind)
+        file_system::make_file_system(file, kind)
     }
 
     fn grow_file_system(
@@ -108,7 +114,7 @@ impl BlockStorage for LinuxBlockStorage {
         file_system::thaw(mount)
     }
 
-    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<Copied> {
+    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<CopyMethod> {
         copy::copy_file(from, to)
     }
 
@@ -123,16 +129,13 @@ mod tests {
 
     use super::*;
 
-    /// Needs loop devices; the whole of it runs as root in `tests/e2e/hostpath_images.rs`, this is
-    /// the least that shows a wrong ioctl.
+    /// The smallest test that reveals a wrong ioctl. `tests/e2e/hostpath_images.rs` tests images as
+    /// root. Both need loop devices.
     #[test]
-    #[expect(
-        clippy::print_stderr,
-        reason = "a test that is skipped is to say so loudly"
-    )]
-    fn a_device_is_there_while_it_is_held_or_until_it_is_detached() {
+    #[expect(clippy::print_stderr, reason = "a skipped test must report it")]
+    fn a_device_exists_while_it_is_open_or_until_it_is_detached() {
         let storage = LinuxBlockStorage::default();
-        if let Some(reason) = storage.offers().no_loop_devices {
+        if let Some(reason) = storage.features().loop_devices_unavailable {
             eprintln!("SKIPPED loop devices: {reason}");
             return;
         }
@@ -141,7 +144,7 @@ mod tests {
         let file = std::fs::File::create_new(&path).unwrap();
         file.set_len(1_048_576 + 512).unwrap();
         let held = storage
-            .attach(&path, Attach::default(), &Tuning::default())
+            .attach(&path, AttachOptions::default(), &DeviceTuning::default())
             .unwrap();
         let found = storage.attached(&path).unwrap();
         assert_eq!(found.len(), 1);
@@ -150,13 +153,17 @@ mod tests {
         assert_eq!(
             storage.attached(&path).unwrap(),
             [],
-            "it went with its holder"
+            "the device is detached when it is closed"
         );
-        let how = Attach {
-            stays: true,
+        let how = AttachOptions {
+            persistent: true,
             read_only: true,
         };
-        drop(storage.attach(&path, how, &Tuning::default()).unwrap());
+        drop(
+            storage
+                .attach(&path, how, &DeviceTuning::default())
+                .unwrap(),
+        );
         let found = storage.attached(directory.path()).unwrap();
         assert!(found[0].read_only);
         let bytes = |device: &Path| {
@@ -166,7 +173,7 @@ mod tests {
         assert_eq!(
             bytes(&found[0].path),
             1_048_576 + 512,
-            "exact to the sector"
+            "the size is exact to the sector"
         );
         let device = std::fs::File::options().write(true).open(&found[0].path);
         assert!(device.is_err() || device.unwrap().write_at(b"x", 0).is_err());

@@ -1,4 +1,4 @@
-//! A plugin, a driver and an observer that do as the tests of this module say.
+//! Fakes for the tests of this module: a plugin, a driver and an observer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use crate::ports::{
 };
 use crate::retry::Verdict;
 
-/// How the plugin answers a Probe.
+/// How the plugin responds to Probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ProbeResponse {
     Ready,
     NotReady,
     Unavailable,
     Hang,
 }
 
-/// Says about itself what its fields say.
+/// A plugin that reports what its fields contain.
 pub(crate) struct FakePlugin {
     pub(crate) name: String,
     pub(crate) has_controller: bool,
     pub(crate) has_node: bool,
     pub(crate) max_volumes: Option<u64>,
-    pub(crate) answer: Mutex<Answer>,
+    pub(crate) probe_response: Mutex<ProbeResponse>,
 }
 
 impl FakePlugin {
@@ -45,12 +45,12 @@ impl FakePlugin {
             has_controller: true,
             has_node: true,
             max_volumes: None,
-            answer: Mutex::new(Answer::Ready),
+            probe_response: Mutex::new(ProbeResponse::Ready),
         }
     }
 
-    pub(crate) fn now_answers(&self, answer: Answer) {
-        *self.answer.lock().unwrap() = answer;
+    pub(crate) fn set_probe_response(&self, response: ProbeResponse) {
+        *self.probe_response.lock().unwrap() = response;
     }
 
     pub(crate) fn connection(self: Arc<Self>) -> PluginConnection {
@@ -88,14 +88,14 @@ impl Identity for FakePlugin {
     }
 
     async fn probe(&self) -> Result<bool, PluginError> {
-        let answer = *self.answer.lock().unwrap();
-        match answer {
-            Answer::Ready => Ok(true),
-            Answer::NotReady => Ok(false),
-            Answer::Unavailable => {
+        let response = *self.probe_response.lock().unwrap();
+        match response {
+            ProbeResponse::Ready => Ok(true),
+            ProbeResponse::NotReady => Ok(false),
+            ProbeResponse::Unavailable => {
                 Err(refuse(Rpc::Probe, StatusCode::Unavailable, "no connection"))
             }
-            Answer::Hang => std::future::pending().await,
+            ProbeResponse::Hang => std::future::pending().await,
         }
     }
 }
@@ -197,7 +197,7 @@ impl NodeService for FakePlugin {
     }
 }
 
-/// Always the same plugin, and how often it was connected to.
+/// Connects to one plugin, and records the sockets.
 pub(crate) struct FakeConnector {
     pub(crate) plugin: Arc<FakePlugin>,
     pub(crate) sockets: Mutex<Vec<PathBuf>>,
@@ -210,47 +210,51 @@ impl Connector for FakeConnector {
     }
 }
 
-/// What the observer was told, in order: a health description, or `gone`.
+/// Records reports in order: a health description, or `gone`.
 #[derive(Default)]
-pub(crate) struct RecordingObserver {
-    told: watch::Sender<Vec<String>>,
+pub(crate) struct FakeObserver {
+    reports: watch::Sender<Vec<String>>,
     refuse: Mutex<bool>,
 }
 
-impl RecordingObserver {
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.told.borrow().clone()
+impl FakeObserver {
+    pub(crate) fn reports(&self) -> Vec<String> {
+        self.reports.borrow().clone()
     }
 
     pub(crate) fn refuse(&self, refuse: bool) {
         *self.refuse.lock().unwrap() = refuse;
     }
 
-    /// Waits until the last thing told starts so.
+    /// Waits until the last report starts with this text.
     pub(crate) async fn until(&self, last: &str) {
-        let told_it = |told: &Vec<String>| told.last().is_some_and(|said| said.starts_with(last));
-        let mut told = self.told.subscribe();
-        let waited = tokio::time::timeout(Duration::from_secs(3600), told.wait_for(told_it));
+        let is_reported = |reports: &Vec<String>| {
+            reports
+                .last()
+                .is_some_and(|report| report.starts_with(last))
+        };
+        let mut reports = self.reports.subscribe();
+        let waited = tokio::time::timeout(Duration::from_secs(3600), reports.wait_for(is_reported));
         assert!(
             waited.await.is_ok(),
-            "waited for {last:?}, was told {:?}",
-            self.told()
+            "waited for {last:?}, reported {:?}",
+            self.reports()
         );
     }
 
-    fn note(&self, what: String) -> Result<(), ReportRefused> {
+    fn record(&self, report: String) -> Result<(), ReportRefused> {
         if *self.refuse.lock().unwrap() {
             return Err(ReportRefused {
                 reason: "the disk is full".to_owned(),
             });
         }
-        self.told.send_modify(|told| told.push(what));
+        self.reports.send_modify(|reports| reports.push(report));
         Ok(())
     }
 }
 
 #[async_trait]
-impl PluginObserver for RecordingObserver {
+impl PluginObserver for FakeObserver {
     async fn changed(
         &self,
         _: &PluginId,
@@ -261,20 +265,20 @@ impl PluginObserver for RecordingObserver {
             instance.health.healthy,
             instance.health.description == "healthy"
         );
-        self.note(instance.health.description)
+        self.record(instance.health.description)
     }
 
     async fn gone(&self, _: &PluginId, _: &NodeId) -> Result<(), ReportRefused> {
-        self.note("gone".to_owned())
+        self.record("gone".to_owned())
     }
 }
 
-/// Starts processes that live until the test ends them.
+/// Starts fake processes that run until the test ends them.
 #[derive(Default)]
 pub(crate) struct FakeDriver {
-    /// Starts that fail first.
+    /// Errors of the first starts.
     pub(crate) failures: Mutex<VecDeque<std::io::ErrorKind>>,
-    lives: Mutex<BTreeMap<usize, watch::Sender<Option<String>>>>,
+    processes: Mutex<BTreeMap<usize, watch::Sender<Option<String>>>>,
     started: watch::Sender<usize>,
 }
 
@@ -283,7 +287,7 @@ impl FakeDriver {
         *self.started.borrow()
     }
 
-    /// Waits until that many processes were started.
+    /// Waits until that many processes have been started.
     pub(crate) async fn until_started(&self, number: usize) {
         let mut started = self.started.subscribe();
         let waited = started.wait_for(|started| *started >= number);
@@ -294,36 +298,36 @@ impl FakeDriver {
         );
     }
 
-    /// Ends the process of that number, the first being 1.
+    /// Ends a process by its number; the first is 1.
     pub(crate) fn end(&self, number: usize, how: &str) {
-        self.lives.lock().unwrap()[&number].send_replace(Some(how.to_owned()));
+        self.processes.lock().unwrap()[&number].send_replace(Some(how.to_owned()));
     }
 
     /// Whether every process has ended.
     pub(crate) fn all_ended(&self) -> bool {
-        self.lives
+        self.processes
             .lock()
             .unwrap()
             .values()
-            .all(|life| life.borrow().is_some())
+            .all(|exit| exit.borrow().is_some())
     }
 }
 
 struct FakeTask {
-    life: watch::Sender<Option<String>>,
+    exit: watch::Sender<Option<String>>,
 }
 
 #[async_trait]
 impl Task for FakeTask {
     async fn wait(&self) -> String {
-        let mut life = self.life.subscribe();
-        let how = life.wait_for(Option::is_some).await.unwrap();
+        let mut exit = self.exit.subscribe();
+        let how = exit.wait_for(Option::is_some).await.unwrap();
         how.clone().unwrap()
     }
 
     async fn stop(&self, _: Duration) -> Result<(), DriverError> {
-        self.life
-            .send_if_modified(|life| life.replace("was stopped".to_owned()).is_none());
+        self.exit
+            .send_if_modified(|exit| exit.replace("was stopped".to_owned()).is_none());
         Ok(())
     }
 
@@ -343,10 +347,10 @@ impl TaskDriver for FakeDriver {
             });
         }
         assert!(self.all_ended(), "two processes of one task");
-        let (life, _) = watch::channel(None);
+        let (exit, _) = watch::channel(None);
         let number = self.started() + 1;
-        self.lives.lock().unwrap().insert(number, life.clone());
+        self.processes.lock().unwrap().insert(number, exit.clone());
         self.started.send_replace(number);
-        Ok(Box::new(FakeTask { life }))
+        Ok(Box::new(FakeTask { exit }))
     }
 }

@@ -1,11 +1,8 @@
-//! What a plugin is and how it is, asked anew each time (`csi-orchestration` 6.4, W44).
+//! Fingerprints a plugin: its identity, capabilities and health.
 //!
-//! [`examine`] asks; [`Fingerprint`] turns what was found into the instance as the server half knows
-//! it and has it recorded when it differs. What was found when the plugin was last well stays with an
-//! instance that is unwell, so that its volumes keep their capabilities. A plugin that was never well
-//! has no instance at all (1.11).
-//!
-//! A report that was refused is not lost: the next finding is compared with what was recorded.
+//! [`fingerprint_plugin`] calls the plugin; [`FingerprintRecorder`] reports the instance if it changed.
+//! An unhealthy instance keeps its last known capabilities. A plugin that was never healthy has no
+//! instance. A refused report is made again, because results are compared with what was recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,43 +17,43 @@ use crate::ports::{
 
 /// How long a Probe may take.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
-/// How long all questions together may take.
-const ROUND_LIMIT: Duration = Duration::from_secs(30);
+/// How long all calls together may take.
+const FINGERPRINT_LIMIT: Duration = Duration::from_secs(30);
 
-/// What one round found.
+/// The result of one fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// Every question was answered.
-    Well(Box<Facts>),
-    /// Why it cannot be used.
-    Unwell(String),
+pub(super) enum FingerprintResult {
+    /// The plugin answered every call.
+    Healthy(Box<PluginFacts>),
+    /// The reason why the plugin cannot be used.
+    Unhealthy(String),
 }
 
-/// What a plugin says about itself.
+/// The identity and capabilities of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct PluginFacts {
     info: PluginInfo,
     capabilities: PluginCapabilities,
     controller: Option<ControllerInfo>,
     node: Option<NodeInfo>,
 }
 
-/// Asks everything once. Never waits longer than 30 s.
-pub(super) async fn examine(connection: &PluginConnection) -> Finding {
-    match timeout(ROUND_LIMIT, ask(connection)).await {
-        Ok(Ok(facts)) => Finding::Well(Box::new(facts)),
-        Ok(Err(reason)) => Finding::Unwell(reason),
-        Err(_) => Finding::Unwell(format!(
+/// Calls the plugin once, for at most 30 s.
+pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> FingerprintResult {
+    match timeout(FINGERPRINT_LIMIT, query(connection)).await {
+        Ok(Ok(facts)) => FingerprintResult::Healthy(Box::new(facts)),
+        Ok(Err(reason)) => FingerprintResult::Unhealthy(reason),
+        Err(_) => FingerprintResult::Unhealthy(format!(
             "failed fingerprinting with error: no answer within {} s",
-            ROUND_LIMIT.as_secs()
+            FINGERPRINT_LIMIT.as_secs()
         )),
     }
 }
 
-async fn ask(connection: &PluginConnection) -> Result<Facts, String> {
+async fn query(connection: &PluginConnection) -> Result<PluginFacts, String> {
     match timeout(PROBE_LIMIT, connection.identity.probe()).await {
         Ok(Ok(true)) => {}
-        Ok(Ok(false)) => return Err("the plugin says that it is not ready".to_owned()),
+        Ok(Ok(false)) => return Err("the plugin reports that it is not ready".to_owned()),
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => {
             return Err(format!(
@@ -70,7 +67,7 @@ async fn ask(connection: &PluginConnection) -> Result<Facts, String> {
         .map_err(|error| format!("failed fingerprinting with error: {error}"))
 }
 
-async fn facts(connection: &PluginConnection) -> Result<Facts, PluginError> {
+async fn facts(connection: &PluginConnection) -> Result<PluginFacts, PluginError> {
     let info = connection.identity.plugin_info().await?;
     let capabilities = connection.identity.plugin_capabilities().await?;
     let controller = if capabilities.controller_service {
@@ -81,11 +78,11 @@ async fn facts(connection: &PluginConnection) -> Result<Facts, PluginError> {
     };
     let node = match node_info(connection).await {
         Ok(node) => Some(node),
-        // A plugin that is a controller only.
+        // The plugin is only a controller.
         Err(error) if error.code == StatusCode::Unimplemented && controller.is_some() => None,
         Err(error) => return Err(error),
     };
-    Ok(Facts {
+    Ok(PluginFacts {
         info,
         capabilities,
         controller,
@@ -103,22 +100,22 @@ async fn node_info(connection: &PluginConnection) -> Result<NodeInfo, PluginErro
     })
 }
 
-/// One plugin's instance on one node, and who is told of it.
-pub(super) struct Fingerprint {
+/// Reports one plugin's instance on one node to the observer.
+pub(super) struct FingerprintRecorder {
     pub(super) plugin: PluginId,
     pub(super) node: NodeId,
     pub(super) task: AllocId,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) observer: Arc<dyn PluginObserver>,
-    /// What was recorded last; at first what an earlier run of the agent left behind.
+    /// The instance that was recorded last, possibly by an earlier run of the agent.
     pub(super) recorded: Option<PluginInstance>,
 }
 
-impl Fingerprint {
-    /// Has the finding recorded if it says something new.
-    pub(super) async fn record(&mut self, finding: &Finding) {
+impl FingerprintRecorder {
+    /// Reports the result if the instance changed.
+    pub(super) async fn record(&mut self, result: &FingerprintResult) {
         let now = self.clock.now();
-        let Some(instance) = next(self.recorded.as_ref(), &self.task, finding, now) else {
+        let Some(instance) = next(self.recorded.as_ref(), &self.task, result, now) else {
             return;
         };
         if instance.health.healthy {
@@ -127,43 +124,43 @@ impl Fingerprint {
             let reason = &instance.health.description;
             tracing::warn!(plugin.id = %self.plugin, reason, "plugin is unhealthy");
         }
-        // Counted as recorded first: whoever gives up waiting here must later tell of its end.
+        // Set before the report: if this future is dropped, `record_gone` still has to report.
         let before = self.recorded.replace(instance.clone());
         if let Err(error) = self
             .observer
             .changed(&self.plugin, &self.node, instance)
             .await
         {
-            tracing::warn!(plugin.id = %self.plugin, %error, "plugin's state was not recorded");
+            tracing::warn!(plugin.id = %self.plugin, %error, "the state of the plugin was not recorded");
             self.recorded = before;
         }
     }
 
-    /// Has it recorded that the plugin no longer runs here.
+    /// Reports that the plugin no longer runs here.
     pub(super) async fn record_gone(&mut self) {
         if self.recorded.is_none() {
             return;
         }
-        let told = self.observer.gone(&self.plugin, &self.node).await;
-        match told {
+        let reported = self.observer.gone(&self.plugin, &self.node).await;
+        match reported {
             Ok(()) => self.recorded = None,
             Err(error) => {
-                tracing::warn!(plugin.id = %self.plugin, %error, "plugin's end was not recorded");
+                tracing::warn!(plugin.id = %self.plugin, %error, "the removal of the plugin was not recorded");
             }
         }
     }
 }
 
-/// The instance to record, or nothing if it is recorded already.
+/// Returns the instance to record, or `None` if it is already recorded.
 fn next(
     recorded: Option<&PluginInstance>,
     task: &AllocId,
-    finding: &Finding,
+    result: &FingerprintResult,
     now: i64,
 ) -> Option<PluginInstance> {
-    let found = match finding {
-        Finding::Well(facts) => instance(facts, task, now),
-        Finding::Unwell(reason) => PluginInstance {
+    let found = match result {
+        FingerprintResult::Healthy(facts) => instance(facts, task, now),
+        FingerprintResult::Unhealthy(reason) => PluginInstance {
             alloc_id: task.clone(),
             health: Health {
                 healthy: false,
@@ -173,16 +170,16 @@ fn next(
             ..recorded?.clone()
         },
     };
-    let same = recorded.is_some_and(|recorded| {
+    let is_same = recorded.is_some_and(|recorded| {
         PluginInstance {
             updated_at: now,
             ..recorded.clone()
         } == found
     });
-    (!same).then_some(found)
+    (!is_same).then_some(found)
 }
 
-fn instance(facts: &Facts, task: &AllocId, now: i64) -> PluginInstance {
+fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
     PluginInstance {
         alloc_id: task.clone(),
         health: Health {
@@ -202,23 +199,23 @@ fn instance(facts: &Facts, task: &AllocId, now: i64) -> PluginInstance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fakes::{Answer, FakePlugin, RecordingObserver};
+    use crate::node::fakes::{FakeObserver, FakePlugin, ProbeResponse};
 
-    async fn find(plugin: FakePlugin) -> Finding {
-        examine(&Arc::new(plugin).connection()).await
+    async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
+        fingerprint_plugin(&Arc::new(plugin).connection()).await
     }
 
-    fn facts(finding: Finding) -> Facts {
-        match finding {
-            Finding::Well(facts) => *facts,
-            Finding::Unwell(reason) => panic!("unwell: {reason}"),
+    fn facts(result: FingerprintResult) -> PluginFacts {
+        match result {
+            FingerprintResult::Healthy(facts) => *facts,
+            FingerprintResult::Unhealthy(reason) => panic!("unhealthy: {reason}"),
         }
     }
 
-    /// B67 and B68: what the plugin says, and only the services that it has.
+    /// The plugin describes itself (B67); only the services that it has are called (B68).
     #[tokio::test]
-    async fn a_plugin_is_what_it_says_about_itself() {
-        let both = facts(find(FakePlugin::named("fake.csi.example")).await);
+    async fn the_result_has_what_the_plugin_reports() {
+        let both = facts(fingerprint_of(FakePlugin::named("fake.csi.example")).await);
         assert_eq!(both.info.name, "fake.csi.example");
         assert_eq!(both.node.unwrap().external_node_id.as_str(), "node-1");
         assert!(both.controller.unwrap().capabilities.create_delete_volume);
@@ -227,33 +224,39 @@ mod tests {
             has_node: false,
             ..FakePlugin::named("c")
         };
-        assert_eq!(facts(find(controller_only).await).node, None);
+        assert_eq!(facts(fingerprint_of(controller_only).await).node, None);
 
         let node_only = FakePlugin {
             has_controller: false,
             ..FakePlugin::named("n")
         };
-        let node_only = facts(find(node_only).await);
+        let node_only = facts(fingerprint_of(node_only).await);
         assert_eq!(
             (node_only.controller, node_only.node.is_some()),
             (None, true)
         );
     }
 
-    /// B72: every way to be unwell is said in words.
+    /// B72: every kind of failure has a reason.
     #[tokio::test(start_paused = true)]
-    async fn an_unwell_plugin_says_why() {
+    async fn an_unhealthy_plugin_has_a_reason() {
         for (probe, expected) in [
-            (Answer::NotReady, "the plugin says that it is not ready"),
             (
-                Answer::Unavailable,
+                ProbeResponse::NotReady,
+                "the plugin reports that it is not ready",
+            ),
+            (
+                ProbeResponse::Unavailable,
                 "Probe failed with Unavailable: no connection",
             ),
-            (Answer::Hang, "Probe was not answered within 5 s"),
+            (ProbeResponse::Hang, "Probe was not answered within 5 s"),
         ] {
             let plugin = FakePlugin::named("p");
-            plugin.now_answers(probe);
-            assert_eq!(find(plugin).await, Finding::Unwell(expected.to_owned()));
+            plugin.set_probe_response(probe);
+            assert_eq!(
+                fingerprint_of(plugin).await,
+                FingerprintResult::Unhealthy(expected.to_owned())
+            );
         }
         let neither = FakePlugin {
             has_controller: false,
@@ -261,15 +264,15 @@ mod tests {
             ..FakePlugin::named("p")
         };
         assert_eq!(
-            find(neither).await,
-            Finding::Unwell(
+            fingerprint_of(neither).await,
+            FingerprintResult::Unhealthy(
                 "failed fingerprinting with error: NodeGetInfo failed with Unimplemented: no node service".to_owned()
             )
         );
     }
 
-    fn fingerprint(observer: &Arc<RecordingObserver>) -> Fingerprint {
-        Fingerprint {
+    fn fingerprint(observer: &Arc<FakeObserver>) -> FingerprintRecorder {
+        FingerprintRecorder {
             plugin: "p".into(),
             node: "here".into(),
             task: "task".into(),
@@ -279,48 +282,50 @@ mod tests {
         }
     }
 
-    /// B64 and 1.11: transitions only, and none before the plugin was well once.
+    /// B64: only changes are reported, and none before the plugin was healthy once.
     #[tokio::test]
     async fn only_changes_are_recorded() {
-        let observer = Arc::new(RecordingObserver::default());
+        let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        let well = find(FakePlugin::named("p")).await;
-        let unwell = Finding::Unwell("why".to_owned());
-        for finding in [&unwell, &well, &well, &unwell, &unwell, &well] {
-            fingerprint.record(finding).await;
+        let healthy = fingerprint_of(FakePlugin::named("p")).await;
+        let unhealthy = FingerprintResult::Unhealthy("why".to_owned());
+        for result in [
+            &unhealthy, &healthy, &healthy, &unhealthy, &unhealthy, &healthy,
+        ] {
+            fingerprint.record(result).await;
         }
         fingerprint.record_gone().await;
         fingerprint.record_gone().await;
-        assert_eq!(observer.told(), ["healthy", "why", "healthy", "gone"]);
+        assert_eq!(observer.reports(), ["healthy", "why", "healthy", "gone"]);
     }
 
-    /// W44: an upgrade in place or a moved node is seen.
+    /// W44: an upgrade in place or a moved node is detected.
     #[tokio::test]
-    async fn facts_that_changed_are_recorded_although_health_did_not() {
-        let observer = Arc::new(RecordingObserver::default());
+    async fn changed_facts_are_recorded_while_health_is_unchanged() {
+        let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
         fingerprint
-            .record(&find(FakePlugin::named("p")).await)
+            .record(&fingerprint_of(FakePlugin::named("p")).await)
             .await;
         let moved = FakePlugin {
             max_volumes: Some(7),
             ..FakePlugin::named("p")
         };
-        fingerprint.record(&find(moved).await).await;
+        fingerprint.record(&fingerprint_of(moved).await).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.node.unwrap().max_volumes, Some(7));
-        assert_eq!(observer.told(), ["healthy", "healthy"]);
+        assert_eq!(observer.reports(), ["healthy", "healthy"]);
     }
 
     #[tokio::test]
-    async fn an_unwell_instance_keeps_what_is_known_of_it() {
-        let observer = Arc::new(RecordingObserver::default());
+    async fn an_unhealthy_instance_keeps_its_capabilities() {
+        let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
         fingerprint
-            .record(&find(FakePlugin::named("p")).await)
+            .record(&fingerprint_of(FakePlugin::named("p")).await)
             .await;
         fingerprint
-            .record(&Finding::Unwell("died".to_owned()))
+            .record(&FingerprintResult::Unhealthy("died".to_owned()))
             .await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.provider, "p");
@@ -328,14 +333,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_report_is_made_again() {
-        let observer = Arc::new(RecordingObserver::default());
+    async fn a_refused_report_is_repeated() {
+        let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        let well = find(FakePlugin::named("p")).await;
+        let healthy = fingerprint_of(FakePlugin::named("p")).await;
         observer.refuse(true);
-        fingerprint.record(&well).await;
+        fingerprint.record(&healthy).await;
         observer.refuse(false);
-        fingerprint.record(&well).await;
-        assert_eq!(observer.told(), ["healthy"]);
+        fingerprint.record(&healthy).await;
+        assert_eq!(observer.reports(), ["healthy"]);
     }
 }

@@ -1,9 +1,8 @@
 //! The client half of the agent: the plugins that run on this node.
 //!
-//! [`Supervisor`] keeps one plugin's task running and says how it is; it registers the plugin's
-//! connection in the [`Registry`], where the server half finds it, and has its findings recorded
-//! through [`crate::ports::PluginObserver`]. Nothing here knows processes, sockets or gRPC: those are
-//! ports.
+//! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
+//! [`Registry`], where the server half finds it, and reports the plugin's health to
+//! [`crate::ports::PluginObserver`]. Processes, sockets and gRPC are behind ports.
 
 #[cfg(test)]
 mod fakes;
@@ -12,4 +11,4 @@ mod registry;
 mod supervisor;
 
 pub use registry::Registry;
-pub use supervisor::{PluginTask, Supervisor, Surroundings, TaskStatus, wait_until_healthy};
+pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};

@@ -1,10 +1,8 @@
-//! Which plugin is reached how on this node (`csi-orchestration` 6.5).
+//! The connections to the plugins of this node.
 //!
-//! Of one plugin several tasks may be registered while it is being upgraded; the newest counts. The
-//! end of an older one changes nothing, and the end of the newest brings the one before it back at
-//! once (B71, W40). Registering a task again replaces its connection and keeps its place (W43).
-//!
-//! Nothing is kept beyond the process: after a restart the supervisors register what they start.
+//! Several tasks of one plugin may be registered during an upgrade; the newest is used. When it is
+//! deregistered, the one before it is used again. Registering a task again replaces its connection
+//! and keeps its position. Nothing is stored: after a restart the supervisors register their tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +15,7 @@ use crate::ports::{PluginConnection, PluginDirectory};
 /// The live connections of one node.
 pub struct Registry {
     node: NodeId,
-    /// Per plugin its tasks, the newest last; never an empty list.
+    /// The tasks of each plugin, the newest last; never an empty list.
     plugins: Mutex<BTreeMap<PluginId, Vec<Registration>>>,
 }
 
@@ -27,7 +25,7 @@ struct Registration {
 }
 
 impl Registry {
-    /// An empty registry of that node.
+    /// An empty registry for a node.
     pub fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -35,7 +33,7 @@ impl Registry {
         }
     }
 
-    /// Makes the connection of `task` the way to reach `plugin`, unless a newer task serves it.
+    /// Registers the connection of `task`, which is used unless a newer task serves `plugin`.
     pub fn register(&self, plugin: &PluginId, task: &AllocId, connection: PluginConnection) {
         let mut plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
         let tasks = plugins.entry(plugin.clone()).or_default();
@@ -51,7 +49,7 @@ impl Registry {
         }
     }
 
-    /// Forgets `task`. Whether it was known.
+    /// Removes `task`. Returns whether it was registered.
     pub fn deregister(&self, plugin: &PluginId, task: &AllocId) -> bool {
         let mut plugins = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tasks) = plugins.get_mut(plugin) else {
@@ -94,9 +92,9 @@ mod tests {
         Arc::new(FakePlugin::named(name)).connection()
     }
 
-    /// B65, B71 and W40: the scenarios of section 6.5, as far as one process goes.
+    /// The newest task is used (B65); when it ends, the one before it is used again (B71, W40).
     #[tokio::test]
-    async fn the_newest_task_counts_and_the_one_before_it_comes_back() {
+    async fn the_newest_task_is_used_and_then_the_one_before_it() {
         let registry = Registry::new("here".into());
         let (id, first, second) = ("ebs".into(), "task-1".into(), "task-2".into());
         registry.register(&id, &first, plugin("first"));
@@ -115,12 +113,12 @@ mod tests {
             current(&registry, "ebs").await.as_deref(),
             Some("first again")
         );
-        assert!(!registry.deregister(&id, &second), "already forgotten");
+        assert!(!registry.deregister(&id, &second), "already removed");
         assert!(registry.deregister(&id, &first));
         assert_eq!(current(&registry, "ebs").await, None);
     }
 
-    /// W43: a definition that changed is taken.
+    /// W43: registering a task again takes its new connection.
     #[tokio::test]
     async fn registering_again_replaces_the_connection() {
         let registry = Registry::new("here".into());

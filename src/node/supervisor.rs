@@ -1,22 +1,21 @@
-//! Keeps one plugin's task running (`csi-orchestration` 6.6, with W42 and W43 put right).
+//! Keeps the task of one plugin running.
 //!
 //! ```text
-//!           ┌──────── pause, longer each time ────────┐
-//!           ▼                                         │
-//!  start ─► examined until well ─► registered ─► examined every 30 s
-//!           │ unwell for the health timeout,          │ process ends, or unwell
-//!           │ or the process ends                     │ for the health timeout
-//!           └────────────► recorded as unwell, stopped ◄
+//!           ┌─────── pause, longer each time ───────┐
+//!           ▼                                       │
+//!  start ─► wait until healthy ─► registered ─► checked every 30 s
+//!           │ unhealthy for the health timeout,     │ process ended, or unhealthy
+//!           │ or the process ended                  │ for the health timeout
+//!           └──────► reported as unhealthy, stopped ◄
 //! ```
 //!
-//! A plugin is registered before it is recorded as healthy, so whoever reads that it is finds its
-//! connection. When the process ends, that is recorded at once with the reason. Its registration
-//! stays while it is being restarted: a call then fails as unavailable and is tried again, which is
-//! what its caller does anyway. When supervision ends the plugin is deregistered, recorded as gone
-//! (B70) and stopped.
+//! A plugin is registered before it is reported as healthy, so a reader of that state finds its
+//! connection. The end of the process is reported immediately with the reason. The registration stays
+//! during a restart: calls fail as unavailable, and callers retry. When supervision ends, the plugin is
+//! deregistered, reported as gone and stopped.
 //!
-//! After a crash of the agent no process is left (`ports::TaskDriver`); what was recorded is left,
-//! and counts as unwell from the agent's start on (`state::EventKind::AgentStarted`).
+//! After a crash of the agent no process is left (`ports::TaskDriver`). The recorded instance stays,
+//! and is unhealthy from the next start of the agent (`state::EventKind::AgentStarted`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::fingerprint::{Finding, Fingerprint, examine};
+use super::fingerprint::{FingerprintRecorder, FingerprintResult, fingerprint_plugin};
 use super::registry::Registry;
 use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
 use crate::ports::{
@@ -33,39 +32,39 @@ use crate::ports::{
 };
 use crate::retry::RetryPolicy;
 
-/// Between two examinations of a plugin that is well.
+/// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Between two examinations of one that is not: it is starting, or should soon be well again.
+/// The pauses between fingerprints of an unhealthy plugin, which is starting or may recover soon.
 const RECHECK: RetryPolicy = RetryPolicy {
-    first: Duration::from_millis(10),
-    longest: Duration::from_secs(2),
+    initial: Duration::from_millis(10),
+    max: Duration::from_secs(2),
 };
-/// Between the end of a process and the start of the next.
+/// The pauses between the end of a process and the start of the next.
 const RESTART: RetryPolicy = RetryPolicy {
-    first: Duration::from_millis(100),
-    longest: Duration::from_secs(30),
+    initial: Duration::from_millis(100),
+    max: Duration::from_secs(30),
 };
-/// What a task gets to stop by itself.
+/// The time for a task to stop by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Failed starts in a row after which nobody waits for a plugin any more.
-const HOPELESS: u32 = 3;
+/// Failed starts in a row after which [`wait_until_healthy`] stops waiting.
+const MAX_FAILED_STARTS: u32 = 3;
 
-/// What is supervised.
+/// The task of a plugin.
 #[derive(Clone, Debug)]
 pub struct PluginTask {
     /// The plugin that it serves.
     pub plugin: PluginId,
-    /// The node it runs on: this one.
+    /// This node.
     pub node: NodeId,
     /// The task's own ID.
     pub task: AllocId,
-    /// How it is started.
+    /// The command that starts it.
     pub command: TaskCommand,
-    /// Where it listens.
+    /// The socket that it listens on.
     pub socket: std::path::PathBuf,
-    /// How long it may be unwell before it is restarted.
+    /// How long it may be unhealthy before a restart.
     pub health_timeout: Duration,
-    /// What an earlier run of the agent recorded of it.
+    /// The instance that an earlier run of the agent recorded.
     pub recorded: Option<PluginInstance>,
 }
 
@@ -74,236 +73,239 @@ impl PluginTask {
     pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
 }
 
-/// How the task is.
+/// The status of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStatus {
-    /// Started, and not yet well; the reason is the last thing found.
+    /// Started, and not healthy yet.
     Starting {
-        /// Why it is not well yet.
+        /// The reason of the last fingerprint.
         reason: String,
     },
-    /// Well at the last examination.
+    /// Healthy at the last fingerprint.
     Healthy,
-    /// Runs, was well, and is not.
+    /// Running, was healthy before, and is not healthy.
     Unhealthy {
-        /// In the plugin's words, or the connection's.
+        /// The error of the plugin or of the connection.
         reason: String,
     },
-    /// Ended or given up; will be started again.
+    /// Ended, or unhealthy for too long; will be started again.
     Restarting {
-        /// How it ended, with the last line it wrote.
+        /// How it ended, with the last line of its output.
         reason: String,
-        /// How often in a row it did not get far.
+        /// Failures in a row.
         failures: u32,
     },
     /// No longer supervised.
     Stopped,
 }
 
-/// Waits until the task is well. Returns early, with the reason, when it has failed three times in a
-/// row; at the latest after `limit`.
+/// Waits until the task is healthy, at most for `limit`. Returns early if it has failed three times in
+/// a row.
 ///
 /// # Errors
-/// Why it is not well.
+/// The reason why it is not healthy.
 pub async fn wait_until_healthy(
     mut status: watch::Receiver<TaskStatus>,
     limit: Duration,
 ) -> Result<(), String> {
-    let settled = |status: &TaskStatus| match status {
+    let is_final = |status: &TaskStatus| match status {
         TaskStatus::Healthy | TaskStatus::Stopped => true,
-        TaskStatus::Restarting { failures, .. } => *failures >= HOPELESS,
+        TaskStatus::Restarting { failures, .. } => *failures >= MAX_FAILED_STARTS,
         TaskStatus::Starting { .. } | TaskStatus::Unhealthy { .. } => false,
     };
-    let _settled = timeout(limit, status.wait_for(settled)).await.is_ok();
+    let _is_final = timeout(limit, status.wait_for(is_final)).await.is_ok();
     let status = status.borrow().clone();
     match status {
         TaskStatus::Healthy => Ok(()),
         TaskStatus::Starting { reason }
         | TaskStatus::Unhealthy { reason }
         | TaskStatus::Restarting { reason, .. } => Err(reason),
-        TaskStatus::Stopped => Err("it was stopped".to_owned()),
+        TaskStatus::Stopped => Err("the plugin was stopped".to_owned()),
     }
 }
 
-/// What a supervisor works with.
+/// The dependencies of a supervisor.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct SupervisorDeps {
     /// Starts the process.
     pub driver: Arc<dyn TaskDriver>,
     /// Connects to its socket.
     pub connector: Arc<dyn Connector>,
-    /// Where its connection is found.
+    /// Publishes its connection.
     pub registry: Arc<Registry>,
-    /// Who records how it is.
+    /// Records its state.
     pub observer: Arc<dyn PluginObserver>,
-    /// The time of a finding.
+    /// The time of fingerprints.
     pub clock: Arc<dyn Clock>,
-    /// Jitter of the pauses.
+    /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
 }
 
 /// Supervises one task.
 pub struct Supervisor {
     task: PluginTask,
-    around: Surroundings,
-    fingerprint: Fingerprint,
+    deps: SupervisorDeps,
+    fingerprint: FingerprintRecorder,
     status: watch::Sender<TaskStatus>,
 }
 
-/// How one life of the process ended.
-enum End {
-    /// Supervision is over.
+/// How one run of the process ended.
+enum ProcessEnd {
+    /// Supervision was stopped.
     Stopped,
-    /// It is to be started again, for this reason.
+    /// It failed for this reason, and is started again.
     Failed(String),
 }
 
 impl Supervisor {
-    /// A supervisor that does nothing before [`Supervisor::run`].
-    pub fn new(task: PluginTask, around: Surroundings) -> Self {
-        let fingerprint = Fingerprint {
+    /// A supervisor that starts nothing before [`Supervisor::run`].
+    pub fn new(task: PluginTask, deps: SupervisorDeps) -> Self {
+        let fingerprint = FingerprintRecorder {
             plugin: task.plugin.clone(),
             node: task.node.clone(),
             task: task.task.clone(),
-            clock: around.clock.clone(),
-            observer: around.observer.clone(),
+            clock: deps.clock.clone(),
+            observer: deps.observer.clone(),
             recorded: task.recorded.clone(),
         };
         let (status, _) = watch::channel(TaskStatus::Starting {
-            reason: "it is being started".to_owned(),
+            reason: "the plugin is starting".to_owned(),
         });
         Self {
             task,
-            around,
+            deps,
             fingerprint,
             status,
         }
     }
 
-    /// How the task is, from now on.
+    /// The status of the task and its changes.
     pub fn status(&self) -> watch::Receiver<TaskStatus> {
         self.status.subscribe()
     }
 
-    /// Runs until `stop`; then nothing of the task is left.
+    /// Supervises the task until `stop`, then stops it.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut failures = 0;
         loop {
             let begun = Instant::now();
-            let End::Failed(reason) = self.live(&stop).await else {
+            let ProcessEnd::Failed(reason) = self.run_process(&stop).await else {
                 break;
             };
-            // One that was never well lives for the health timeout at most.
+            // A task that was never healthy runs for the health timeout at most.
             if begun.elapsed() > self.task.health_timeout * 2 {
                 failures = 0;
             }
-            let pause = RESTART.pause(failures, self.around.ids.jitter());
+            let pause = RESTART.delay(failures, self.deps.ids.jitter());
             failures = failures.saturating_add(1);
             self.fingerprint
-                .record(&Finding::Unwell(reason.clone()))
+                .record(&FingerprintResult::Unhealthy(reason.clone()))
                 .await;
-            tracing::warn!(plugin.id = %self.task.plugin, reason, ?pause, "plugin is restarted");
+            tracing::warn!(plugin.id = %self.task.plugin, reason, ?pause, "restarting the plugin");
             self.status
                 .send_replace(TaskStatus::Restarting { reason, failures });
             if timeout(pause, stop.cancelled()).await.is_ok() {
                 break;
             }
         }
-        self.around
+        self.deps
             .registry
             .deregister(&self.task.plugin, &self.task.task);
         self.fingerprint.record_gone().await;
         self.status.send_replace(TaskStatus::Stopped);
     }
 
-    /// One life of the process: started, watched, and gone at the end.
-    async fn live(&mut self, stop: &CancellationToken) -> End {
-        let process = match self.around.driver.start(self.task.command.clone()).await {
+    /// Runs the process once: starts it, watches its health, stops it.
+    async fn run_process(&mut self, stop: &CancellationToken) -> ProcessEnd {
+        let process = match self.deps.driver.start(self.task.command.clone()).await {
             Ok(process) => process,
-            Err(error) => return End::Failed(format!("{error}: {}", error.source)),
+            Err(error) => return ProcessEnd::Failed(format!("{error}: {}", error.source)),
         };
-        let connection = self.around.connector.connect(&self.task.socket);
+        let connection = self.deps.connector.connect(&self.task.socket);
         let end = tokio::select! {
             biased;
-            () = stop.cancelled() => End::Stopped,
-            how = process.wait() => End::Failed(format!("the plugin's process {how}")),
-            reason = self.watch_health(&connection) => End::Failed(reason),
+            () = stop.cancelled() => ProcessEnd::Stopped,
+            how = process.wait() => ProcessEnd::Failed(format!("the plugin's process {how}")),
+            reason = self.watch_health(&connection) => ProcessEnd::Failed(reason),
         };
-        self.retire(&*process, &end).await;
+        self.stop_process(&*process, &end).await;
         match end {
-            End::Stopped => End::Stopped,
-            End::Failed(reason) => End::Failed(with_last_line(reason, &process.last_lines())),
+            ProcessEnd::Stopped => ProcessEnd::Stopped,
+            ProcessEnd::Failed(reason) => {
+                ProcessEnd::Failed(with_last_line(reason, &process.last_lines()))
+            }
         }
     }
 
-    /// Examines it for as long as it is well, or may become so; says why it is given up.
+    /// Fingerprints the plugin until it is unhealthy for too long. Returns the reason.
     async fn watch_health(&mut self, connection: &PluginConnection) -> String {
-        let mut unwell_since = Some(Instant::now());
-        let mut unwell_rounds = 0;
+        let mut unhealthy_since = Some(Instant::now());
+        let mut failed_rounds = 0;
         let mut registered = false;
         loop {
-            let pause = match examine(connection).await {
-                finding @ Finding::Well(_) => {
+            let pause = match fingerprint_plugin(connection).await {
+                finding @ FingerprintResult::Healthy(_) => {
                     let (plugin, task) = (&self.task.plugin, &self.task.task);
-                    self.around
+                    self.deps
                         .registry
                         .register(plugin, task, connection.clone());
                     self.fingerprint.record(&finding).await;
                     self.status
-                        .send_if_modified(|status| replace_if_other(status, TaskStatus::Healthy));
-                    (unwell_since, unwell_rounds, registered) = (None, 0, true);
+                        .send_if_modified(|status| replace_if_changed(status, TaskStatus::Healthy));
+                    (unhealthy_since, failed_rounds, registered) = (None, 0, true);
                     PERIOD
                 }
-                Finding::Unwell(reason) => {
-                    let since = *unwell_since.get_or_insert_with(Instant::now);
+                FingerprintResult::Unhealthy(reason) => {
+                    let since = *unhealthy_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.task.health_timeout {
                         return format!(
                             "the plugin was not healthy within {} s: {reason}",
                             self.task.health_timeout.as_secs()
                         );
                     }
-                    self.unwell(reason, registered).await;
-                    unwell_rounds += 1;
-                    RECHECK.pause(unwell_rounds - 1, self.around.ids.jitter())
+                    self.report_unhealthy(reason, registered).await;
+                    failed_rounds += 1;
+                    RECHECK.delay(failed_rounds - 1, self.deps.ids.jitter())
                 }
             };
             sleep(pause).await;
         }
     }
 
-    /// A plugin that has not been well since it was started is starting; that is not news.
-    async fn unwell(&mut self, reason: String, registered: bool) {
+    /// Reports an unhealthy plugin. One that was not healthy since its start is still starting, which is
+    /// not reported.
+    async fn report_unhealthy(&mut self, reason: String, registered: bool) {
         let status = if registered {
             self.fingerprint
-                .record(&Finding::Unwell(reason.clone()))
+                .record(&FingerprintResult::Unhealthy(reason.clone()))
                 .await;
             TaskStatus::Unhealthy { reason }
         } else {
             TaskStatus::Starting { reason }
         };
         self.status
-            .send_if_modified(|current| replace_if_other(current, status));
+            .send_if_modified(|current| replace_if_changed(current, status));
     }
 
-    /// Ends the process, whatever it does.
-    async fn retire(&self, process: &dyn Task, end: &End) {
-        if matches!(end, End::Stopped) {
-            self.around
+    /// Stops the process.
+    async fn stop_process(&self, process: &dyn Task, end: &ProcessEnd) {
+        if matches!(end, ProcessEnd::Stopped) {
+            self.deps
                 .registry
                 .deregister(&self.task.plugin, &self.task.task);
         }
         if let Err(error) = process.stop(STOP_GRACE).await {
-            tracing::warn!(plugin.id = %self.task.plugin, %error, "plugin's process did not stop");
+            tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
         }
     }
 }
 
-fn replace_if_other(current: &mut TaskStatus, next: TaskStatus) -> bool {
-    let other = *current != next;
-    if other {
+fn replace_if_changed(current: &mut TaskStatus, next: TaskStatus) -> bool {
+    let is_changed = *current != next;
+    if is_changed {
         *current = next;
     }
-    other
+    is_changed
 }
 
 fn with_last_line(reason: String, lines: &[String]) -> String {

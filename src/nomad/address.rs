@@ -1,14 +1,14 @@
-//! An address as people write it, taken apart (`nomad-http-api` 2.1).
+//! Parses the address of a server.
 //!
-//! Only scheme, user and host count; a path is dropped, as Nomad's client does. What is shown of an
-//! address never holds its password.
+//! Scheme, user, host and port count. The path is dropped, as in Nomad's own client. Messages never show
+//! the user or the password.
 
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::settings::Hidden;
+use super::settings::RedactedString;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
 
@@ -16,17 +16,17 @@ use crate::ports::ApiError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BasicAuth {
     pub(super) user: String,
-    pub(super) password: Option<Hidden>,
+    pub(super) password: Option<RedactedString>,
 }
 
 impl BasicAuth {
-    /// `user:password`, split at the first `:`, or just `user`; `None` if it is empty.
+    /// Parses `user:password` or `user`; `None` if the text is empty.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return None;
         }
         let (user, password) = match text.split_once(':') {
-            Some((user, password)) => (user, Some(Hidden::new(password))),
+            Some((user, password)) => (user, Some(RedactedString::new(password))),
             None => (text, None),
         };
         Some(Self {
@@ -36,26 +36,26 @@ impl BasicAuth {
     }
 }
 
-/// Where requests go.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
-    /// Scheme, host and port; of a socket, what its requests are addressed to.
+    /// Scheme, host and port. Requests through a socket use Nomad's default host.
     pub(super) base: Url,
-    /// The socket to dial in place of a host.
+    /// The Unix socket to connect to instead of the host.
     pub(super) socket: Option<PathBuf>,
-    /// Who the address says to be.
+    /// The user and password in the address.
     pub(super) auth: Option<BasicAuth>,
-    /// The address for people: without user and path.
+    /// The address in messages, without user and path.
     pub(super) name: String,
 }
 
 impl Address {
-    /// Whether the connection is to be encrypted.
+    /// Returns whether the connection uses TLS.
     pub(super) fn is_https(&self) -> bool {
         self.base.scheme() == "https"
     }
 
-    /// Takes an address apart.
+    /// Parses an address.
     pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix://") {
@@ -64,23 +64,23 @@ impl Address {
         let Some((scheme, _)) = text.split_once("://") else {
             let example = format!("http://{text}");
             let fits = Url::parse(&example).is_ok_and(|url| url.has_host());
-            let help = fits.then(|| format!("Write `{}`.", shown(&example)));
-            return Err(invalid(text, "it has no scheme", help));
+            let help = fits.then(|| format!("use `{}`", without_credentials(&example)));
+            return Err(invalid(text, "the scheme is missing", help));
         };
         if !matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") {
-            let why = format!("`{scheme}` is not one of `http`, `https` and `unix`");
-            return Err(invalid(text, &why, None));
+            let why = "the scheme must be `http`, `https` or `unix`";
+            return Err(invalid(text, why, None));
         }
         let mut url = Url::parse(text).map_err(|error| invalid(text, &error.to_string(), None))?;
         let auth = (!url.username().is_empty()).then(|| BasicAuth {
-            user: decoded(url.username()),
+            user: percent_decoded(url.username()),
             password: url
                 .password()
-                .map(|password| Hidden::new(decoded(password))),
+                .map(|password| RedactedString::new(percent_decoded(password))),
         });
         let cleared = url.set_username("").and_then(|()| url.set_password(None));
         if cleared.is_err() || !url.has_host() {
-            return Err(invalid(text, "it has no host", None));
+            return Err(invalid(text, "the host is missing", None));
         }
         url.set_path("");
         url.set_query(None);
@@ -97,9 +97,9 @@ impl Address {
     fn socket(path: &str) -> Result<Self, ApiError> {
         let text = format!("unix://{path}");
         if path.is_empty() {
-            return Err(invalid(&text, "it names no socket", None));
+            return Err(invalid(&text, "the path of the socket is missing", None));
         }
-        // What Nomad's own client sends as `Host` over a socket.
+        // Nomad's own client sends this `Host` through a socket.
         let base = Url::parse("http://127.0.0.1")
             .map_err(|error| invalid(&text, &error.to_string(), None))?;
         Ok(Self {
@@ -111,12 +111,12 @@ impl Address {
     }
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The text without what stands before an `@`: it may be a password.
-fn shown(text: &str) -> String {
+/// Removes everything before an `@`, which may be a password.
+fn without_credentials(text: &str) -> String {
     match (text.find("://"), text.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {
             format!("{}{}", &text[..scheme + 3], &text[at + 1..])
@@ -130,7 +130,7 @@ fn invalid(text: &str, why: &str, help: Option<String>) -> ApiError {
     ApiError {
         code: Code::ApiAddress,
         status: None,
-        message: format!("invalid address `{}`: {why}", shown(text)),
+        message: format!("invalid address `{}`: {why}", without_credentials(text)),
         help: help.into_iter().collect(),
         server_text: None,
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_address_scheme_user_and_host_count() {
+    fn an_address_keeps_scheme_user_and_host() {
         for (text, base, user, password) in [
             ("http://127.0.0.1:4646", "http://127.0.0.1:4646", None, None),
             ("HTTPS://Nomad.example", "https://nomad.example", None, None),
@@ -161,13 +161,14 @@ mod tests {
             let auth = address.auth.as_ref();
             assert_eq!(auth.map(|auth| auth.user.as_str()), user, "{text}");
             let secret = auth.and_then(|auth| auth.password.as_ref());
-            assert_eq!(secret.map(Hidden::expose), password, "{text}");
+            assert_eq!(secret.map(RedactedString::expose), password, "{text}");
         }
     }
 
     #[test]
-    fn a_socket_is_dialled_and_not_resolved() {
-        let address = Address::parse("unix:///run/nomad/api.sock").expect("it is a socket");
+    fn a_socket_address_keeps_its_path() {
+        let address =
+            Address::parse("unix:///run/nomad/api.sock").expect("the socket address is valid");
         assert_eq!(
             address.socket.as_deref(),
             Some(std::path::Path::new("/run/nomad/api.sock"))
@@ -177,27 +178,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_what_to_write() {
+    fn invalid_addresses_are_refused_with_a_correction() {
         for (text, message, help) in [
             (
                 "127.0.0.1:4646",
-                "`127.0.0.1:4646`: it has no scheme",
-                "Write `http://127.0.0.1:4646`.",
+                "`127.0.0.1:4646`: the scheme is missing",
+                "use `http://127.0.0.1:4646`",
             ),
             (
                 "localhost:4646",
-                "`localhost:4646`: it has no scheme",
-                "Write `http://localhost:4646`.",
+                "`localhost:4646`: the scheme is missing",
+                "use `http://localhost:4646`",
             ),
             (
                 "me:secret@n:1",
-                "`n:1`: it has no scheme",
-                "Write `http://n:1`.",
+                "`n:1`: the scheme is missing",
+                "use `http://n:1`",
             ),
-            ("", "``: it has no scheme", ""),
+            ("", "``: the scheme is missing", ""),
             (
                 "ftp://n",
-                "`ftp://n`: `ftp` is not one of `http`, `https` and `unix`",
+                "`ftp://n`: the scheme must be `http`, `https` or `unix`",
                 "",
             ),
             ("http://", "`http://`: empty host", ""),
@@ -211,7 +212,11 @@ mod tests {
                 "`http://n:x`: invalid port number",
                 "",
             ),
-            ("unix://", "`unix://`: it names no socket", ""),
+            (
+                "unix://",
+                "`unix://`: the path of the socket is missing",
+                "",
+            ),
         ] {
             let error = Address::parse(text).expect_err(text);
             assert_eq!(error.message, format!("invalid address {message}"));
@@ -230,7 +235,7 @@ mod tests {
         ] {
             let auth = BasicAuth::parse(text);
             let parts = auth.as_ref().map(|auth| {
-                let password = auth.password.as_ref().map(Hidden::expose);
+                let password = auth.password.as_ref().map(RedactedString::expose);
                 (auth.user.as_str(), password)
             });
             assert_eq!(parts, expected, "{text}");

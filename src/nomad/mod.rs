@@ -1,27 +1,30 @@
-//! Nomad's HTTP API, client side: the only module that speaks HTTP to a server.
+//! The client of Nomad's HTTP API, and the only module that sends HTTP requests to a server.
 //!
-//! [`NomadClient`] implements [`crate::ports::VolumeApi`] and the ports beside it against every Nomad
-//! from 1.1 to 2.0 and our own agent, and [`NomadLedger`] keeps a ledger there. Its promise: a read answers what the server said, and a write is sent once; when it is
-//! not known whether a write arrived, that is what is said.
+//! [`NomadClient`] implements [`crate::ports::VolumeApi`] and related ports against Nomad 1.1 to 2.0
+//! and the embedded agent. [`NomadLedger`] keeps a ledger in Nomad variables.
+//! A write is sent once. If the outcome of a write is unknown, the error reports that.
 
-mod access;
+mod acl;
 mod address;
-mod blocking;
+mod blocking_query;
 mod client;
-mod connection;
+mod cluster_api;
+mod connection_error;
 mod endpoint;
-mod error;
+mod error_table;
 mod ledger;
 mod provider;
-mod reply;
+mod redaction;
+mod request;
+mod response;
 mod retrying;
+mod server_kind;
 mod session;
 mod settings;
 mod tls;
 mod transport;
 mod variables;
-mod version;
 
 pub use client::NomadClient;
 pub use ledger::NomadLedger;
-pub use settings::{Hidden, ProxySettings, Settings, TlsSettings};
+pub use settings::{ClientSettings, ProxySettings, RedactedString, TlsSettings};

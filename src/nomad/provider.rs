@@ -1,8 +1,8 @@
-//! What a provider has: external volumes and snapshots (`nomad-http-api` 3.9, 3.10).
+//! External volumes and snapshots of a provider, through Nomad's volume API.
 //!
-//! No page size is asked for: a server cuts a page that a plugin made too long, and the plugin's
-//! token is past what was cut off (W29). The plugin's own pages are followed by the token in the
-//! body. Secrets of a list and of a delete go as a header, those of a create in the body.
+//! Requests set no page size: Nomad truncates a page that a plugin made too long, and the plugin's
+//! token then skips the rest (W29). The token in the body leads to the plugin's next page. Secrets of
+//! a list and of a delete are sent as a header, those of a create in the body.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use http::{HeaderMap, Method};
 use serde::de::DeserializeOwned;
 
-use super::client::{NomadClient, secrets_header, unsendable, without};
-use super::endpoint::Request;
+use super::client::NomadClient;
+use super::redaction::redact_secrets;
+use super::request::{ApiRequest, secrets_header, unsendable_request};
 use super::retrying::Access;
 use crate::model::{ExternalVolume, Namespace, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{ApiError, ProviderReader, SnapshotApi, SnapshotRequest};
@@ -21,14 +22,13 @@ use crate::wire::{
     SnapshotsResponse,
 };
 
-/// A list is a call of the plugin's controller, which has two minutes on each of its instances
-/// (`nomad-http-api` 2.8).
-const LIST: Duration = Duration::from_secs(5 * 60);
+/// Limit of a list: Nomad gives each instance of the plugin's controller two minutes.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A list of which a plugin gives a part.
+/// One page of a plugin's list.
 trait Page: DeserializeOwned {
     type Entry;
-    /// The entries, and where the next part begins.
+    /// Returns the entries and the token of the next page.
     fn split(self) -> (Vec<Self::Entry>, String);
 }
 
@@ -47,34 +47,34 @@ impl Page for SnapshotsResponse {
 }
 
 impl NomadClient {
-    async fn pages<P: Page>(
+    async fn read_pages<P: Page>(
         &self,
         path: &[&str],
         query: &[(&'static str, &str)],
         headers: &HeaderMap,
-        what: &str,
+        action: &str,
     ) -> Result<Vec<P::Entry>, ApiError> {
         let mut all = vec![];
         let mut tokens = HashSet::new();
         let mut token = String::new();
         loop {
-            let mut page = Request {
+            let mut page = ApiRequest {
                 query: query.to_vec(),
                 headers: headers.clone(),
-                patience: Some(LIST),
-                ..Request::new(Method::GET, path)
+                timeout: Some(LIST_TIMEOUT),
+                ..ApiRequest::new(Method::GET, path)
             };
             if !token.is_empty() {
                 page.query.push(("next_token", &token));
             }
-            let (page, _) = self.session.read::<P>(&page, what).await?;
+            let (page, _) = self.session.read::<P>(&page, action).await?;
             let (entries, next) = page.split();
             all.extend(entries);
             if next.is_empty() {
                 return Ok(all);
             }
             if !tokens.insert(next.clone()) {
-                return Err(self.session.endless(what));
+                return Err(self.session.repeated_page(action));
             }
             token = next;
         }
@@ -88,14 +88,14 @@ impl ProviderReader for NomadClient {
         plugin: &PluginId,
         namespace: &Namespace,
     ) -> Result<Vec<ExternalVolume>, ApiError> {
-        let what = format!("the provider's volumes of plugin {plugin} could not be listed");
+        let action = format!("list the external volumes of plugin `{plugin}`");
         let query = [
             ("plugin_id", plugin.as_str()),
             ("namespace", namespace.as_str()),
         ];
         let path = ["volumes", "external"];
         let listed = self
-            .pages::<ExternalVolumesResponse>(&path, &query, &HeaderMap::new(), &what)
+            .read_pages::<ExternalVolumesResponse>(&path, &query, &HeaderMap::new(), &action)
             .await?;
         let mut volumes = BTreeMap::new();
         for volume in listed.iter().map(wire::external_volume_from_wire) {
@@ -110,16 +110,16 @@ impl ProviderReader for NomadClient {
         namespace: &Namespace,
         secrets: &Secrets,
     ) -> Result<Vec<Snapshot>, ApiError> {
-        let what = format!("the snapshots of plugin {plugin} could not be listed");
+        let action = format!("list the snapshots of plugin `{plugin}`");
         let query = [
             ("plugin_id", plugin.as_str()),
             ("namespace", namespace.as_str()),
         ];
-        let headers = secrets_header(secrets, &what)?;
+        let headers = secrets_header(secrets, &action)?;
         let listed = self
-            .pages::<SnapshotsResponse>(&["volumes", "snapshot"], &query, &headers, &what)
+            .read_pages::<SnapshotsResponse>(&["volumes", "snapshot"], &query, &headers, &action)
             .await
-            .map_err(|error| without(error, secrets))?;
+            .map_err(|error| redact_secrets(error, secrets))?;
         let mut snapshots = BTreeMap::new();
         for snapshot in listed.iter().map(wire::snapshot_from_wire) {
             snapshots.insert(snapshot.id.clone(), snapshot);
@@ -140,7 +140,7 @@ impl SnapshotApi for NomadClient {
             parameters,
             secrets,
         } = request;
-        let what = format!("the snapshot {name} of volume {volume} was not created");
+        let action = format!("create snapshot `{name}` of volume `{volume}`");
         let document = SnapshotDocument {
             source_volume_id: volume.id.as_str().to_owned(),
             plugin_id: plugin_id.as_str().to_owned(),
@@ -153,20 +153,20 @@ impl SnapshotApi for NomadClient {
             snapshots: vec![Some(document)],
             ..SnapshotsRequest::default()
         };
-        let body =
-            serde_json::to_vec(&body).map_err(|error| unsendable(&what, &error.to_string()))?;
-        let put = Request {
+        let body = serde_json::to_vec(&body)
+            .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let put = ApiRequest {
             query: vec![("namespace", volume.namespace.as_str())],
             body: Some(&body),
-            ..Request::new(Method::PUT, &["volumes", "snapshot"])
+            ..ApiRequest::new(Method::PUT, &["volumes", "snapshot"])
         };
-        let answer = self.session.call(&put, &what, Access::Write).await;
-        let answer = answer.map_err(|error| without(error, secrets))?;
-        let response: SnapshotsResponse = self.session.document(&answer, &what)?;
-        let made = response.snapshots.unwrap_or_default();
-        match made.first() {
-            Some(made) => Ok(wire::snapshot_from_wire(made)),
-            None => Err(self.session.another(&what, "no snapshot")),
+        let response = self.session.call(&put, &action, Access::Write).await;
+        let response = response.map_err(|error| redact_secrets(error, secrets))?;
+        let body: SnapshotsResponse = self.session.document(&response, &action)?;
+        let created = body.snapshots.unwrap_or_default();
+        match created.first() {
+            Some(snapshot) => Ok(wire::snapshot_from_wire(snapshot)),
+            None => Err(self.session.unexpected_object(&action, "no snapshot")),
         }
     }
 
@@ -177,17 +177,19 @@ impl SnapshotApi for NomadClient {
         id: &SnapshotId,
         secrets: &Secrets,
     ) -> Result<(), ApiError> {
-        let what = format!("the snapshot {id} of plugin {plugin} was not deleted");
-        let delete = Request {
+        let action = format!("delete snapshot `{id}` of plugin `{plugin}`");
+        let delete = ApiRequest {
             query: vec![
                 ("plugin_id", plugin.as_str()),
                 ("snapshot_id", id.as_str()),
                 ("namespace", namespace.as_str()),
             ],
-            headers: secrets_header(secrets, &what)?,
-            ..Request::new(Method::DELETE, &["volumes", "snapshot"])
+            headers: secrets_header(secrets, &action)?,
+            ..ApiRequest::new(Method::DELETE, &["volumes", "snapshot"])
         };
-        let deleted = self.session.call(&delete, &what, Access::Write).await;
-        deleted.map(drop).map_err(|error| without(error, secrets))
+        let deleted = self.session.call(&delete, &action, Access::Write).await;
+        deleted
+            .map(drop)
+            .map_err(|error| redact_secrets(error, secrets))
     }
 }

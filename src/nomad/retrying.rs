@@ -1,92 +1,82 @@
-//! Sending again what certainly did nothing.
+//! Repeats requests that the server cannot have carried out.
 //!
-//! A write that may have been sent is never repeated (`nomad-http-api` 10.1 point 11): only what a
-//! server refused before it looked is, and reads also after a connection was lost. The number of
-//! attempts is bounded; pauses grow, with chance in them, so that many clients do not come back at
-//! once. Waiting is tokio's, so that tests can pause it.
+//! A write is repeated only if the server refused it before acting on it. A read is also repeated
+//! after a lost connection. The number of attempts is bounded, and the pauses between them grow, with
+//! jitter, so that clients do not return all together. Pauses use tokio's clock, which tests can stop.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
-
-use backon::{ExponentialBuilder, Retryable as _};
-
-use crate::ports::ApiError;
-use crate::retry::Verdict;
+use crate::ports::{ApiError, IdSource as _, RandomIds};
+use crate::retry::{RetryPolicy, Verdict};
 
 /// Whether a request changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It only looks.
+    /// It only reads.
     Read,
     /// It changes something.
     Write,
 }
 
-/// A failure, and whether the request may be sent again.
+/// The error of one attempt, and whether the request can be repeated.
 #[derive(Clone, Debug)]
-pub(super) struct Failed {
+pub(super) struct AttemptError {
     pub(super) error: ApiError,
     pub(super) verdict: Verdict,
 }
 
-impl Failed {
-    pub(super) fn for_good(error: ApiError) -> Self {
+impl AttemptError {
+    pub(super) fn permanent(error: ApiError) -> Self {
         Self {
             error,
             verdict: Verdict::Permanent,
         }
     }
 
-    /// Whether to send it again after so many attempts.
+    /// Returns whether to repeat the request after this many attempts.
     fn may_repeat(&self, access: Access, attempts: u32) -> bool {
-        let uncertain = self.verdict.may_have_happened();
-        let harmless = !uncertain || (access == Access::Read && attempts < LOST);
-        self.verdict.is_repeated() && harmless
+        let outcome_unknown = self.verdict.may_have_taken_effect();
+        let is_safe = !outcome_unknown || (access == Access::Read && attempts < MAX_LOST_READS);
+        self.verdict.is_retried() && is_safe && attempts < MAX_ATTEMPTS
     }
 }
 
-/// Six pauses, about 0.2, 0.4, 0.8, 1.6, 3.2 and 5 seconds and up to as much again: an election of
-/// a leader, or a rush of connections, is mostly over by then.
-const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
-    .with_min_delay(Duration::from_millis(200))
-    .with_max_delay(Duration::from_secs(5))
-    .with_max_times(6)
-    .with_jitter();
+/// Attempts at one request: enough for a leader election or a burst of connections to end.
+const MAX_ATTEMPTS: u32 = 7;
 
-/// A read whose connection was lost is attempted so often: an address that is no server's loses
-/// every one, and should not take long to say so.
-const LOST: u32 = 3;
+/// Attempts at a read whose connection is lost: a wrong address loses every one.
+const MAX_LOST_READS: u32 = 3;
 
-/// Attempts something until it succeeds, fails for good, or has been tried often enough.
-pub(super) async fn attempt<T, F>(
+/// Sends a request until it succeeds, fails permanently, or reaches the limit of attempts.
+pub(super) async fn with_retries<T, F>(
     access: Access,
-    mut once: impl FnMut() -> F + Send,
+    mut send: impl FnMut() -> F + Send,
 ) -> Result<T, ApiError>
 where
-    F: Future<Output = Result<T, Failed>> + Send,
+    F: Future<Output = Result<T, AttemptError>> + Send,
 {
-    let attempts = AtomicU32::new(0);
-    let counted = || {
-        attempts.fetch_add(1, Relaxed);
-        once()
-    };
-    counted
-        .retry(PAUSES)
-        .sleep(tokio::time::sleep)
-        .when(|failed: &Failed| failed.may_repeat(access, attempts.load(Relaxed)))
-        .notify(|failed: &Failed, pause| {
-            tracing::debug!(code = %failed.error.code, ?pause, "will be sent again");
-        })
-        .await
-        .map_err(|failed| failed.error)
+    let mut attempts = 0;
+    loop {
+        let failed = match send().await {
+            Ok(value) => return Ok(value),
+            Err(failed) => failed,
+        };
+        attempts += 1;
+        if !failed.may_repeat(access, attempts) {
+            return Err(failed.error);
+        }
+        let pause = RetryPolicy::CLIENT.delay(attempts - 1, RandomIds.jitter());
+        tracing::debug!(code = %failed.error.code, ?pause, "retrying");
+        tokio::time::sleep(pause).await;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
     use super::*;
     use crate::diagnostic::Code;
 
-    fn failed(verdict: Verdict) -> Failed {
+    fn failed(verdict: Verdict) -> AttemptError {
         let error = ApiError {
             code: Code::ApiNoLeader,
             status: Some(500),
@@ -94,22 +84,22 @@ mod tests {
             help: vec![],
             server_text: None,
         };
-        Failed { error, verdict }
+        AttemptError { error, verdict }
     }
 
-    /// How often something is attempted that always fails so.
+    /// Counts the attempts at a request that always fails.
     async fn attempts(access: Access, verdict: Verdict) -> u32 {
         let count = AtomicU32::new(0);
         let always = || async {
             count.fetch_add(1, Relaxed);
             Err::<(), _>(failed(verdict))
         };
-        assert!(attempt(access, always).await.is_err());
+        assert!(with_retries(access, always).await.is_err());
         count.into_inner()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_did_nothing_is_sent_again() {
+    async fn only_requests_without_effect_are_repeated() {
         for (access, verdict, expected) in [
             (Access::Read, Verdict::Permanent, 1),
             (Access::Write, Verdict::Permanent, 1),
@@ -127,14 +117,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_are_bounded_and_a_success_ends_them() {
+    async fn pauses_are_bounded_and_end_with_success() {
         let start = tokio::time::Instant::now();
         assert_eq!(attempts(Access::Write, Verdict::Retry).await, 7);
         let waited = start.elapsed();
         assert!((11..24).contains(&waited.as_secs()), "{waited:?}");
 
         let count = AtomicU32::new(0);
-        let third = attempt(Access::Write, || async {
+        let third = with_retries(Access::Write, || async {
             match count.fetch_add(1, Relaxed) {
                 2 => Ok("done"),
                 _ => Err(failed(Verdict::Retry)),

@@ -1,8 +1,6 @@
-//! Conversations with one server: a request, its repetition where that is safe, and the document in
-//! its answer; lists page by page.
+//! Requests to one server: sends, repeats where that is safe, decodes, and follows pages.
 //!
-//! What a server should have hidden and did not (1.1 and 1.2 answer a create with the secrets,
-//! `nomad-http-api` 8.2) is hidden here, before anybody sees it.
+//! Secrets are removed from every document, because Nomad 1.1 and 1.2 return them from Create Volume.
 
 use std::collections::HashSet;
 
@@ -11,152 +9,148 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::client::without_texts;
-use super::endpoint::{Answer, Endpoint, Request};
-use super::reply::{self, Asked};
-use super::retrying::{Access, attempt};
-use super::settings::Settings;
+use super::endpoint::{ApiResponse, Endpoint};
+use super::redaction::{redact_texts, redact_volume};
+use super::request::{ApiRequest, RequestContext};
+use super::response;
+use super::retrying::{Access, with_retries};
+use super::settings::ClientSettings;
 use crate::diagnostic::Code;
-use crate::model::MountOptions;
-use crate::ports::{ApiError, Document, Written};
+use crate::ports::{ApiError, Document, WriteReply};
 use crate::wire::{self, NEXT_TOKEN, WriteResponse};
 
-/// What came of a request with a condition.
+/// The response to a conditional write.
 #[derive(Clone, Debug)]
-pub(super) enum Conditional {
-    /// It was carried out.
-    Done(Answer),
+pub(super) enum ConditionalResponse {
+    /// The server made the change.
+    Applied(ApiResponse),
     /// The condition did not hold.
-    Refused,
+    Conflict,
 }
 
-/// One server, and how it is spoken to.
+/// A client session with one server.
 #[derive(Debug)]
 pub(super) struct Session {
     endpoint: Endpoint,
 }
 
 impl Session {
-    pub(super) fn new(settings: &Settings) -> Result<Self, ApiError> {
+    pub(super) fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
         Ok(Self {
             endpoint: Endpoint::new(settings)?,
         })
     }
 
-    /// What people call the server.
+    /// The server's name in messages.
     pub(super) fn name(&self) -> &str {
         self.endpoint.name()
     }
 
-    /// The headers of an answer, whatever its status.
-    pub(super) async fn headers(
-        &self,
-        request: &Request<'_>,
-        what: &str,
-    ) -> Result<HeaderMap, ApiError> {
-        let send = || self.endpoint.send(request, Access::Read, what);
-        Ok(attempt(Access::Read, send).await?.headers)
+    fn context<'a>(&'a self, action: &'a str, access: Access) -> RequestContext<'a> {
+        self.endpoint.context(action, access)
     }
 
-    /// A success's answer; repeated where that is safe.
+    /// Returns the headers of a response, whatever its status.
+    pub(super) async fn headers(
+        &self,
+        request: &ApiRequest<'_>,
+        action: &str,
+    ) -> Result<HeaderMap, ApiError> {
+        let context = self.context(action, Access::Read);
+        let send = || self.endpoint.send(request, context);
+        Ok(with_retries(Access::Read, send).await?.headers)
+    }
+
+    /// Sends a request until it succeeds; repeats it where that is safe.
     pub(super) async fn call(
         &self,
-        request: &Request<'_>,
-        what: &str,
+        request: &ApiRequest<'_>,
+        action: &str,
         access: Access,
-    ) -> Result<Answer, ApiError> {
-        let asked = self.asked(what, access);
-        attempt(access, || async {
-            let answer = self.endpoint.send(request, access, what).await?;
-            reply::success(answer, asked)
+    ) -> Result<ApiResponse, ApiError> {
+        let context = self.context(action, access);
+        with_retries(access, || async {
+            let response = self.endpoint.send(request, context).await?;
+            response::require_success(response, context)
         })
         .await
         .map_err(|error| self.without_token(error))
     }
 
-    /// An error without the token, should a server or a proxy repeat it.
+    /// Removes the token from an error, in case a server or a proxy repeats it.
     fn without_token(&self, error: ApiError) -> ApiError {
-        without_texts(error, self.endpoint.token())
+        redact_texts(error, self.endpoint.token())
     }
 
-    /// The answer to what has a condition: a success, or 409 if the condition does not hold. Only
-    /// variables have such (`nomad-neighbour-apis` 1.7 and 1.9: 200, 204 and 409).
-    pub(super) async fn conditional(
+    /// Sends a conditional write. Only Nomad's variables API has them, and it responds with 200, 204 or
+    /// 409.
+    pub(super) async fn write_if(
         &self,
-        request: &Request<'_>,
-        what: &str,
-    ) -> Result<Conditional, ApiError> {
+        request: &ApiRequest<'_>,
+        action: &str,
+    ) -> Result<ConditionalResponse, ApiError> {
         let access = Access::Write;
-        let asked = self.asked(what, access);
-        attempt(access, || async {
-            let answer = self.endpoint.send(request, access, what).await?;
-            match answer.status {
-                StatusCode::CONFLICT => Ok(Conditional::Refused),
-                StatusCode::NO_CONTENT => Ok(Conditional::Done(answer)),
-                _ => reply::success(answer, asked).map(Conditional::Done),
+        let context = self.context(action, access);
+        with_retries(access, || async {
+            let response = self.endpoint.send(request, context).await?;
+            match response.status {
+                StatusCode::CONFLICT => Ok(ConditionalResponse::Conflict),
+                StatusCode::NO_CONTENT => Ok(ConditionalResponse::Applied(response)),
+                _ => response::require_success(response, context).map(ConditionalResponse::Applied),
             }
         })
         .await
         .map_err(|error| self.without_token(error))
     }
 
-    /// The document in an answer to a write.
+    /// Decodes the document in the response to a write.
     pub(super) fn document<T: DeserializeOwned>(
         &self,
-        answer: &Answer,
-        what: &str,
+        response: &ApiResponse,
+        action: &str,
     ) -> Result<T, ApiError> {
-        let asked = self.asked(what, Access::Write);
-        let json: Value = reply::json(answer, asked)?;
-        wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))
+        let context = self.context(action, Access::Write);
+        let json: Value = response::parse_json(response, context)?;
+        wire::decode_value(&json).map_err(|error| response::unexpected_document(&error, context))
     }
 
-    fn asked<'a>(&'a self, what: &'a str, access: Access) -> Asked<'a> {
-        Asked {
-            what,
-            access,
-            server: self.endpoint.name(),
-            has_token: self.endpoint.has_token(),
-        }
-    }
-
-    /// Reads a document and keeps its JSON.
+    /// Reads a document and its JSON.
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-        what: &str,
+        request: &ApiRequest<'_>,
+        action: &str,
     ) -> Result<(T, Document), ApiError> {
-        let answer = self.call(request, what, Access::Read).await?;
-        kept(answer, self.asked(what, Access::Read))
+        let response = self.call(request, action, Access::Read).await?;
+        decode_document(response, self.context(action, Access::Read))
     }
 
-    /// Reads a document that may be missing.
+    /// Reads a document, or returns `None` if the server reports the code `missing`.
     pub(super) async fn find<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-        what: &str,
+        request: &ApiRequest<'_>,
+        action: &str,
         missing: Code,
     ) -> Result<Option<(T, Document)>, ApiError> {
-        match self.read(request, what).await {
+        match self.read(request, action).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.code == missing && error.status == Some(404) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads a document that may be missing, and the headers of the answer, whichever it is.
+    /// Reads a document as [`Self::find`] does, and the headers of the response.
     pub(super) async fn find_with_headers<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-        what: &str,
+        request: &ApiRequest<'_>,
+        action: &str,
         missing: Code,
     ) -> Result<(Option<(T, Document)>, HeaderMap), ApiError> {
-        let asked = self.asked(what, Access::Read);
-        let (answer, headers) = attempt(Access::Read, || async {
-            let answer = self.endpoint.send(request, Access::Read, what).await?;
-            let headers = answer.headers.clone();
-            match reply::success(answer, asked) {
-                Ok(answer) => Ok((Some(answer), headers)),
+        let context = self.context(action, Access::Read);
+        let (response, headers) = with_retries(Access::Read, || async {
+            let response = self.endpoint.send(request, context).await?;
+            let headers = response.headers.clone();
+            match response::require_success(response, context) {
+                Ok(response) => Ok((Some(response), headers)),
                 Err(failed) if failed.error.code == missing && failed.error.status == Some(404) => {
                     Ok((None, headers))
                 }
@@ -164,31 +158,36 @@ impl Session {
             }
         })
         .await?;
-        match answer {
-            Some(answer) => Ok((Some(kept(answer, asked)?), headers)),
+        match response {
+            Some(response) => Ok((Some(decode_document(response, context)?), headers)),
             None => Ok((None, headers)),
         }
     }
 
-    /// Sends a write and reads what it answers; servers before 1.10.5 answer a register with nothing.
-    pub(super) async fn write(&self, put: &Request<'_>, what: &str) -> Result<Written, ApiError> {
-        let answer = self.call(put, what, Access::Write).await?;
-        if answer.body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Written::default());
+    /// Sends a write and decodes the response. Nomad before 1.10.5 responds to Register Volume with an
+    /// empty body.
+    pub(super) async fn write(
+        &self,
+        put: &ApiRequest<'_>,
+        action: &str,
+    ) -> Result<WriteReply, ApiError> {
+        let response = self.call(put, action, Access::Write).await?;
+        if response.body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(WriteReply::default());
         }
-        let asked = self.asked(what, Access::Write);
-        let mut json: Value = reply::json(&answer, asked)?;
+        let context = self.context(action, Access::Write);
+        let mut json: Value = response::parse_json(&response, context)?;
         let mut document = json
             .get_mut("Volumes")
             .and_then(|volumes| volumes.get_mut(0));
         if let Some(volume) = &mut document {
-            hide_what_is_secret(volume);
+            redact_volume(volume);
         }
         let document = document.map(|volume| Document::of(volume));
-        let response: WriteResponse =
-            wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
-        let warnings = response.warnings.lines().map(str::trim);
-        Ok(Written {
+        let body: WriteResponse = wire::decode_value(&json)
+            .map_err(|error| response::unexpected_document(&error, context))?;
+        let warnings = body.warnings.lines().map(str::trim);
+        Ok(WriteReply {
             document,
             warnings: warnings
                 .filter(|line| !line.is_empty())
@@ -197,57 +196,57 @@ impl Session {
         })
     }
 
-    /// A list that comes in one piece, and the headers of the answer.
+    /// Reads a list without pages, and the headers of the response.
     pub(super) async fn list_once<T: DeserializeOwned>(
         &self,
-        request: &Request<'_>,
-        what: &str,
+        request: &ApiRequest<'_>,
+        action: &str,
     ) -> Result<(Vec<(T, Document)>, HeaderMap), ApiError> {
-        let answer = self.call(request, what, Access::Read).await?;
+        let response = self.call(request, action, Access::Read).await?;
         let mut all = vec![];
-        self.add_page(&answer, what, &mut all)?;
-        Ok((all, answer.headers))
+        self.add_page(&response, action, &mut all)?;
+        Ok((all, response.headers))
     }
 
-    /// All pages of a list.
+    /// Reads all pages of a list.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &[&str],
         query: &[(&'static str, &str)],
-        what: &str,
+        action: &str,
     ) -> Result<Vec<(T, Document)>, ApiError> {
         let mut all = vec![];
         let mut tokens = HashSet::new();
         let mut token: Option<String> = None;
         loop {
-            let mut page = Request {
+            let mut page = ApiRequest {
                 query: query.to_vec(),
-                ..Request::new(Method::GET, path)
+                ..ApiRequest::new(Method::GET, path)
             };
             page.query
                 .extend(token.as_deref().map(|token| ("next_token", token)));
-            let answer = self.call(&page, what, Access::Read).await?;
-            self.add_page(&answer, what, &mut all)?;
-            let next = answer.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
+            let response = self.call(&page, action, Access::Read).await?;
+            self.add_page(&response, action, &mut all)?;
+            let next = response.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
             let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
             match next.filter(|next| !next.is_empty()) {
                 None => return Ok(all),
                 Some(next) if tokens.insert(next.clone()) => token = Some(next),
-                Some(_) => return Err(self.endless(what)),
+                Some(_) => return Err(self.repeated_page(action)),
             }
         }
     }
 
     fn add_page<T: DeserializeOwned>(
         &self,
-        answer: &Answer,
-        what: &str,
+        response: &ApiResponse,
+        action: &str,
         all: &mut Vec<(T, Document)>,
     ) -> Result<(), ApiError> {
-        let asked = self.asked(what, Access::Read);
-        let page: Option<Vec<Box<RawValue>>> = reply::json(answer, asked)?;
+        let context = self.context(action, Access::Read);
+        let page: Option<Vec<Box<RawValue>>> = response::parse_json(response, context)?;
         let stubs = wire::decode_list(page.unwrap_or_default())
-            .map_err(|error| reply::other_document(&error, asked))?;
+            .map_err(|error| response::unexpected_document(&error, context))?;
         all.extend(
             stubs
                 .into_iter()
@@ -256,55 +255,43 @@ impl Session {
         Ok(())
     }
 
-    /// A list that goes round in a circle.
-    pub(super) fn endless(&self, what: &str) -> ApiError {
-        ApiError {
-            code: Code::ApiNotNomad,
-            status: Some(200),
-            message: format!("{what}: {} gives the same page again", self.endpoint.name()),
-            help: vec![],
-            server_text: None,
-        }
+    /// The error of a list whose page token repeats.
+    pub(super) fn repeated_page(&self, action: &str) -> ApiError {
+        let context = self.context(action, Access::Read);
+        let reason = format!("`{}` sent the same page twice", context.server());
+        unexpected_response(context.failed(&reason))
     }
 
-    /// An answer about something else: no Nomad gives one.
-    pub(super) fn another(&self, what: &str, id: &str) -> ApiError {
-        ApiError {
-            code: Code::ApiNotNomad,
-            status: Some(200),
-            message: format!("{what}: {} answered with `{id}`", self.endpoint.name()),
-            help: vec![],
-            server_text: None,
-        }
+    /// The error of a response about another object than the requested one.
+    pub(super) fn unexpected_object(&self, action: &str, id: &str) -> ApiError {
+        let context = self.context(action, Access::Read);
+        let reason = format!("`{}` responded with `{id}`", context.server());
+        unexpected_response(context.failed(&reason))
     }
 }
 
-/// The document of an answer, and its JSON without secrets.
-fn kept<T: DeserializeOwned>(answer: Answer, asked: Asked<'_>) -> Result<(T, Document), ApiError> {
-    let mut json: Value = reply::json(&answer, asked)?;
-    let has_secrets = hide_what_is_secret(&mut json);
-    let read = wire::decode_value(&json).map_err(|error| reply::other_document(&error, asked))?;
-    let document = match String::from_utf8(answer.body) {
+fn unexpected_response(message: String) -> ApiError {
+    ApiError {
+        code: Code::ApiNotNomad,
+        status: Some(200),
+        message,
+        help: vec![],
+        server_text: None,
+    }
+}
+
+/// Decodes a response to a document and its JSON, without secrets.
+fn decode_document<T: DeserializeOwned>(
+    response: ApiResponse,
+    context: RequestContext<'_>,
+) -> Result<(T, Document), ApiError> {
+    let mut json: Value = response::parse_json(&response, context)?;
+    let has_secrets = redact_volume(&mut json);
+    let read = wire::decode_value(&json)
+        .map_err(|error| response::unexpected_document(&error, context))?;
+    let document = match String::from_utf8(response.body) {
         Ok(text) if !has_secrets => Document::new(text),
         Ok(_) | Err(_) => Document::of(&json),
     };
     Ok((read, document))
-}
-
-/// Hides, in a volume's JSON, what Nomad before 1.3 shows; says whether there was any.
-fn hide_what_is_secret(volume: &mut Value) -> bool {
-    let mut hidden = false;
-    let secrets = volume.get_mut("Secrets");
-    if let Some(secrets) = secrets.filter(|secrets| !secrets.is_null()) {
-        *secrets = Value::Null;
-        hidden = true;
-    }
-    let flags = volume.pointer_mut("/MountOptions/MountFlags");
-    if let Some(Value::Array(flags)) = flags
-        && !flags.is_empty()
-    {
-        *flags = vec![Value::from(MountOptions::REDACTED)];
-        hidden = true;
-    }
-    hidden
 }

@@ -1,62 +1,63 @@
-//! How to reach a server, as plain values: who fills them (flags, environment, a file) is not known
-//! here, and nothing here is read from anywhere (`nomad-http-api` 2.2).
+//! How to reach a server, as plain values.
+//!
+//! The CLI fills them from flags, environment variables and the config file. This module reads nothing.
 
 use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-/// A text that is never shown.
+/// A secret string that its `Debug` output does not show.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(Zeroizing<String>);
+pub struct RedactedString(Zeroizing<String>);
 
-impl Hidden {
-    /// Hides a text.
+impl RedactedString {
+    /// Wraps a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text, for the one place that sends it.
+    /// Returns the secret, to send it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-impl std::fmt::Debug for Hidden {
+impl std::fmt::Debug for RedactedString {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("[hidden]")
     }
 }
 
-/// Everything that a client needs to know of a server. Empty texts count as not given.
+/// The settings of a client. An empty text counts as unset.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// What people call the server, if not by its address.
+pub struct ClientSettings {
+    /// The server's name in messages; the address by default.
     pub name: Option<String>,
-    /// `NOMAD_ADDR`: `http://`, `https://` or `unix://`; may hold `user:password@`.
-    pub address: Hidden,
+    /// `NOMAD_ADDR`: `http://`, `https://` or `unix://`; may contain `user:password@`.
+    pub address: RedactedString,
     /// `NOMAD_REGION`: sent with every request.
     pub region: Option<String>,
-    /// `NOMAD_NAMESPACE`: for requests that name none of their own.
+    /// `NOMAD_NAMESPACE`: the namespace of requests that set none.
     pub namespace: Option<String>,
     /// `NOMAD_TOKEN`.
-    pub token: Option<Hidden>,
-    /// `NOMAD_HTTP_AUTH`: `user:password` or `user`; the address's own wins.
-    pub http_auth: Option<Hidden>,
-    /// Certificates and names.
+    pub token: Option<RedactedString>,
+    /// `NOMAD_HTTP_AUTH`: `user:password` or `user`; the user in the address takes precedence.
+    pub http_auth: Option<RedactedString>,
+    /// Certificates and server names.
     pub tls: TlsSettings,
-    /// Proxies on the way.
+    /// HTTP proxies.
     pub proxies: ProxySettings,
 }
 
-impl Settings {
-    /// Where Nomad's agent listens unless it was configured otherwise.
+impl ClientSettings {
+    /// The default address of Nomad's agent.
     pub const DEFAULT_ADDRESS: &str = "http://127.0.0.1:4646";
 
-    /// Settings of an address, with nothing else given.
+    /// Settings of an address, with everything else unset.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             name: None,
-            address: Hidden::new(address),
+            address: RedactedString::new(address),
             region: None,
             namespace: None,
             token: None,
@@ -67,36 +68,38 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for ClientSettings {
     fn default() -> Self {
         Self::new(Self::DEFAULT_ADDRESS)
     }
 }
 
-/// Whom to trust, and who to be.
+/// Trusted authorities and the client certificate.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
-    /// `NOMAD_CACERT`: PEM; wins over the directory. Without either, the system's are trusted.
+    /// `NOMAD_CACERT`: a PEM file; takes precedence over the directory. The default is the system's
+    /// authorities.
     pub ca_file: Option<PathBuf>,
     /// `NOMAD_CAPATH`: a directory of PEM files.
     pub ca_directory: Option<PathBuf>,
-    /// `NOMAD_CLIENT_CERT`: PEM; needs the key.
+    /// `NOMAD_CLIENT_CERT`: a PEM file; requires the key.
     pub client_certificate: Option<PathBuf>,
-    /// `NOMAD_CLIENT_KEY`: PEM, unencrypted; needs the certificate.
+    /// `NOMAD_CLIENT_KEY`: an unencrypted PEM file; requires the certificate.
     pub client_key: Option<PathBuf>,
-    /// `NOMAD_TLS_SERVER_NAME`: the name that the certificate must have, if not the address's host.
+    /// `NOMAD_TLS_SERVER_NAME`: the name in the server's certificate, if not the address's host.
     pub server_name: Option<String>,
-    /// `NOMAD_SKIP_VERIFY`: believe any certificate.
+    /// `NOMAD_SKIP_VERIFY`: accept any certificate.
     pub skip_verify: bool,
 }
 
-/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, which Go's client follows; never for this machine.
+/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, as Go's client reads them. Requests to this machine use
+/// no proxy.
 #[derive(Clone, Debug, Default)]
 pub struct ProxySettings {
-    /// For `http://` addresses.
-    pub http: Option<Hidden>,
-    /// For `https://` addresses.
-    pub https: Option<Hidden>,
-    /// Hosts that are reached directly, separated by commas.
-    pub none_for: Option<String>,
+    /// The proxy for `http://` addresses.
+    pub http: Option<RedactedString>,
+    /// The proxy for `https://` addresses.
+    pub https: Option<RedactedString>,
+    /// Hosts to reach without a proxy, separated by commas.
+    pub no_proxy: Option<String>,
 }

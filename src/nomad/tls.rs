@@ -1,9 +1,8 @@
-//! Whom to trust and who to be: settings to a rustls configuration (`nomad-http-api` 2.1, 2.2).
+//! Converts TLS settings to a rustls configuration, for TLS 1.2 and later.
 //!
-//! TLS 1.2 and later. The cryptography provider is handed over explicitly, never installed for the
-//! process, so that nothing depends on who came first. Files are read here, on a blocking thread.
-//! A certificate that is wrong in any way is refused by default; [`TlsSettings::skip_verify`] gives
-//! up exactly that and still checks that the other side holds the certificate's key.
+//! The cryptography provider is passed explicitly and never installed for the process. Files are read
+//! on a blocking thread. An invalid certificate is refused by default. [`TlsSettings::skip_verify`]
+//! accepts every certificate, but still checks that the server has the certificate's key.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ use crate::diagnostic::Code;
 use crate::ports::ApiError;
 
 #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
-compile_error!("choose a cryptography provider: feature `tls-ring` or `tls-aws-lc`");
+compile_error!("enable a cryptography provider: feature `tls-ring` or `tls-aws-lc`");
 
 fn provider() -> Arc<CryptoProvider> {
     #[cfg(feature = "tls-ring")]
@@ -34,19 +33,11 @@ fn provider() -> Arc<CryptoProvider> {
     return Arc::new(rustls::crypto::aws_lc_rs::default_provider());
 }
 
-/// How the certificate's name is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NameCheck<'a> {
-    /// Against the host of the URL.
-    Host,
-    /// Against this one, whatever the URL says.
-    Other(&'a str),
-}
-
-/// The configuration for an `https` server.
-pub(super) fn secure(
+/// Returns the configuration for an `https` server. `server_name` replaces the URL's host in the check
+/// of the certificate.
+pub(super) fn client_config(
     settings: &TlsSettings,
-    name: NameCheck<'_>,
+    server_name: Option<&str>,
 ) -> Result<ClientConfig, ApiError> {
     let provider = provider();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -55,14 +46,14 @@ pub(super) fn secure(
     let builder = if settings.skip_verify {
         builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Verifier::of_anyone(provider)))
+            .with_custom_certificate_verifier(Arc::new(Verifier::accepting_any(provider)))
     } else {
-        let trust = trust(settings)?;
-        if trust.authorities.is_empty() {
-            // A system without authorities: nobody is believed.
-            builder.with_root_certificates(trust.authorities)
+        let trusted = trusted_certificates(settings)?;
+        if trusted.authorities.is_empty() {
+            // A system without authorities trusts no certificate.
+            builder.with_root_certificates(trusted.authorities)
         } else {
-            let verifier = Verifier::of(name, trust, provider)?;
+            let verifier = Verifier::trusting(trusted, server_name, provider)?;
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))
@@ -71,13 +62,13 @@ pub(super) fn secure(
     match client_identity(settings)? {
         Some((chain, key, file)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|error| unusable(&shown(&file), &error.to_string())),
+            .map_err(|error| unusable(&quoted(&file), &error.to_string())),
         None => Ok(builder.with_no_client_auth()),
     }
 }
 
-/// The configuration for a server without TLS: no file is read and nothing would be trusted.
-pub(super) fn plain() -> Result<ClientConfig, ApiError> {
+/// Returns the configuration for a server without TLS. It reads no file and trusts no certificate.
+pub(super) fn client_config_without_tls() -> Result<ClientConfig, ApiError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("the TLS library", &error.to_string()))?;
@@ -86,70 +77,70 @@ pub(super) fn plain() -> Result<ClientConfig, ApiError> {
         .with_no_client_auth())
 }
 
-/// Whom a person trusts.
-struct Trust {
+/// The certificates to trust.
+struct TrustedCertificates {
     authorities: RootCertStore,
-    /// The certificates that the settings name, as they are: each is believed also by itself.
-    named: Vec<CertificateDer<'static>>,
+    /// The certificates in the settings' files. Each is also accepted as a server's own certificate.
+    pinned: Vec<CertificateDer<'static>>,
 }
 
-fn trust(settings: &TlsSettings) -> Result<Trust, ApiError> {
-    let mut trust = Trust {
+fn trusted_certificates(settings: &TlsSettings) -> Result<TrustedCertificates, ApiError> {
+    let mut trusted = TrustedCertificates {
         authorities: RootCertStore::empty(),
-        named: vec![],
+        pinned: vec![],
     };
-    if let Some(file) = given(settings.ca_file.as_ref()) {
+    if let Some(file) = non_empty(settings.ca_file.as_ref()) {
         for certificate in certificates(file)? {
-            trust
+            trusted
                 .authorities
                 .add(certificate.clone())
-                .map_err(|error| unusable(&shown(file), &error.to_string()))?;
-            trust.named.push(certificate);
+                .map_err(|error| unusable(&quoted(file), &error.to_string()))?;
+            trusted.pinned.push(certificate);
         }
-    } else if let Some(directory) = given(settings.ca_directory.as_ref()) {
-        add_directory(&mut trust, directory)?;
+    } else if let Some(directory) = non_empty(settings.ca_directory.as_ref()) {
+        add_directory(&mut trusted, directory)?;
     } else {
-        // Unreadable ones are passed over: what matters is whether the server's issuer is there.
+        // Unreadable certificates are skipped: only the server's issuer is needed.
         let system = rustls_native_certs::load_native_certs();
-        trust.authorities.add_parsable_certificates(system.certs);
+        trusted.authorities.add_parsable_certificates(system.certs);
     }
-    Ok(trust)
+    Ok(trusted)
 }
 
-/// Every certificate of every file below a directory; files that hold none are passed over.
-fn add_directory(trust: &mut Trust, directory: &Path) -> Result<(), ApiError> {
+/// Adds every certificate of every file below a directory; skips files without a certificate.
+fn add_directory(trusted: &mut TrustedCertificates, directory: &Path) -> Result<(), ApiError> {
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
-        let cannot_read = |error: std::io::Error| unusable(&shown(&folder), &error.to_string());
+        let cannot_read = |error: std::io::Error| unusable(&quoted(&folder), &error.to_string());
         for entry in std::fs::read_dir(&folder).map_err(cannot_read)? {
             let entry = entry.map_err(cannot_read)?;
             if entry.file_type().map_err(cannot_read)?.is_dir() {
                 folders.push(entry.path());
             } else if let Ok(found) = certificates(&entry.path()) {
-                let believed = found.iter().cloned();
-                trust.authorities.add_parsable_certificates(believed);
-                trust.named.extend(found);
+                let authorities = found.iter().cloned();
+                trusted.authorities.add_parsable_certificates(authorities);
+                trusted.pinned.extend(found);
             }
         }
     }
-    if trust.authorities.is_empty() {
+    if trusted.authorities.is_empty() {
         return Err(unusable(
-            &shown(directory),
-            "no file in it holds a certificate",
+            &quoted(directory),
+            "the directory contains no certificate",
         ));
     }
     Ok(())
 }
 
-type Identity = (
+type ClientIdentity = (
     Vec<CertificateDer<'static>>,
     PrivateKeyDer<'static>,
     PathBuf,
 );
 
-fn client_identity(settings: &TlsSettings) -> Result<Option<Identity>, ApiError> {
-    let certificate = given(settings.client_certificate.as_ref());
-    let key = given(settings.client_key.as_ref());
+fn client_identity(settings: &TlsSettings) -> Result<Option<ClientIdentity>, ApiError> {
+    let certificate = non_empty(settings.client_certificate.as_ref());
+    let key = non_empty(settings.client_key.as_ref());
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some((
@@ -158,12 +149,12 @@ fn client_identity(settings: &TlsSettings) -> Result<Option<Identity>, ApiError>
             key.to_owned(),
         ))),
         (Some(certificate), None) => {
-            let why = "its key is not given; both are needed or neither";
-            Err(unusable(&shown(certificate), why))
+            let why = "the key is missing; set --client-key or NOMAD_CLIENT_KEY";
+            Err(unusable(&quoted(certificate), why))
         }
         (None, Some(key)) => {
-            let why = "its certificate is not given; both are needed or neither";
-            Err(unusable(&shown(key), why))
+            let why = "the certificate is missing; set --client-cert or NOMAD_CLIENT_CERT";
+            Err(unusable(&quoted(key), why))
         }
     }
 }
@@ -171,9 +162,12 @@ fn client_identity(settings: &TlsSettings) -> Result<Option<Identity>, ApiError>
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
     let pem = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let found = found.map_err(|error| unusable(&shown(file), &error.to_string()))?;
+    let found = found.map_err(|error| unusable(&quoted(file), &error.to_string()))?;
     if found.is_empty() {
-        return Err(unusable(&shown(file), "it holds no PEM certificate"));
+        return Err(unusable(
+            &quoted(file),
+            "the file contains no PEM certificate",
+        ));
     }
     Ok(found)
 }
@@ -183,28 +177,28 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
         let why = if encrypted {
-            "the key in it is encrypted"
+            "the key is encrypted"
         } else {
-            "it holds no PEM private key"
+            "the file contains no PEM private key"
         };
-        unusable(&shown(file), why)
+        unusable(&quoted(file), why)
     })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, ApiError> {
-    std::fs::read(file).map_err(|error| unusable(&shown(file), &error.to_string()))
+    std::fs::read(file).map_err(|error| unusable(&quoted(file), &error.to_string()))
 }
 
-fn given(path: Option<&PathBuf>) -> Option<&Path> {
+fn non_empty(path: Option<&PathBuf>) -> Option<&Path> {
     path.map(PathBuf::as_path)
         .filter(|path| !path.as_os_str().is_empty())
 }
 
-fn shown(path: &Path) -> String {
+fn quoted(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-/// A server name that is none.
+/// The error of an invalid server name.
 pub(super) fn unusable_name(name: &str, why: &str) -> ApiError {
     unusable(&format!("the server name `{name}`"), why)
 }
@@ -213,64 +207,60 @@ fn unusable(what: &str, why: &str) -> ApiError {
     ApiError {
         code: Code::ApiTlsFiles,
         status: None,
-        message: format!("{what} cannot be used for TLS: {why}"),
+        message: format!("cannot use {what} for TLS: {why}"),
         help: vec![],
         server_text: None,
     }
 }
 
-/// Checks certificates in another way than rustls does by itself. That the other side holds the
-/// certificate's key is checked in any case.
+/// Verifies certificates by the settings. It always checks that the server has the certificate's key.
 #[derive(Debug)]
 struct Verifier {
-    belief: Belief,
+    policy: VerifyPolicy,
     provider: Arc<CryptoProvider>,
 }
 
-/// Which certificates are believed.
+/// Which certificates to accept.
 #[derive(Debug)]
-enum Belief {
-    /// Those of the authorities, and those that were named themselves.
+enum VerifyPolicy {
+    /// Certificates of the authorities, and pinned certificates.
     Trusted {
         authorities: Arc<WebPkiServerVerifier>,
-        named: Vec<CertificateDer<'static>>,
-        /// For this name, whatever the URL says.
-        name: Option<ServerName<'static>>,
+        pinned: Vec<CertificateDer<'static>>,
+        /// The name to check instead of the URL's host.
+        server_name: Option<ServerName<'static>>,
     },
-    /// Any.
-    Anyone,
+    /// Any certificate.
+    AcceptAny,
 }
 
 impl Verifier {
-    fn of(
-        name: NameCheck<'_>,
-        trust: Trust,
+    fn trusting(
+        trusted: TrustedCertificates,
+        server_name: Option<&str>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, ApiError> {
-        let roots = Arc::new(trust.authorities);
+        let roots = Arc::new(trusted.authorities);
         let authorities = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .map_err(|error| unusable("the certificate authorities", &error.to_string()))?;
-        let name = match name {
-            NameCheck::Host => None,
-            NameCheck::Other(name) => Some(
-                ServerName::try_from(name.to_owned())
-                    .map_err(|error| unusable_name(name, &error.to_string()))?,
-            ),
+        let parse = |name: &str| {
+            ServerName::try_from(name.to_owned())
+                .map_err(|error| unusable_name(name, &error.to_string()))
         };
         Ok(Self {
-            belief: Belief::Trusted {
+            policy: VerifyPolicy::Trusted {
                 authorities,
-                named: trust.named,
-                name,
+                pinned: trusted.pinned,
+                server_name: server_name.map(parse).transpose()?,
             },
             provider,
         })
     }
 
-    fn of_anyone(provider: Arc<CryptoProvider>) -> Self {
+    fn accepting_any(provider: Arc<CryptoProvider>) -> Self {
         Self {
-            belief: Belief::Anyone,
+            policy: VerifyPolicy::AcceptAny,
             provider,
         }
     }
@@ -285,13 +275,13 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match &self.belief {
-            Belief::Trusted {
+        match &self.policy {
+            VerifyPolicy::Trusted {
                 authorities,
-                named,
-                name,
+                pinned,
+                server_name,
             } => {
-                let name = name.as_ref().unwrap_or(host);
+                let name = server_name.as_ref().unwrap_or(host);
                 let checked = authorities.verify_server_cert(
                     end_entity,
                     intermediates,
@@ -300,14 +290,14 @@ impl ServerCertVerifier for Verifier {
                     now,
                 );
                 match checked {
-                    Err(error) if is_about_its_kind(&error) && named.contains(end_entity) => {
+                    Err(error) if is_wrong_kind(&error) && pinned.contains(end_entity) => {
                         verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
                         Ok(ServerCertVerified::assertion())
                     }
                     checked => checked,
                 }
             }
-            Belief::Anyone => Ok(ServerCertVerified::assertion()),
+            VerifyPolicy::AcceptAny => Ok(ServerCertVerified::assertion()),
         }
     }
 
@@ -338,25 +328,24 @@ impl ServerCertVerifier for Verifier {
     }
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
-        match &self.belief {
-            Belief::Trusted { authorities, .. } => authorities.root_hint_subjects(),
-            Belief::Anyone => None,
+        match &self.policy {
+            VerifyPolicy::Trusted { authorities, .. } => authorities.root_hint_subjects(),
+            VerifyPolicy::AcceptAny => None,
         }
     }
 }
 
-/// Whether a certificate was refused for what kind of certificate it is, such as an authority's. Then
-/// its time was found to be right: that is looked at before. A certificate of that kind is believed if
-/// it is byte for byte one that was named, as by Go's TLS, so that a server whose own certificate signs
-/// itself can be trusted by naming it.
-fn is_about_its_kind(error: &rustls::Error) -> bool {
+/// Returns whether a certificate was refused for its kind, such as an authority's certificate. rustls
+/// checks the validity period first. A pinned certificate of the wrong kind is accepted, as Go's TLS
+/// does, so a self-signed server certificate can be trusted by naming its file.
+fn is_wrong_kind(error: &rustls::Error) -> bool {
     matches!(
         error,
         rustls::Error::InvalidCertificate(CertificateError::Other(_))
     )
 }
 
-/// Whether a server name is an IP address: such a name is never sent to the server (RFC 6066).
+/// Returns whether a server name is an IP address, which TLS never sends to the server (RFC 6066).
 pub(super) fn is_ip(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok()
 }

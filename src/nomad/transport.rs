@@ -1,11 +1,10 @@
-//! How bytes reach a server: one HTTP client per endpoint, built at the first request.
+//! The HTTP client of one server, built with the first request.
 //!
-//! Redirects are not followed: a repeated write is not ours to allow, and a token is not for whoever a
-//! redirect names. Nothing is sent again by this layer. HTTP/1.1 only, as Nomad's own client; gzip
-//! only, because Nomad's `deflate` is none (`nomad-http-api` 2.7). Proxies are those of the settings
-//! and never for this machine. A server name other than the host is asked for and checked by putting it
-//! into the URL and resolving it to the host's addresses; where that cannot be (a name that is an IP
-//! address, a proxy that resolves for us), it is only checked.
+//! The client follows no redirects: they could repeat a write, or send the token to another host. It
+//! repeats no request. It uses HTTP/1.1, as Nomad's own client does, and gzip only, because Nomad's
+//! `deflate` is malformed. Requests to this machine use no proxy. To check a server name other than the
+//! host, the URL contains that name and resolves it to the host's addresses. An IP address and a proxy
+//! make that impossible; then the name is only checked.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,19 +16,19 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 use super::address::Address;
-use super::connection::UnknownHost;
+use super::connection_error::UnknownHost;
 use super::settings::{ProxySettings, TlsSettings};
 use super::tls;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
 
-/// A connection, with its TLS handshake, must come about within this.
-const CONNECT: Duration = Duration::from_secs(10);
-/// An idle connection is not used again after this: proxies drop them, and a write on a dropped
-/// connection has an unknown outcome.
-const IDLE: Duration = Duration::from_secs(10);
+/// Limit to connect, including the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit of an idle connection: proxies drop them, and a write on a dropped connection has an unknown
+/// outcome.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a connection needs to know.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     pub(super) address: Address,
@@ -38,7 +37,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// The URL that requests go to: the address's, or one with the name that the certificate must have.
+    /// Returns the URL of requests: the address, or a URL with the name in the certificate.
     pub(super) fn url(&self) -> Result<Url, ApiError> {
         let mut url = self.address.base.clone();
         if let Some(name) = self.name_in_url() {
@@ -48,7 +47,7 @@ impl Transport {
         Ok(url)
     }
 
-    /// The host for the `Host` header, if the URL has another.
+    /// Returns the `Host` header if the URL contains another name.
     pub(super) fn host_header(&self) -> Option<String> {
         self.name_in_url()?;
         let host = self.address.base.host_str()?;
@@ -58,16 +57,16 @@ impl Transport {
         })
     }
 
-    /// The HTTP client. Certificates are read, which blocks, so this is done elsewhere.
-    pub(super) async fn open(&self) -> Result<reqwest::Client, ApiError> {
+    /// Builds the HTTP client on a blocking thread, because it reads certificates.
+    pub(super) async fn build_client(&self) -> Result<reqwest::Client, ApiError> {
         let transport = self.clone();
-        let built = tokio::task::spawn_blocking(move || transport.build()).await;
+        let built = tokio::task::spawn_blocking(move || transport.build_blocking()).await;
         built.map_err(|error| internal(&error.to_string()))?
     }
 
-    fn build(&self) -> Result<reqwest::Client, ApiError> {
+    fn build_blocking(&self) -> Result<reqwest::Client, ApiError> {
         let resolver = HostResolver {
-            instead: self.name_in_url().and_then(|_| self.bare_host()),
+            override_host: self.name_in_url().and_then(|_| self.bare_host()),
         };
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(self.tls_config()?)
@@ -76,15 +75,15 @@ impl Transport {
             .retry(reqwest::retry::never())
             .http1_only()
             .gzip(true)
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .dns_resolver(Arc::new(resolver))
             .no_proxy();
         for proxy in self.proxies()? {
             builder = builder.proxy(proxy);
         }
         if let Some(socket) = &self.address.socket {
-            builder = through_socket(builder, socket)?;
+            builder = with_unix_socket(builder, socket)?;
         }
         let built = builder.build();
         built.map_err(|error| internal(&error.to_string()))
@@ -92,14 +91,14 @@ impl Transport {
 
     fn tls_config(&self) -> Result<rustls::ClientConfig, ApiError> {
         if !self.address.is_https() {
-            return tls::plain();
+            return tls::client_config_without_tls();
         }
         let in_url = self.name_in_url().is_some();
-        let other = self.tls.server_name.as_deref().filter(|_| !in_url);
-        let check = other.map_or(tls::NameCheck::Host, tls::NameCheck::Other);
-        tls::secure(&self.tls, check)
+        let server_name = self.tls.server_name.as_deref().filter(|_| !in_url);
+        tls::client_config(&self.tls, server_name)
     }
 
+    /// Returns the server name if the URL contains it instead of the host.
     fn name_in_url(&self) -> Option<&str> {
         let name = self.tls.server_name.as_deref()?;
         let direct = self.proxies.https.is_none();
@@ -112,9 +111,9 @@ impl Transport {
     }
 
     fn proxies(&self) -> Result<Vec<reqwest::Proxy>, ApiError> {
-        let others = self.proxies.none_for.as_deref().unwrap_or_default();
+        let others = self.proxies.no_proxy.as_deref().unwrap_or_default();
         let direct = format!("localhost,127.0.0.0/8,::1,{others}");
-        let none_for = reqwest::NoProxy::from_string(&direct);
+        let no_proxy = reqwest::NoProxy::from_string(&direct);
         let http = self.proxies.http.as_ref();
         let https = self.proxies.https.as_ref();
         let http = http.map(|url| reqwest::Proxy::http(url.expose()));
@@ -122,19 +121,19 @@ impl Transport {
         let invalid = |_| ApiError {
             code: Code::ApiAddress,
             status: None,
-            message: "the proxy's address is not one".to_owned(),
-            help: vec!["Write `http://HOST:PORT` in HTTP_PROXY or HTTPS_PROXY.".to_owned()],
+            message: "the address of the proxy is invalid".to_owned(),
+            help: vec!["set HTTP_PROXY or HTTPS_PROXY to `http://HOST:PORT`".to_owned()],
             server_text: None,
         };
         http.into_iter()
             .chain(https)
-            .map(|proxy| Ok(proxy.map_err(invalid)?.no_proxy(none_for.clone())))
+            .map(|proxy| Ok(proxy.map_err(invalid)?.no_proxy(no_proxy.clone())))
             .collect()
     }
 }
 
 #[cfg(unix)]
-fn through_socket(
+fn with_unix_socket(
     builder: reqwest::ClientBuilder,
     socket: &Path,
 ) -> Result<reqwest::ClientBuilder, ApiError> {
@@ -142,14 +141,17 @@ fn through_socket(
 }
 
 #[cfg(not(unix))]
-fn through_socket(
+fn with_unix_socket(
     _builder: reqwest::ClientBuilder,
     socket: &Path,
 ) -> Result<reqwest::ClientBuilder, ApiError> {
     Err(ApiError {
         code: Code::ApiAddress,
         status: None,
-        message: format!("unix://{} cannot be used on this system", socket.display()),
+        message: format!(
+            "cannot use `unix://{}`: this system has no Unix sockets",
+            socket.display()
+        ),
         help: vec![],
         server_text: None,
     })
@@ -159,22 +161,21 @@ fn internal(why: &str) -> ApiError {
     ApiError {
         code: Code::Internal,
         status: None,
-        message: format!("the HTTP client could not be made: {why}"),
+        message: format!("cannot build the HTTP client: {why}"),
         help: vec![],
         server_text: None,
     }
 }
 
-/// Resolves hosts; with `instead`, that host in place of the one asked for, whose name is then only
-/// for the certificate.
+/// Resolves hosts. With `override_host`, every name resolves to the addresses of that host.
 struct HostResolver {
-    instead: Option<String>,
+    override_host: Option<String>,
 }
 
 impl Resolve for HostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let host = self
-            .instead
+            .override_host
             .clone()
             .unwrap_or_else(|| name.as_str().to_owned());
         Box::pin(async move {

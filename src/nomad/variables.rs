@@ -1,18 +1,16 @@
-//! Variables and their locks (`nomad-neighbour-apis` 1 and 2): as much as a ledger needs.
+//! Nomad variables and their locks, as far as a ledger needs them.
 //!
-//! A write with a condition ends in one of three ways: it was made, the condition did not hold, or
-//! nobody knows. Whoever gave the condition reads the variable to find out which of the first two it
-//! was; here nothing is repeated. A lock is taken with the items that the variable shall have, since
-//! an acquire replaces them (2.3).
+//! A conditional write has three outcomes: applied, conflict, or unknown. The caller reads the variable
+//! after an unknown outcome. Nothing is repeated here. Acquiring a lock replaces the items of its
+//! variable, so the caller passes them along.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
 
-use super::client::unsendable;
-use super::endpoint::Request;
-use super::session::{Conditional, Session};
+use super::request::{ApiRequest, unsendable_request};
+use super::session::{ConditionalResponse, Session};
 use crate::diagnostic::Code;
 use crate::model::Secrets;
 use crate::ports::ApiError;
@@ -21,22 +19,22 @@ use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
 /// Variables per page of a list.
 const PER_PAGE: &str = "1000";
 
-/// What came of a write with a condition.
+/// The result of a check-and-set.
 #[derive(Clone, Debug)]
-pub(super) enum Put {
-    /// It was made; this is the variable now.
+pub(super) enum CheckAndSet {
+    /// The variable as written.
     Written(VariableDocument),
     /// The condition did not hold.
     Conflict,
 }
 
-/// What came of an attempt to take or to keep a lock.
+/// The result of acquiring, renewing or releasing a lock.
 #[derive(Clone, Debug)]
-pub(super) enum Lock {
-    /// It is held, under this ID; none if the server did not lock anything.
+pub(super) enum LockResult {
+    /// The lock is held with this ID. `None` if the server supports no locks.
     Held(Option<String>),
-    /// Somebody else holds it, or it ran out.
-    NotOurs,
+    /// Another client holds the lock, or it expired.
+    NotHeld,
 }
 
 /// The variables of one namespace.
@@ -47,8 +45,8 @@ pub(super) struct Variables<'s> {
 }
 
 impl Variables<'_> {
-    /// Paths that start so, as far as the token may list them.
-    pub(super) async fn list(self, prefix: &str, what: &str) -> Result<Vec<String>, ApiError> {
+    /// Lists the paths with a prefix, as far as the token may list them.
+    pub(super) async fn list(self, prefix: &str, action: &str) -> Result<Vec<String>, ApiError> {
         let query = [
             ("namespace", self.namespace),
             ("prefix", prefix),
@@ -56,98 +54,115 @@ impl Variables<'_> {
         ];
         let listed = self
             .session
-            .list::<VariableDocument>(&["vars"], &query, what)
+            .list::<VariableDocument>(&["vars"], &query, action)
             .await?;
         let paths = listed.into_iter().map(|(variable, _)| variable.path);
         Ok(paths.filter(|path| path.starts_with(prefix)).collect())
     }
 
-    /// One variable; `None` if there is none.
+    /// Reads one variable; `None` if it does not exist.
     pub(super) async fn read(
         self,
         path: &str,
-        what: &str,
+        action: &str,
     ) -> Result<Option<VariableDocument>, ApiError> {
         let segments = segments(path);
-        let get = Request {
+        let get = ApiRequest {
             query: vec![("namespace", self.namespace)],
-            ..Request::new(Method::GET, &segments)
+            ..ApiRequest::new(Method::GET, &segments)
         };
         let found = self
             .session
-            .find::<VariableDocument>(&get, what, Code::VariableNotFound)
+            .find::<VariableDocument>(&get, action, Code::VariableNotFound)
             .await?;
         Ok(found.map(|(variable, _)| variable))
     }
 
-    /// Writes a variable if it has that index, 0 for one that is not there.
+    /// Writes a variable if it has this index; 0 means that it does not exist.
     pub(super) async fn put(
         self,
         path: &str,
         index: u64,
         items: &BTreeMap<&str, &str>,
-        what: &str,
-    ) -> Result<Put, ApiError> {
+        action: &str,
+    ) -> Result<CheckAndSet, ApiError> {
         let cas = index.to_string();
-        let body = self.body(Some(items), None, what)?;
+        let body = self.body(Some(items), None, action)?;
         let segments = segments(path);
-        let put = Request {
+        let put = ApiRequest {
             query: vec![("namespace", self.namespace), ("cas", &cas)],
             body: Some(&body),
-            ..Request::new(Method::PUT, &segments)
+            ..ApiRequest::new(Method::PUT, &segments)
         };
-        match self.session.conditional(&put, what).await? {
-            Conditional::Done(answer) => Ok(Put::Written(self.session.document(&answer, what)?)),
-            Conditional::Refused => Ok(Put::Conflict),
+        match self.session.write_if(&put, action).await? {
+            ConditionalResponse::Applied(response) => Ok(CheckAndSet::Written(
+                self.session.document(&response, action)?,
+            )),
+            ConditionalResponse::Conflict => Ok(CheckAndSet::Conflict),
         }
     }
 
-    /// Deletes a variable if it has that index. Whether it had.
-    pub(super) async fn delete(self, path: &str, index: u64, what: &str) -> Result<bool, ApiError> {
+    /// Deletes a variable if it has this index. Returns whether it had.
+    pub(super) async fn delete(
+        self,
+        path: &str,
+        index: u64,
+        action: &str,
+    ) -> Result<bool, ApiError> {
         let cas = index.to_string();
         let segments = segments(path);
-        let delete = Request {
+        let delete = ApiRequest {
             query: vec![("namespace", self.namespace), ("cas", &cas)],
-            ..Request::new(Method::DELETE, &segments)
+            ..ApiRequest::new(Method::DELETE, &segments)
         };
-        match self.session.conditional(&delete, what).await? {
-            Conditional::Done(_) => Ok(true),
-            Conditional::Refused => Ok(false),
+        match self.session.write_if(&delete, action).await? {
+            ConditionalResponse::Applied(_) => Ok(true),
+            ConditionalResponse::Conflict => Ok(false),
         }
     }
 
-    /// Takes the lock of a variable under an ID of our own; the variable then has these items. Taking
-    /// it again under the same ID succeeds, so that it may be repeated (2.3; recorded on 2.0.5 as
-    /// `lock-acquire-given-id` and `lock-acquire-again`). Once it ran out it stays held for a second
-    /// more (the shortest that is told apart from the default of 15).
+    /// Acquires the lock of a variable with an ID of the client's choice, and sets the items. Acquiring
+    /// it again with the same ID succeeds, so a request with an unknown outcome can be repeated
+    /// (recorded on Nomad 2.0.5 as `lock-acquire-given-id` and `lock-acquire-again`). The lock delay is
+    /// one second, the shortest that Nomad does not replace with its default of 15.
     pub(super) async fn acquire(
         self,
         path: &str,
         id: &str,
         items: &BTreeMap<&str, &str>,
         time_to_live: Duration,
-        what: &str,
-    ) -> Result<Lock, ApiError> {
+        action: &str,
+    ) -> Result<LockResult, ApiError> {
         let nanoseconds = i64::try_from(time_to_live.as_nanos()).unwrap_or(i64::MAX);
         let lock = LockDocument {
             ttl: GoDuration(nanoseconds),
             lock_delay: GoDuration::from_secs(1),
             id: id.to_owned(),
         };
-        let body = self.body(Some(items), Some(lock), what)?;
-        self.lock("lock-acquire", path, &body, what).await
+        let body = self.body(Some(items), Some(lock), action)?;
+        self.lock("lock-acquire", path, &body, action).await
     }
 
-    /// Keeps a lock for another time to live.
-    pub(super) async fn renew(self, path: &str, id: &str, what: &str) -> Result<Lock, ApiError> {
-        let body = self.body(None, Some(held(id)), what)?;
-        self.lock("lock-renew", path, &body, what).await
+    /// Renews a lock for another time to live.
+    pub(super) async fn renew(
+        self,
+        path: &str,
+        id: &str,
+        action: &str,
+    ) -> Result<LockResult, ApiError> {
+        let body = self.body(None, Some(lock_with_id(id)), action)?;
+        self.lock("lock-renew", path, &body, action).await
     }
 
-    /// Gives a lock back.
-    pub(super) async fn release(self, path: &str, id: &str, what: &str) -> Result<Lock, ApiError> {
-        let body = self.body(None, Some(held(id)), what)?;
-        self.lock("lock-release", path, &body, what).await
+    /// Releases a lock.
+    pub(super) async fn release(
+        self,
+        path: &str,
+        id: &str,
+        action: &str,
+    ) -> Result<LockResult, ApiError> {
+        let body = self.body(None, Some(lock_with_id(id)), action)?;
+        self.lock("lock-release", path, &body, action).await
     }
 
     async fn lock(
@@ -155,20 +170,20 @@ impl Variables<'_> {
         operation: &'static str,
         path: &str,
         body: &[u8],
-        what: &str,
-    ) -> Result<Lock, ApiError> {
+        action: &str,
+    ) -> Result<LockResult, ApiError> {
         let segments = segments(path);
-        let put = Request {
+        let put = ApiRequest {
             query: vec![("namespace", self.namespace), (operation, "")],
             body: Some(body),
-            ..Request::new(Method::PUT, &segments)
+            ..ApiRequest::new(Method::PUT, &segments)
         };
-        match self.session.conditional(&put, what).await? {
-            Conditional::Done(answer) => {
-                let variable: VariableDocument = self.session.document(&answer, what)?;
-                Ok(Lock::Held(variable.lock.map(|lock| lock.id)))
+        match self.session.write_if(&put, action).await? {
+            ConditionalResponse::Applied(response) => {
+                let variable: VariableDocument = self.session.document(&response, action)?;
+                Ok(LockResult::Held(variable.lock.map(|lock| lock.id)))
             }
-            Conditional::Refused => Ok(Lock::NotOurs),
+            ConditionalResponse::Conflict => Ok(LockResult::NotHeld),
         }
     }
 
@@ -176,7 +191,7 @@ impl Variables<'_> {
         self,
         items: Option<&BTreeMap<&str, &str>>,
         lock: Option<LockDocument>,
-        what: &str,
+        action: &str,
     ) -> Result<Vec<u8>, ApiError> {
         let items = items.map(|items| items.iter().map(|(key, text)| (*key, *text)));
         let variable = VariableDocument {
@@ -185,18 +200,19 @@ impl Variables<'_> {
             lock,
             ..VariableDocument::default()
         };
-        serde_json::to_vec(&variable).map_err(|error| unsendable(what, &error.to_string()))
+        serde_json::to_vec(&variable)
+            .map_err(|error| unsendable_request(action, &error.to_string()))
     }
 }
 
-fn held(id: &str) -> LockDocument {
+fn lock_with_id(id: &str) -> LockDocument {
     LockDocument {
         id: id.to_owned(),
         ..LockDocument::default()
     }
 }
 
-/// A variable's path below `/v1/var`, which keeps its slashes.
+/// Returns the path segments of a variable below `/v1`.
 fn segments(path: &str) -> Vec<&str> {
     std::iter::once("var").chain(path.split('/')).collect()
 }

@@ -1,46 +1,48 @@
-//! What a plan consists of.
+//! The types of a plan.
 //!
-//! A plan has one entry per specification, in the order of the files, and after them one per volume
-//! that is to go although no file names it. What is sent is in the action itself, so that there is
-//! nothing to send for an entry that changes nothing.
+//! A plan has one entry per specification, in the order of the files. One entry per volume to remove
+//! follows, for the volumes that no file names. An action carries the request that it sends;
+//! a removal sends only the entry's key.
 
+use super::claiming_alloc::ClaimingAlloc;
 use super::diff::Change;
-use super::holder::Holder;
 use super::merge::{Expansion, SecretsChange};
-use super::pin::Pin;
-use super::risk::Stakes;
+use super::risk::Impact;
+use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::model::{HiddenField, NamespacedId, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, UnresolvedRequest};
 use crate::spec::VolumeSpec;
 
-/// What is to be done with one volume.
+/// The change that a plan makes to one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is as wanted; or it shall be gone, and is.
+    /// None: the volume is as the file wants it, or is already gone.
     Unchanged,
     /// Create it in the provider and register it.
-    Create(Box<WantedRequest>),
-    /// Register what the provider has.
-    Register(Box<WantedRequest>),
-    /// Change its registration.
+    Create(Box<UnresolvedRequest>),
+    /// Register a volume that the provider already has.
+    Register(Box<UnresolvedRequest>),
+    /// Update its registration.
     Update(Box<Update>),
-    /// The same, and the provider makes it larger.
+    /// Update its registration and have the provider expand it.
     Expand(Box<Update>),
-    /// Remove it and make it anew, because somebody asked for that by name.
+    /// Remove and recreate it. Only `--replace` requests this.
     Replace(Box<Replace>),
-    /// Remove its registration; the data stays with the provider.
+    /// Remove its registration; the data stays with the provider. Sends only
+    /// [`PlannedVolume::key`].
     Deregister,
-    /// Delete its data in the provider and its registration, because somebody asked for that by name.
+    /// Delete its data in the provider and its registration. Only `--delete-data` requests this.
+    /// Sends only [`PlannedVolume::key`].
     DeleteData,
-    /// It could be done if it were not in use.
-    Waits(Wait),
-    /// A server or a plugin would refuse, or it would do harm; all reasons.
+    /// None until the claims of the volume are released.
+    WaitingForClaims(ClaimWait),
+    /// None: the server or the plugin would refuse, or the change would do harm. Holds all reasons.
     Blocked(Vec<Diagnostic>),
 }
 
 impl Action {
-    /// The word for it, in documents and saved plans.
-    pub const fn word(&self) -> &'static str {
+    /// Its name in JSON documents and saved plans.
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create(_) => "create",
             Self::Register(_) => "register",
@@ -49,17 +51,17 @@ impl Action {
             Self::Replace(_) => "replace",
             Self::Deregister => "deregister",
             Self::DeleteData => "delete-data",
-            Self::Waits(_) => "waits",
+            Self::WaitingForClaims(_) => "wait",
             Self::Blocked(_) => "blocked",
             Self::Unchanged => "unchanged",
         }
     }
 
-    /// Why it cannot be done, or not now; empty if it can.
+    /// Returns why it cannot be done, or not now; empty if it can.
     pub fn reasons(&self) -> &[Diagnostic] {
         match self {
             Self::Blocked(reasons) => reasons,
-            Self::Waits(wait) => &wait.reasons,
+            Self::WaitingForClaims(wait) => &wait.reasons,
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
@@ -73,7 +75,7 @@ impl Action {
 }
 
 impl Action {
-    /// What is changed of a volume that stays; `None` if nothing is.
+    /// Returns the update of a volume that stays; `None` if there is none.
     pub fn update(&self) -> Option<&Update> {
         match self {
             Self::Update(update) | Self::Expand(update) => Some(update),
@@ -83,84 +85,84 @@ impl Action {
             | Self::Replace(_)
             | Self::Deregister
             | Self::DeleteData
-            | Self::Waits(_)
+            | Self::WaitingForClaims(_)
             | Self::Blocked(_) => None,
         }
     }
 }
 
-/// What an update does.
+/// The update of a registered volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// What is sent: the specification in the shape that this server compares without surprise.
-    pub request: WantedRequest,
-    /// Fields that change; empty if the same is sent again because someone asked for that, or if only
-    /// hidden values differ.
+    /// The request that is sent: the specification in the form that this server compares correctly.
+    pub request: UnresolvedRequest,
+    /// The fields that change; empty if the same request is sent again, or if only hidden values
+    /// differ.
     pub changes: Vec<Change>,
-    /// What becomes of the stored secrets.
+    /// The effect on the stored secrets.
     pub secrets: SecretsChange,
-    /// What becomes of the size.
+    /// The effect on the size.
     pub expansion: Expansion,
-    /// Fields that the file does not give and that are sent as they are stored, because this server
-    /// would lose them otherwise.
-    pub sent_again: Vec<&'static str>,
-    /// Hidden values that are lost with it, each with somebody's consent.
-    pub losses: Vec<HiddenField>,
+    /// Fields that the file omits and that are sent with their stored values, because this server
+    /// would clear them.
+    pub resent_fields: Vec<&'static str>,
+    /// Hidden values that the update clears. Each loss was accepted with `--accept-loss`.
+    pub cleared_fields: Vec<HiddenField>,
 }
 
-/// A volume is removed, then made anew. Between the two steps there is none.
+/// The replacement of a volume. The volume does not exist between the two steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replace {
-    /// Whether the provider takes a snapshot before anything else; without one nothing is removed.
+    /// Whether the provider takes a snapshot first. If the snapshot fails, nothing is removed.
     pub snapshot_first: bool,
     /// The two steps.
     pub steps: ReplaceSteps,
-    /// What the second step sends.
-    pub request: WantedRequest,
+    /// The request of the second step.
+    pub request: UnresolvedRequest,
 }
 
 /// The two steps of a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceSteps {
-    /// The data is deleted, then the provider makes an empty volume.
+    /// Delete the data, then create an empty volume.
     DeleteThenCreate,
-    /// The registration is removed, then another volume of the provider is registered; the data of
-    /// both stays.
+    /// Remove the registration, then register another volume of the provider. The data of both
+    /// stays.
     DeregisterThenRegister,
 }
 
-/// Who has to stop before something can be done.
+/// The claims that a change waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// What cannot be done while they run, in the server's words; never empty.
+pub struct ClaimWait {
+    /// Why the change cannot be made while the volume is claimed; never empty.
     pub reasons: Vec<Diagnostic>,
-    /// Who uses the volume; never empty.
-    pub holders: Vec<Holder>,
+    /// The allocations that claim the volume; never empty.
+    pub claims: Vec<ClaimingAlloc>,
 }
 
 /// One volume of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
-    /// Which volume.
+pub struct PlannedVolume {
+    /// The volume's name.
     pub key: NamespacedId,
-    /// What is wanted, as it was written; `None` if no file names it, so that it shall go.
+    /// Its specification; `None` if no file names the volume, so that it is removed.
     pub spec: Option<VolumeSpec>,
-    /// What is to be done.
+    /// The change.
     pub action: Action,
-    /// What that relies on.
-    pub pin: Pin,
-    /// What is at stake; `None` if nothing is done.
-    pub stakes: Option<Stakes>,
-    /// Positions of the entries of this plan that have to be done before this one: sources of a
-    /// clone or of a restored snapshot first, removals of a source last. There are no cycles.
+    /// The version of the volume that the plan was made for.
+    pub expected_version: VolumeVersion,
+    /// The risk of the change; `None` if nothing changes.
+    pub impact: Option<Impact>,
+    /// Positions of the entries that must complete before this one: the source of a clone or of a
+    /// restored snapshot is created first and removed last. Never a cycle.
     pub depends_on: Vec<usize>,
-    /// What will surprise, although it will be done.
+    /// Warnings about a change that will be made.
     pub warnings: Vec<Diagnostic>,
 }
 
-impl Planned {
-    /// What is sent; `None` if nothing is, or only a removal.
-    pub fn request(&self) -> Option<&WantedRequest> {
+impl PlannedVolume {
+    /// Returns the request that is sent; `None` for a removal or no change.
+    pub fn request(&self) -> Option<&UnresolvedRequest> {
         match &self.action {
             Action::Create(request) | Action::Register(request) => Some(request),
             Action::Update(update) | Action::Expand(update) => Some(&update.request),
@@ -168,21 +170,21 @@ impl Planned {
             Action::Unchanged
             | Action::Deregister
             | Action::DeleteData
-            | Action::Waits(_)
+            | Action::WaitingForClaims(_)
             | Action::Blocked(_) => None,
         }
     }
 
-    /// Where the specification stands, if there is one.
+    /// Returns the source location of the specification, if there is one.
     pub fn span(&self) -> Option<Span> {
         self.spec.as_ref().map(|spec| spec.span)
     }
 }
 
-/// How many volumes meet which fate.
+/// The number of volumes per action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the actions' own names")]
-pub struct Counts {
+pub struct ActionCounts {
     pub create: usize,
     pub register: usize,
     pub update: usize,
@@ -190,37 +192,37 @@ pub struct Counts {
     pub replace: usize,
     pub deregister: usize,
     pub delete_data: usize,
-    pub waits: usize,
+    pub waiting: usize,
     pub blocked: usize,
     pub unchanged: usize,
 }
 
-impl Counts {
-    /// How many volumes would be changed.
+impl ActionCounts {
+    /// Returns how many volumes would be changed.
     pub fn changes(self) -> usize {
-        let makes = self.create + self.register + self.update + self.expand;
-        makes + self.replace + self.deregister + self.delete_data
+        let writes = self.create + self.register + self.update + self.expand;
+        writes + self.replace + self.deregister + self.delete_data
     }
 
-    /// How many cannot be brought to where they are wanted now.
-    pub fn stuck(self) -> usize {
-        self.waits + self.blocked
+    /// Returns how many volumes cannot be changed now.
+    pub fn blocked_or_waiting(self) -> usize {
+        self.waiting + self.blocked
     }
 }
 
-/// All volumes of a run: those of the files in their order, then those that shall go, by name.
+/// The plan of a run: the volumes of the files in their order, then volumes to remove, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// One entry per volume.
-    pub volumes: Vec<Planned>,
-    /// What is to be said of the plan as a whole: what could not be known, and what was assumed.
+    pub volumes: Vec<PlannedVolume>,
+    /// Warnings about the plan as a whole: what is unknown, and what the plan assumes.
     pub remarks: Vec<Diagnostic>,
 }
 
 impl Plan {
-    /// How many volumes meet which fate.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    /// Counts the volumes per action.
+    pub fn counts(&self) -> ActionCounts {
+        let mut counts = ActionCounts::default();
         for planned in &self.volumes {
             let count = match &planned.action {
                 Action::Create(_) => &mut counts.create,
@@ -230,7 +232,7 @@ impl Plan {
                 Action::Replace(_) => &mut counts.replace,
                 Action::Deregister => &mut counts.deregister,
                 Action::DeleteData => &mut counts.delete_data,
-                Action::Waits(_) => &mut counts.waits,
+                Action::WaitingForClaims(_) => &mut counts.waiting,
                 Action::Blocked(_) => &mut counts.blocked,
                 Action::Unchanged => &mut counts.unchanged,
             };

@@ -1,9 +1,9 @@
-//! Who agreed to what: a plan is carried out only as far as its risks are allowed (`users` 3.4).
+//! Approvals: a plan is applied only as far as its risks are approved.
 //!
-//! A limit allows every entry up to its grade; an approval allows one entry, by name. `--yes` is
-//! neither: it answers the question whether to begin, and raises no limit. Without a terminal the
-//! limit is [`Risk::Reversible`] unless somebody says otherwise; on one, what is above the limit is
-//! asked for, by typing the volume's name.
+//! `--max-risk` allows every change up to a risk; `--approve` allows the change of one volume.
+//! `--yes` is neither: it confirms the start and raises no limit. The default limit is
+//! [`Risk::Reversible`]. On a terminal the operator approves a riskier change by typing the volume's
+//! name.
 
 use std::collections::BTreeSet;
 
@@ -11,34 +11,34 @@ use super::action::Plan;
 use super::risk::Risk;
 use crate::model::NamespacedId;
 
-/// What was agreed to on the command line, or in a saved plan.
+/// The approvals of a command line or a saved plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Approvals {
-    /// The worst that may be done to any volume; `None` if nobody said.
+    /// The highest risk allowed for every volume; `None` if not specified.
     pub max_risk: Option<Risk>,
-    /// The worst that may be done to one volume.
+    /// The highest risk allowed for single volumes.
     pub approved: BTreeSet<(Risk, NamespacedId)>,
 }
 
-/// An entry of a plan that nobody has agreed to.
+/// An entry of a plan whose risk is not approved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unapproved {
     /// Its position in the plan.
     pub position: usize,
-    /// Which volume.
+    /// The volume's name.
     pub key: NamespacedId,
-    /// How bad it can be.
+    /// The risk of the change.
     pub risk: Risk,
 }
 
 impl Approvals {
-    /// Entries whose risk is above the limit and that nobody approved by name, in the plan's order.
+    /// Returns the entries whose risk is not approved, in the plan's order.
     pub fn missing(&self, plan: &Plan) -> Vec<Unapproved> {
         let limit = self.max_risk.unwrap_or(Risk::Reversible);
         let entries = plan.volumes.iter().enumerate();
         entries
             .filter_map(|(position, planned)| {
-                let risk = planned.stakes.as_ref()?.risk;
+                let risk = planned.impact.as_ref()?.risk;
                 let allowed = risk <= limit || self.allows(risk, &planned.key);
                 (!allowed).then(|| Unapproved {
                     position,
@@ -58,21 +58,21 @@ impl Approvals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::action::{Action, Planned};
-    use crate::plan::pin::Pin;
-    use crate::plan::risk::{Stakes, Undo};
+    use crate::plan::action::{Action, PlannedVolume};
+    use crate::plan::risk::{Impact, Recovery};
     use crate::plan::samples::existing;
+    use crate::plan::volume_version::VolumeVersion;
 
     fn plan(risks: &[Option<Risk>]) -> Plan {
-        let entry = |risk: &Option<Risk>| Planned {
+        let entry = |risk: &Option<Risk>| PlannedVolume {
             key: existing().key(),
             spec: None,
             action: Action::DeleteData,
-            pin: Pin::Absent,
-            stakes: risk.map(|risk| Stakes {
+            expected_version: VolumeVersion::Absent,
+            impact: risk.map(|risk| Impact {
                 risk,
-                lost: None,
-                undo: Undo::Impossible,
+                loss: None,
+                recovery: Recovery::Impossible,
             }),
             depends_on: vec![],
             warnings: vec![],
@@ -90,9 +90,8 @@ mod tests {
         missing.into_iter().map(|one| one.position).collect()
     }
 
-    /// `users` 3.4: the limit of a pipeline is what can be undone.
     #[test]
-    fn a_limit_allows_up_to_its_grade_and_the_least_is_the_default() {
+    fn max_risk_allows_up_to_its_risk_and_defaults_to_reversible() {
         for (limit, expected) in [
             (None, vec![2, 3]),
             (Some(Risk::Reversible), vec![2, 3]),
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_allows_one_volume_up_to_its_grade() {
+    fn an_approval_allows_one_volume_up_to_its_risk() {
         let other = NamespacedId::new(existing().namespace, crate::model::VolumeId::new("other"));
         for (risk, key, expected) in [
             (Risk::DestroysData, existing().key(), vec![]),

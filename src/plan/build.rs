@@ -1,87 +1,86 @@
-//! Wanted and observed, to a plan.
+//! Builds a plan from the specifications and the observed state.
 //!
-//! What a server would refuse is found here, before anything is sent: Nomad's merge rules are
-//! predicted by [`super::merge::merge`], the same code that our agent runs; whether the plugin is
-//! there and able is read from its record. What cannot be known is not guessed: a plugin that may
-//! not be read blocks nothing, and secrets, which no server shows, are no difference by themselves.
+//! A plan is level-triggered: it depends on the desired and the observed state, never on an earlier
+//! run. It predicts what the server would refuse with [`super::merge::merge`], the code that the
+//! agent runs. Unknown facts block nothing: not a plugin that the token cannot read, and not secrets,
+//! which no server shows.
 //!
-//! A plan is level-triggered: it depends on what is wanted and what is there, never on an earlier
-//! run. The ledger only guards removal. Nothing is removed or replaced by inference: both need their
-//! words, and a removal because of a file's absence never takes the data.
+//! The ledger only guards removals. Every removal and replacement needs its flag, and `--prune`
+//! never deletes data.
 
 use std::collections::BTreeSet;
 
-use super::action::{Action, Plan, Planned};
+use super::action::{Action, Plan, PlannedVolume};
 use super::deny::deny;
-use super::depend::order;
-use super::inputs::Inputs;
-use super::pin::Pin;
-use super::precondition::{Needs, missing_maximum, plugin_problem, unknown_namespace};
-use super::remove::{removed, replaced};
-use super::stakes::stakes;
-use super::update::update;
+use super::depend::set_dependencies;
+use super::impact::impact_of;
+use super::inputs::PlanInputs;
+use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
+use super::removals::{planned_removals, planned_replacement};
+use super::update::planned_update;
+use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{HiddenField, NamespacedId};
 use crate::spec::VolumeSpec;
 
-/// Makes the plan.
+/// Builds the plan.
 ///
-/// A volume that exists and is as wanted is left alone, unless somebody said `create` or `register`
-/// ([`crate::spec::Purpose::Create`], [`crate::spec::Purpose::Register`]): then it is sent again,
-/// perhaps to give it new secrets.
-pub fn build(mut inputs: Inputs<'_>) -> Plan {
+/// A volume that exists as the file wants it does not change. `volume create` and `volume register`
+/// ([`crate::spec::Purpose::Create`], [`crate::spec::Purpose::Register`]) send it again, for example
+/// to replace its secrets.
+pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     let wanted = std::mem::take(&mut inputs.wanted);
     let named: BTreeSet<NamespacedId> = wanted.iter().map(VolumeSpec::key).collect();
-    let mut volumes: Vec<Planned> = wanted
+    let mut volumes: Vec<PlannedVolume> = wanted
         .into_iter()
         .map(|spec| planned(spec, &inputs))
         .collect();
-    volumes.extend(removed(&named, &inputs));
+    volumes.extend(planned_removals(&named, &inputs));
     for planned in &mut volumes {
-        planned.stakes = stakes(planned, inputs.observed);
-        deny(planned, inputs.requests.deny.iter().copied());
+        planned.impact = impact_of(planned, inputs.observed);
+        deny(planned, inputs.options.deny.iter().copied());
     }
-    order(&mut volumes, inputs.observed);
+    set_dependencies(&mut volumes, inputs.observed);
     Plan {
         volumes,
         remarks: vec![],
     }
 }
 
-fn planned(spec: VolumeSpec, inputs: &Inputs<'_>) -> Planned {
+fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
     let key = spec.key();
     let existing = inputs.observed.volumes.get(&key);
     let (action, warnings) = match existing {
-        _ if inputs.requests.delete_data.contains(&key) => {
+        _ if inputs.options.delete_data.contains(&key) => {
             (Action::Blocked(vec![still_wanted(&spec)]), vec![])
         }
         None if !spec.unknown.is_empty() => (Action::Blocked(unknown_values(&spec)), vec![]),
-        Some(_) if inputs.requests.replace.contains(&key) && !spec.unknown.is_empty() => {
+        Some(_) if inputs.options.replace.contains(&key) && !spec.unknown.is_empty() => {
             (Action::Blocked(unknown_values(&spec)), vec![])
         }
         None => (new_volume(&spec, inputs), vec![]),
-        Some(existing) if inputs.requests.replace.contains(&key) => {
-            (replaced(&spec, existing, inputs), vec![])
+        Some(existing) if inputs.options.replace.contains(&key) => {
+            (planned_replacement(&spec, existing, inputs), vec![])
         }
-        Some(existing) => update(&spec, existing, inputs),
+        Some(existing) => planned_update(&spec, existing, inputs),
     };
-    Planned {
+    PlannedVolume {
         key,
-        pin: Pin::of(existing),
+        expected_version: VolumeVersion::of(existing),
         spec: Some(spec),
         action,
-        stakes: None,
+        impact: None,
         depends_on: vec![],
         warnings,
     }
 }
 
-fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
+fn new_volume(spec: &VolumeSpec, inputs: &PlanInputs<'_>) -> Action {
     let is_create = inputs.purpose.creates(spec);
     let needs = if is_create {
-        Needs::Create
+        PluginOperation::Create
     } else {
-        Needs::Registration
+        PluginOperation::Register
     };
     let request = Box::new(spec.request.clone());
     if let Some(problem) = unknown_namespace(spec, inputs.observed) {
@@ -98,19 +97,22 @@ fn new_volume(spec: &VolumeSpec, inputs: &Inputs<'_>) -> Action {
     }
 }
 
-/// A volume that is made has the values that it is made with: none of them can be unknown.
+/// Refuses unknown values: a new volume needs the value of every field.
 fn unknown_values(spec: &VolumeSpec) -> Vec<Diagnostic> {
     let refused = |field: &HiddenField| {
         let (what, at) = match field {
-            HiddenField::Secrets => ("secrets are", "secrets"),
-            HiddenField::MountFlags => ("mount flags are", "mount_options"),
+            HiddenField::Secrets => ("secrets", "secrets"),
+            HiddenField::MountFlags => ("mount flags", "mount_options"),
         };
-        let message = format!("volume {} cannot be made: its {what} unknown", spec.key());
+        let message = format!(
+            "cannot create volume {}: the file marks its {what} as unknown",
+            spec.key().quoted()
+        );
         Diagnostic::error(Code::PlanHiddenValue, message)
             .label(spec.field_span(at), "")
-            .note("`unknown` stands for a value that a server has; this volume is yet to be made")
+            .note("`unknown` means a value that the server already stores; this volume does not exist yet")
             .help(format!(
-                "give `{field}` a value, or leave it out if there is none"
+                "set a value for `{field}`, or remove the field if there is none"
             ))
     };
     spec.unknown.iter().map(refused).collect()
@@ -118,12 +120,12 @@ fn unknown_values(spec: &VolumeSpec) -> Vec<Diagnostic> {
 
 fn still_wanted(spec: &VolumeSpec) -> Diagnostic {
     let message = format!(
-        "the data of volume {} is not deleted: a file still wants the volume",
-        spec.key()
+        "cannot delete the data of volume {}: a file still declares the volume",
+        spec.key().quoted()
     );
     Diagnostic::error(Code::PlanStillWanted, message)
-        .label(spec.span, "it is wanted here")
-        .help("remove it from the files, or leave out `--delete-data`; to make it anew there is `--replace`")
+        .label(spec.span, "declared here")
+        .help("remove the volume from the files to delete it, or use `--replace` to recreate it")
 }
 
 #[cfg(test)]

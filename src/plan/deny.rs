@@ -1,31 +1,31 @@
-//! Rules that a pipeline can forbid things by, without a policy engine (`users`, feature 29).
+//! Deny rules: `--deny` forbids a kind of change without a policy engine.
 //!
-//! What a rule denies becomes a blocked entry, so that it is shown, counted and refused like any
-//! other; no approval lifts it.
+//! A denied change becomes a blocked entry. The plan shows, counts and refuses it like every other
+//! blocked entry, and no approval overrides it.
 
-use super::action::{Action, Planned, ReplaceSteps};
+use super::action::{Action, PlannedVolume, ReplaceSteps};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::SecretRef;
 
-/// A rule.
+/// A deny rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DenyRule {
-    /// No data is deleted, be it by a replacement.
+    /// Forbids deleting data, also in a replacement.
     DeleteData,
-    /// Nothing is deregistered, be it by a replacement.
+    /// Forbids deregistering, also in a replacement.
     Deregister,
-    /// Nothing is replaced.
+    /// Forbids replacing.
     Replace,
-    /// Nothing is expanded: it cannot be undone.
+    /// Forbids expanding, which cannot be undone.
     Expand,
-    /// No update loses hidden values, or may do so.
+    /// Forbids updates that clear hidden values or may clear them.
     LostValues,
-    /// No secret stands in a file.
+    /// Forbids literal secrets in files.
     LiteralSecrets,
 }
 
 impl DenyRule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 6] = [
         Self::DeleteData,
         Self::Deregister,
@@ -35,7 +35,7 @@ impl DenyRule {
         Self::LiteralSecrets,
     ];
 
-    /// The word that people type: `delete-data`.
+    /// Its name on the command line: `delete-data`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::DeleteData => "delete-data",
@@ -47,19 +47,19 @@ impl DenyRule {
         }
     }
 
-    /// What it forbids, to stand after "because".
+    /// Describes the denied change after a colon.
     const fn reason(self) -> &'static str {
         match self {
-            Self::DeleteData => "data would be deleted",
-            Self::Deregister => "its registration would be removed",
-            Self::Replace => "it would be replaced",
-            Self::Expand => "it would be expanded",
-            Self::LostValues => "the update may lose values that the server hides",
-            Self::LiteralSecrets => "a secret stands in the file",
+            Self::DeleteData => "the change would delete data",
+            Self::Deregister => "the change would remove its registration",
+            Self::Replace => "the change would replace it",
+            Self::Expand => "the change would expand it",
+            Self::LostValues => "the update may clear values that the server hides",
+            Self::LiteralSecrets => "the file contains a literal secret",
         }
     }
 
-    fn denies(self, planned: &Planned) -> bool {
+    fn denies(self, planned: &PlannedVolume) -> bool {
         let steps = match &planned.action {
             Action::Replace(replace) => Some(replace.steps),
             Action::Unchanged
@@ -69,7 +69,7 @@ impl DenyRule {
             | Action::Expand(_)
             | Action::Deregister
             | Action::DeleteData
-            | Action::Waits(_)
+            | Action::WaitingForClaims(_)
             | Action::Blocked(_) => None,
         };
         match self {
@@ -83,23 +83,23 @@ impl DenyRule {
             }
             Self::Replace => steps.is_some(),
             Self::Expand => matches!(planned.action, Action::Expand(_)),
-            Self::LostValues => loses_values(planned),
+            Self::LostValues => clears_values(planned),
             Self::LiteralSecrets => has_literal_secrets(planned),
         }
     }
 }
 
-fn loses_values(planned: &Planned) -> bool {
+fn clears_values(planned: &PlannedVolume) -> bool {
     let mut warnings = planned.warnings.iter();
     let warned = warnings.any(|warning| warning.code == Code::PlanErasesSecrets);
     warned
         || matches!(
             &planned.action,
-            Action::Update(update) | Action::Expand(update) if !update.losses.is_empty()
+            Action::Update(update) | Action::Expand(update) if !update.cleared_fields.is_empty()
         )
 }
 
-fn has_literal_secrets(planned: &Planned) -> bool {
+fn has_literal_secrets(planned: &PlannedVolume) -> bool {
     let is_literal = |secret: &SecretRef| secret.literal().is_some();
     planned
         .spec
@@ -108,8 +108,8 @@ fn has_literal_secrets(planned: &Planned) -> bool {
         .is_some_and(|secrets| secrets.iter().any(|(_, secret)| is_literal(secret)))
 }
 
-/// Blocks an entry that a rule denies.
-pub(super) fn deny(planned: &mut Planned, rules: impl Iterator<Item = DenyRule>) {
+/// Blocks an entry that at least one rule denies.
+pub(super) fn deny(planned: &mut PlannedVolume, rules: impl Iterator<Item = DenyRule>) {
     let denied: Vec<_> = rules
         .filter(|rule| rule.denies(planned))
         .map(|rule| denial(planned, rule))
@@ -117,21 +117,22 @@ pub(super) fn deny(planned: &mut Planned, rules: impl Iterator<Item = DenyRule>)
     if denied.is_empty() {
         return;
     }
-    planned.stakes = None;
+    planned.impact = None;
     match &mut planned.action {
         Action::Blocked(reasons) => reasons.extend(denied),
         action => *action = Action::Blocked(denied),
     }
 }
 
-fn denial(planned: &Planned, rule: DenyRule) -> Diagnostic {
-    let (key, word) = (&planned.key, rule.as_str());
+fn denial(planned: &PlannedVolume, rule: DenyRule) -> Diagnostic {
     let message = format!(
-        "volume {key} is left as it is by `--deny {word}`: {}",
+        "`--deny {}` forbids the change of volume {}: {}",
+        rule.as_str(),
+        planned.key.quoted(),
         rule.reason()
     );
     let denial = Diagnostic::error(Code::PlanDenied, message)
-        .help("change what is wanted, or leave the rule out; no approval lifts it");
+        .help("change the specification or remove the rule; no approval overrides it");
     match planned.span() {
         Some(span) => denial.label(span, ""),
         None => denial,
@@ -145,9 +146,8 @@ mod tests {
     use crate::plan::rules::MergeRules;
     use crate::plan::samples::{against, bytes, codes, existing, wanted};
 
-    /// Each rule denies what it names and leaves the rest alone.
     #[test]
-    fn a_rule_blocks_what_it_names() {
+    fn a_rule_blocks_only_the_change_it_names() {
         let mut larger = wanted();
         larger.capacity.min = bytes(1500);
         let mut literal = wanted();
@@ -163,7 +163,7 @@ mod tests {
                 deny(&mut planned, [rule].into_iter());
                 if denied_by.contains(&rule) {
                     assert_eq!(codes(&planned), [Code::PlanDenied.as_str()], "{rule:?}");
-                    assert_eq!(planned.stakes, None);
+                    assert_eq!(planned.impact, None);
                 } else {
                     assert_eq!(planned, before, "{rule:?}");
                 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn removals_are_denied_by_what_they_do() {
+    fn removals_are_denied_by_their_effect() {
         let mut planned = against(wanted(), existing(), MergeRules::NOMAD);
         for (action, denied_by) in [
             (Action::DeleteData, DenyRule::DeleteData),

@@ -1,19 +1,19 @@
-//! What has to be done before what: a source is made before its copy, and removed after it.
+//! The order of changes: a source is created before its copy and removed after it.
 //!
-//! A `clone_id` is the provider's ID of a volume. Of a volume that is only about to be created this
-//! ID is not known, except with providers that take the name for it; so a source is known by its
-//! external ID, its ID or its name. An edge too many costs a moment, one too few an error.
+//! A `clone_id` is the provider's ID of the source volume. That ID is unknown before the source is
+//! created, so a source matches by its external ID, its ID or its name. A superfluous dependency
+//! costs only time; a missing one causes an error.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::action::{Action, Planned};
-use super::inputs::Observed;
+use super::action::{Action, PlannedVolume};
+use super::inputs::ObservedState;
 use super::risk::LastSnapshot;
-use crate::model::{ExternalId, PluginId, WantedRequest};
+use crate::model::{ExternalId, PluginId, UnresolvedRequest};
 
-/// Fills in `depends_on`. An edge that would close a cycle is left out: no order satisfies it, and
-/// each of its entries can still be tried.
-pub(super) fn order(volumes: &mut [Planned], observed: &Observed) {
+/// Sets `depends_on` of every entry. An edge that would close a cycle is omitted: no order satisfies
+/// it, and each of its entries can still be tried.
+pub(super) fn set_dependencies(volumes: &mut [PlannedVolume], observed: &ObservedState) {
     let edges = edges(volumes, observed);
     let mut known = HashSet::with_capacity(edges.len());
     for (later, earlier) in edges {
@@ -27,14 +27,14 @@ pub(super) fn order(volumes: &mut [Planned], observed: &Observed) {
     }
 }
 
-/// Pairs of an entry and one that has to be done before it: copy by copy, and of each its sources in
-/// the plan's order.
-fn edges(volumes: &[Planned], observed: &Observed) -> Vec<(usize, usize)> {
+/// Returns pairs of an entry and an entry that must complete before it, grouped by copy, with the
+/// sources of a copy in the plan's order.
+fn edges(volumes: &[PlannedVolume], observed: &ObservedState) -> Vec<(usize, usize)> {
     let copies = || {
         let filled = volumes
             .iter()
             .enumerate()
-            .filter(|(_, one)| fills(&one.action));
+            .filter(|(_, one)| creates(&one.action));
         let requests = filled.filter_map(|(at, one)| Some((at, one.request()?)));
         requests.filter(|(_, of)| of.clone_id.is_some() || of.snapshot_id.is_some())
     };
@@ -46,26 +46,26 @@ fn edges(volumes: &[Planned], observed: &Observed) -> Vec<(usize, usize)> {
         .flat_map(|(copy, request)| {
             let found = sources.of_copy(request);
             found.into_iter().map(move |(source, role)| match role {
-                Role::Taken => (source, copy),
-                Role::Made => (copy, source),
+                Role::Removed => (source, copy),
+                Role::Present => (copy, source),
             })
         })
         .collect()
 }
 
-/// What becomes of a source.
+/// Whether the plan removes a source.
 #[derive(Clone, Copy)]
 enum Role {
-    /// It is taken away: after the copy.
-    Taken,
-    /// It is made, or stays: before the copy.
-    Made,
+    /// The source is removed, after the copy.
+    Removed,
+    /// The source is created or stays, before the copy.
+    Present,
 }
 
-/// A name that a copy can have for its source, at a plugin.
+/// A name of a source at a plugin.
 type Name<'a> = (&'a PluginId, &'a str);
 
-/// Entries by the names that copies have for them.
+/// The entries by the names that copies use for them.
 #[derive(Default)]
 struct Sources<'a> {
     clones: HashMap<Name<'a>, Vec<(usize, Role)>>,
@@ -73,37 +73,40 @@ struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    fn of(volumes: &'a [Planned], observed: &'a Observed) -> Self {
+    fn of(volumes: &'a [PlannedVolume], observed: &'a ObservedState) -> Self {
         let mut sources = Self::default();
         for (at, planned) in volumes.iter().enumerate() {
-            sources.taken(at, planned, observed);
-            sources.made(at, planned);
+            sources.add_removed(at, planned, observed);
+            sources.add_present(at, planned);
         }
         sources
     }
 
-    /// What an entry takes away.
-    fn taken(&mut self, at: usize, planned: &Planned, observed: &'a Observed) {
+    /// Adds the volume and the snapshot that an entry removes.
+    fn add_removed(&mut self, at: usize, planned: &PlannedVolume, observed: &'a ObservedState) {
         let volume = observed.volumes.get(&planned.key);
-        let Some(volume) = volume.filter(|_| takes(&planned.action)) else {
+        let Some(volume) = volume.filter(|_| removes_existing(&planned.action)) else {
             return;
         };
         let external = volume.external_id.as_ref();
         let remote = external.map_or(volume.id.as_str(), ExternalId::as_str);
         let name = (&volume.plugin_id, remote);
-        self.clones.entry(name).or_default().push((at, Role::Taken));
+        self.clones
+            .entry(name)
+            .or_default()
+            .push((at, Role::Removed));
         match observed.snapshots.get(&planned.key) {
             Some(LastSnapshot::Taken { id, .. }) => {
                 let name = (&volume.plugin_id, id.as_str());
                 let named = self.snapshots.entry(name).or_default();
-                named.push((at, Role::Taken));
+                named.push((at, Role::Removed));
             }
             Some(LastSnapshot::Unknown | LastSnapshot::None) | None => {}
         }
     }
 
-    /// What an entry makes, or leaves where it is.
-    fn made(&mut self, at: usize, planned: &'a Planned) {
+    /// Adds the volume that an entry creates or keeps.
+    fn add_present(&mut self, at: usize, planned: &'a PlannedVolume) {
         let Some(spec) = &planned.spec else {
             return;
         };
@@ -115,12 +118,12 @@ impl<'a> Sources<'a> {
         ];
         for name in names.into_iter().flatten() {
             let named = self.clones.entry((&source.plugin_id, name)).or_default();
-            named.push((at, Role::Made));
+            named.push((at, Role::Present));
         }
     }
 
-    /// The sources of a copy, each once; one that is taken away is not also one that is made.
-    fn of_copy(&self, copy: &WantedRequest) -> BTreeMap<usize, Role> {
+    /// Returns the sources of a copy, each once. [`Role::Removed`] takes precedence.
+    fn of_copy(&self, copy: &UnresolvedRequest) -> BTreeMap<usize, Role> {
         let plugin = &copy.plugin_id;
         let by = |index: &HashMap<Name<'a>, Vec<(usize, Role)>>, name: Option<&str>| {
             let found = name.and_then(|name| index.get(&(plugin, name)));
@@ -131,10 +134,10 @@ impl<'a> Sources<'a> {
         let snapshots = by(&self.snapshots, copy.snapshot_id.as_deref());
         for (source, role) in clones.into_iter().chain(snapshots) {
             match role {
-                Role::Taken => {
+                Role::Removed => {
                     found.insert(source, role);
                 }
-                Role::Made => {
+                Role::Present => {
                     found.entry(source).or_insert(role);
                 }
             }
@@ -143,8 +146,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Whether the provider makes something, and so fills it from its source.
-fn fills(action: &Action) -> bool {
+/// Whether the provider creates a volume, and fills it from its source.
+fn creates(action: &Action) -> bool {
     match action {
         Action::Create(_) | Action::Replace(_) => true,
         Action::Unchanged
@@ -153,13 +156,13 @@ fn fills(action: &Action) -> bool {
         | Action::Expand(_)
         | Action::Deregister
         | Action::DeleteData
-        | Action::Waits(_)
+        | Action::WaitingForClaims(_)
         | Action::Blocked(_) => false,
     }
 }
 
-/// Whether an entry takes away what there is.
-fn takes(action: &Action) -> bool {
+/// Whether an action removes the existing volume.
+fn removes_existing(action: &Action) -> bool {
     match action {
         Action::Deregister | Action::DeleteData | Action::Replace(_) => true,
         Action::Unchanged
@@ -167,13 +170,13 @@ fn takes(action: &Action) -> bool {
         | Action::Register(_)
         | Action::Update(_)
         | Action::Expand(_)
-        | Action::Waits(_)
+        | Action::WaitingForClaims(_)
         | Action::Blocked(_) => false,
     }
 }
 
-/// Whether `from` depends on `to`, however indirectly.
-fn reaches(volumes: &[Planned], from: usize, to: usize) -> bool {
+/// Whether `from` depends on `to`, directly or indirectly.
+fn reaches(volumes: &[PlannedVolume], from: usize, to: usize) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![from];
     while let Some(at) = open.pop() {

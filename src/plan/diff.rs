@@ -1,49 +1,49 @@
-//! Field by field: what an update changes of a volume, fit to be shown.
+//! The changes of an update, field by field, ready to be printed.
 //!
-//! Compared is the volume as it is with the volume as [`super::merge::merge`] makes it, so that
-//! nothing is shown that the server would not do. Sizes are compared in bytes, capabilities and
-//! topologies as sets, mount flags as sets and by presence where the server hides them
-//! (`nomad-http-api` 10.1, item 5). Mount flags are never shown: they may hold passwords. Secrets
-//! are not here at all: nobody can read the stored ones.
+//! The diff compares the existing volume with the result of [`super::merge::merge`], so it shows only
+//! what the server would change. Sizes compare in bytes; capabilities, topologies and mount flags
+//! compare as sets. Where the server hides mount flags, only their presence compares. Mount flags
+//! are never printed, because they may contain passwords. Stored secrets cannot be read, so they are
+//! not part of a diff.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Bytes, Capability, MountOptions, Topology, Volume};
 
-/// A value as a plan may show it.
+/// The value of a field as a plan may print it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// There is none.
+pub enum FieldValue {
+    /// No value.
     Absent,
-    /// A text.
+    /// A string.
     Text(String),
     /// A size.
     Size(Bytes),
-    /// Keys and values.
+    /// A map of strings.
     Map(BTreeMap<String, String>),
     /// Capabilities, sorted.
     Capabilities(BTreeSet<Capability>),
-    /// Places, sorted.
+    /// Topologies, sorted.
     Topologies(BTreeSet<Topology>),
-    /// There is one, and it is nobody's business.
+    /// A value that is never printed.
     Hidden,
 }
 
 /// One field that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its key in a specification, dotted where it is nested: `mount_options.fs_type`.
+    /// Its key in a specification, with dots where it is nested: `mount_options.fs_type`.
     pub field: &'static str,
-    /// What it is now.
-    pub old: Shown,
-    /// What it will be.
-    pub new: Shown,
+    /// The current value.
+    pub old: FieldValue,
+    /// The value after the update.
+    pub new: FieldValue,
 }
 
-/// What differs between a volume and what an update makes of it.
+/// Returns the fields in which an update changes a volume.
 pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
     let fields = [
-        // Only a server that puts the update in the volume's place changes these three.
+        // Only a server that overwrites the volume with the update changes these three fields.
         ("name", text(&existing.name), text(&merged.name)),
         (
             "clone_id",
@@ -96,38 +96,38 @@ pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
     changes
 }
 
-fn text(text: &str) -> Shown {
+fn text(text: &str) -> FieldValue {
     optional_text(Some(text))
 }
 
-fn optional_text(text: Option<&str>) -> Shown {
+fn optional_text(text: Option<&str>) -> FieldValue {
     match text {
-        Some(text) if !text.is_empty() => Shown::Text(text.to_owned()),
-        Some(_) | None => Shown::Absent,
+        Some(text) if !text.is_empty() => FieldValue::Text(text.to_owned()),
+        Some(_) | None => FieldValue::Absent,
     }
 }
 
-pub(super) fn size(bytes: Bytes) -> Shown {
+pub(super) fn size(bytes: Bytes) -> FieldValue {
     if bytes.is_zero() {
-        Shown::Absent
+        FieldValue::Absent
     } else {
-        Shown::Size(bytes)
+        FieldValue::Size(bytes)
     }
 }
 
-fn capabilities(volume: &Volume) -> Shown {
+fn capabilities(volume: &Volume) -> FieldValue {
     if volume.capabilities.is_empty() {
-        return Shown::Absent;
+        return FieldValue::Absent;
     }
-    Shown::Capabilities(volume.capabilities.iter().copied().collect())
+    FieldValue::Capabilities(volume.capabilities.iter().copied().collect())
 }
 
-fn fs_type(volume: &Volume) -> Shown {
+fn fs_type(volume: &Volume) -> FieldValue {
     let options = volume.mount_options.as_ref();
     optional_text(options.map(|options| options.fs_type.as_str()))
 }
 
-fn required(volume: &Volume) -> Shown {
+fn required(volume: &Volume) -> FieldValue {
     topologies(
         volume
             .topology_request
@@ -136,7 +136,7 @@ fn required(volume: &Volume) -> Shown {
     )
 }
 
-fn preferred(volume: &Volume) -> Shown {
+fn preferred(volume: &Volume) -> FieldValue {
     topologies(
         volume
             .topology_request
@@ -145,18 +145,18 @@ fn preferred(volume: &Volume) -> Shown {
     )
 }
 
-pub(super) fn topologies(list: Option<&[Topology]>) -> Shown {
+pub(super) fn topologies(list: Option<&[Topology]>) -> FieldValue {
     match list {
-        Some(list) if !list.is_empty() => Shown::Topologies(list.iter().cloned().collect()),
-        Some(_) | None => Shown::Absent,
+        Some(list) if !list.is_empty() => FieldValue::Topologies(list.iter().cloned().collect()),
+        Some(_) | None => FieldValue::Absent,
     }
 }
 
-pub(super) fn map(map: &BTreeMap<String, String>) -> Shown {
+pub(super) fn map(map: &BTreeMap<String, String>) -> FieldValue {
     if map.is_empty() {
-        Shown::Absent
+        FieldValue::Absent
     } else {
-        Shown::Map(map.clone())
+        FieldValue::Map(map.clone())
     }
 }
 
@@ -175,9 +175,9 @@ fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option
     };
     let shown = |flags: &BTreeSet<String>| {
         if flags.is_empty() {
-            Shown::Absent
+            FieldValue::Absent
         } else {
-            Shown::Hidden
+            FieldValue::Hidden
         }
     };
     (!same).then(|| Change {

@@ -1,137 +1,138 @@
-//! Drift: what is otherwise on the server than this set left it (`users` 24).
+//! Drift: changes on the server since the set was last applied.
 //!
-//! Drift is not what is pending. A file that was changed since the last apply is pending, and `plan`
-//! shows it; a server on which somebody changed a volume has drifted. Telling the two apart takes the
-//! ledger's hash per field: a field has drifted if the server's value has another hash than what was
-//! applied. The value that was applied is known only if the file still says it.
+//! A change in a file since the last apply is pending, not drift. The ledger's hash of each field
+//! separates the two: a field has drifted if the hash of the server's value differs from the hash of
+//! the applied value. The applied value itself is known only if the file still has it.
 //!
-//! Without a ledger, or for a volume that was never applied with the set, the file takes the place of
-//! what was applied: what differs is then told without a word on who changed it. What a server does
-//! not show (secrets, flags that it redacts, what an old one leaves out) cannot be compared, and that
-//! is told too. Nothing here is ever written anywhere, not even that all was well.
+//! Without a ledger entry the file is the baseline, so the difference may come from either side.
+//! Fields that the server does not show cannot be compared, and the result lists them. Checking for
+//! drift writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::Shown;
-use super::fields::{MOUNT_FLAGS, said, shown};
-use super::ledger::{FieldHashes, Intent, LedgerKey, LedgerSet, Ownership, SeenEqual};
-use super::rules::Unseen;
+use super::diff::FieldValue;
+use super::fields::{MOUNT_FLAGS, request_fields, volume_fields};
+use super::ledger::{FieldHashes, Intent, LastVerified, LedgerKey, LedgerSet, Ownership};
+use super::rules::UnreportedFields;
 use crate::diagnostic::Span;
-use crate::model::{HiddenField, NamespacedId, Secrets, Volume, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, Secrets, UnresolvedRequest, Volume};
 use crate::spec::{Purpose, VolumeSpec, is_part_of};
 
-/// Everything that drift is found from.
+/// The inputs of a drift check.
 #[derive(Debug)]
 pub struct DriftInputs<'a> {
-    /// What the files want.
+    /// The specifications.
     pub wanted: &'a [VolumeSpec],
-    /// What the ledger says of the set; `None` if there is none.
+    /// The set's ledger; `None` if there is no set.
     pub set: Option<&'a LedgerSet>,
-    /// What was found on the server, of the volumes of both.
+    /// The specified and owned volumes that exist on the server.
     pub volumes: &'a BTreeMap<NamespacedId, Volume>,
-    /// What this server does not show at all.
-    pub unseen: Unseen,
-    /// Fields that nobody wants to hear of, of any volume.
+    /// The fields that this server does not show.
+    pub unreported: UnreportedFields,
+    /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,
 }
 
-/// One volume beside what was left.
+/// The drift of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeDrift {
-    /// Its name.
+    /// The volume's name.
     pub key: NamespacedId,
-    /// Where a file wants it, if one does.
+    /// The source location of its specification, if there is one.
     pub span: Option<Span>,
-    /// What it was held against.
-    pub basis: Basis,
-    /// How it is.
+    /// What the server was compared with.
+    pub baseline: Baseline,
+    /// The result of the comparison.
     pub state: DriftState,
-    /// Its modify index now; `None` if it is not there.
+    /// Its current modify index; `None` if it does not exist.
     pub modify_index: Option<u64>,
-    /// When it was last seen as it was applied.
-    pub seen_equal: Option<SeenEqual>,
-    /// Fields that the file says otherwise than they were last applied.
+    /// When it was last verified to be as it was applied.
+    pub last_verified: Option<LastVerified>,
+    /// Fields whose value in the file differs from the last applied value.
     pub pending: Vec<&'static str>,
     /// Fields that cannot be compared, because the server does not show them.
-    pub hidden: Vec<&'static str>,
-    /// Fields that have drifted, and nobody wants to hear of it.
+    pub not_comparable: Vec<&'static str>,
+    /// Fields that have drifted and are ignored.
     pub ignored: Vec<&'static str>,
-    /// What was begun with it and not ended.
-    pub unfinished: Option<Intent>,
+    /// The step that an earlier run did not complete.
+    pub interrupted_step: Option<Intent>,
 }
 
 impl VolumeDrift {
-    /// Whether it is to be told.
-    pub fn is_drift(&self) -> bool {
+    /// Whether the volume has changed or is gone.
+    pub fn has_drifted(&self) -> bool {
         matches!(self.state, DriftState::Changed(_) | DriftState::Gone)
     }
 }
 
-/// What a volume was held against.
+/// What the server was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// What was last applied, by the ledger.
+pub enum Baseline {
+    /// The last applied values, from the ledger.
     Applied,
-    /// The file: what was applied is not known.
+    /// The file, because the applied values are unknown.
     File,
 }
 
-/// How a volume is.
+/// The result of comparing a volume with its baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriftState {
-    /// As it was left, as far as it can be seen.
-    Same,
-    /// Otherwise, in these fields.
+    /// No visible field has changed.
+    Unchanged,
+    /// These fields have changed.
     Changed(Vec<FieldDrift>),
-    /// It is not there.
+    /// The volume no longer exists.
     Gone,
-    /// It is not there, and the set never applied it.
-    NotYet,
-    /// The set owns it, and neither the ledger nor a file says what it should be like.
-    NotKnown,
+    /// The volume does not exist, and the set never applied it.
+    NotApplied,
+    /// The set owns the volume, but neither the ledger nor a file has a baseline for it.
+    Unknown,
 }
 
 impl DriftState {
-    /// Its word: `changed`.
-    pub const fn word(&self) -> &'static str {
+    /// The names of all states.
+    pub const NAMES: [&'static str; 5] = ["gone", "changed", "unknown", "not-applied", "unchanged"];
+
+    /// Its name in JSON documents and metrics: `changed`.
+    pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Same => "same",
+            Self::Unchanged => "unchanged",
             Self::Changed(_) => "changed",
             Self::Gone => "gone",
-            Self::NotYet => "not-applied-yet",
-            Self::NotKnown => "not-known",
+            Self::NotApplied => "not-applied",
+            Self::Unknown => "unknown",
         }
     }
 }
 
-/// One field that is otherwise.
+/// One field that has drifted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldDrift {
-    /// Its key in a specification, dotted where it is nested.
+    /// Its key in a specification, with dots where it is nested.
     pub field: &'static str,
-    /// What it was; `None` if only its hash is known.
-    pub before: Option<Shown>,
-    /// What it is.
-    pub now: Shown,
-    /// What the file says of it now.
-    pub file: FileSays,
+    /// The value before; `None` if only its hash is known.
+    pub before: Option<FieldValue>,
+    /// The current value.
+    pub now: FieldValue,
+    /// The value in the file, compared with both.
+    pub file: FileState,
 }
 
-/// What a file says of a field that has drifted.
+/// The value of a drifted field in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileSays {
-    /// What was applied: the next apply puts it back, where the server lets it.
-    AsBefore,
-    /// What the server has now: it was followed.
-    AsNow,
-    /// Something else again.
-    Other,
-    /// Nothing: nobody wants anything of it any more.
-    Nothing,
+pub enum FileState {
+    /// Equal to the value before: the next apply restores it if the server allows that.
+    MatchesBefore,
+    /// Equal to the current value: the file already has the change.
+    MatchesNow,
+    /// Different from both.
+    Differs,
+    /// The file omits the field.
+    Omitted,
 }
 
-/// Holds every volume of the files and of the set against what was left, by name.
-pub fn drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
+/// Compares every volume of the files and of the set with its baseline, by name.
+pub fn detect_drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
     let specs: BTreeMap<NamespacedId, &VolumeSpec> = inputs
         .wanted
         .iter()
@@ -140,11 +141,11 @@ pub fn drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
     let owned = inputs.set.into_iter().flat_map(LedgerSet::owned);
     let keys: BTreeSet<&NamespacedId> = specs.keys().chain(owned.map(|(key, _)| key)).collect();
     keys.into_iter()
-        .map(|key| of_volume(key, specs.get(key).copied(), inputs))
+        .map(|key| drift_of(key, specs.get(key).copied(), inputs))
         .collect()
 }
 
-fn of_volume(
+fn drift_of(
     key: &NamespacedId,
     spec: Option<&VolumeSpec>,
     inputs: &DriftInputs<'_>,
@@ -155,48 +156,48 @@ fn of_volume(
     let mut found = VolumeDrift {
         key: key.clone(),
         span: spec.map(|spec| spec.span),
-        basis: applied.map_or(Basis::File, |_| Basis::Applied),
-        state: DriftState::Same,
+        baseline: applied.map_or(Baseline::File, |_| Baseline::Applied),
+        state: DriftState::Unchanged,
         modify_index: existing.map(|volume| volume.modify_index),
-        seen_equal: owned.and_then(|owned| owned.seen_equal),
+        last_verified: owned.and_then(|owned| owned.last_verified),
         pending: vec![],
-        hidden: vec![],
+        not_comparable: vec![],
         ignored: vec![],
-        unfinished: inputs.set.and_then(|set| set.intent(key).cloned()),
+        interrupted_step: inputs.set.and_then(|set| set.intent(key).cloned()),
     };
     let Some(existing) = existing else {
-        let was_there = owned.is_some() || inputs.set.is_none();
-        found.state = if was_there {
+        let was_applied = owned.is_some() || inputs.set.is_none();
+        found.state = if was_applied {
             DriftState::Gone
         } else {
-            DriftState::NotYet
+            DriftState::NotApplied
         };
         return found;
     };
-    match Compared::of(spec, applied, inputs) {
-        Some(compared) => compared.fill(&mut found, existing, spec, inputs),
-        None => found.state = DriftState::NotKnown,
+    match Comparison::of(spec, applied, inputs) {
+        Some(comparison) => comparison.fill(&mut found, existing, spec, inputs),
+        None => found.state = DriftState::Unknown,
     }
     found
 }
 
-/// What a volume is held against.
-struct Compared {
+/// The baseline and the file of one volume.
+struct Comparison {
     key: LedgerKey,
     before: FieldHashes,
-    file: Option<WantedRequest>,
+    file: Option<UnresolvedRequest>,
     of_file: FieldHashes,
     unknown: BTreeSet<HiddenField>,
 }
 
-impl Compared {
-    /// `None` if neither the ledger nor a file says anything.
+impl Comparison {
+    /// Returns `None` if neither the ledger nor a file has a baseline.
     fn of(
         spec: Option<&VolumeSpec>,
         applied: Option<&Ownership>,
         inputs: &DriftInputs<'_>,
     ) -> Option<Self> {
-        // Hashes that are only compared with each other can have any key.
+        // Any key will do for hashes that are only compared with each other.
         let key = inputs
             .set
             .map_or_else(|| LedgerKey::new([0; 32]), |set| set.key().clone());
@@ -231,24 +232,24 @@ impl Compared {
         inputs: &DriftInputs<'_>,
     ) {
         let now = self.key.of_volume(existing);
-        let unseen = inputs.unseen.fields();
+        let unreported = inputs.unreported.fields();
         let mut changed = vec![];
         if self.has_secrets(&found.key) {
-            found.hidden.push("secrets");
+            found.not_comparable.push("secrets");
         }
         if self.unknown.contains(&HiddenField::MountFlags) && !self.before.contains_key(MOUNT_FLAGS)
         {
-            found.hidden.push(MOUNT_FLAGS);
+            found.not_comparable.push(MOUNT_FLAGS);
         }
-        for (field, value) in shown(existing) {
+        for (field, value) in volume_fields(existing) {
             let Some(before) = self.before.get(field) else {
                 continue;
             };
-            let is_unseen = unseen.iter().any(|of| is_part_of(field, of));
+            let is_unreported = unreported.iter().any(|of| is_part_of(field, of));
             let is_ignored = spec.is_some_and(|spec| spec.ignores(field))
                 || inputs.ignore.iter().any(|of| is_part_of(field, of));
-            if is_unseen || !self.can_be_told(field, &now, existing) {
-                found.hidden.push(field);
+            if is_unreported || !self.is_comparable(field, &now, existing) {
+                found.not_comparable.push(field);
             } else if now.get(field) != Some(before) && is_ignored {
                 found.ignored.push(field);
             } else if now.get(field) != Some(before) {
@@ -258,51 +259,52 @@ impl Compared {
                 found.pending.push(field);
             }
         }
-        found.pending.extend(self.newly_said());
+        found.pending.extend(self.newly_specified());
         if !changed.is_empty() {
             found.state = DriftState::Changed(changed);
         }
     }
 
     fn has_secrets(&self, volume: &NamespacedId) -> bool {
-        let given = |file: &WantedRequest| file.secrets.is_some();
+        let given = |file: &UnresolvedRequest| file.secrets.is_some();
         let none = self.key.of_secrets(volume, &Secrets::default());
         self.before.get("secrets").is_some_and(|hash| *hash != none)
             || self.unknown.contains(&HiddenField::Secrets)
             || self.file.as_ref().is_some_and(given)
     }
 
-    /// Redacted flags are some flags: that there were none before can be told, and nothing else.
-    fn can_be_told(&self, field: &str, now: &FieldHashes, existing: &Volume) -> bool {
+    /// Whether a field can be compared. Redacted flags compare only with a baseline of no flags.
+    fn is_comparable(&self, field: &str, now: &FieldHashes, existing: &Volume) -> bool {
         let none = self.key.of_mount_flags(&existing.key(), &[]);
         now.contains_key(field) || self.before.get(field) == Some(&none)
     }
 
-    /// What the file says, and what was never applied.
-    fn newly_said(&self) -> Vec<&'static str> {
+    /// Returns the fields that the file specifies and that were never applied.
+    fn newly_specified(&self) -> Vec<&'static str> {
         let Some(file) = &self.file else {
             return vec![];
         };
-        let said = said(file).into_iter().map(|(field, _)| field);
-        said.filter(|field| self.of_file.contains_key(*field) && !self.before.contains_key(*field))
+        let fields = request_fields(file).into_iter().map(|(field, _)| field);
+        fields
+            .filter(|field| self.of_file.contains_key(*field) && !self.before.contains_key(*field))
             .collect()
     }
 
-    fn field(&self, field: &'static str, value: Shown, now: &FieldHashes) -> FieldDrift {
+    fn field(&self, field: &'static str, value: FieldValue, now: &FieldHashes) -> FieldDrift {
         let before = self.before.get(field);
         let file = match self.of_file.get(field) {
-            None => FileSays::Nothing,
-            file if file == before => FileSays::AsBefore,
-            file if file == now.get(field) => FileSays::AsNow,
-            Some(_) => FileSays::Other,
+            None => FileState::Omitted,
+            file if file == before => FileState::MatchesBefore,
+            file if file == now.get(field) => FileState::MatchesNow,
+            Some(_) => FileState::Differs,
         };
-        let told = self.file.iter().flat_map(said);
-        let mut told = told.filter(|(of, _)| *of == field);
+        let values = self.file.iter().flat_map(request_fields);
+        let mut values = values.filter(|(of, _)| *of == field);
         FieldDrift {
             field,
             before: match file {
-                FileSays::AsBefore => told.next().map(|(_, value)| value),
-                FileSays::AsNow | FileSays::Other | FileSays::Nothing => None,
+                FileState::MatchesBefore => values.next().map(|(_, value)| value),
+                FileState::MatchesNow | FileState::Differs | FileState::Omitted => None,
             },
             now: value,
             file,

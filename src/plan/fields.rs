@@ -1,14 +1,13 @@
-//! A volume's fields by their keys in a specification: as a server shows them, and as a file says
-//! them, both fit to be shown to people.
+//! The fields of a volume and of a request by their keys in a specification, ready to be printed.
 //!
-//! The keys are those of `plan::ledger::hash`, so that a field whose hash is another one can be shown.
-//! Secrets are not here, and mount flags only as being there.
+//! The keys are those of `plan::ledger::hash`, so every field whose hash differs can be printed.
+//! Secrets are not included, and of mount flags only their presence is.
 
-use super::diff::{Shown, map, size, topologies};
+use super::diff::{FieldValue, map, size, topologies};
 use crate::model::{ExternalId, MountOptions, Volume, VolumeRequest};
 
-/// Every field that a server shows, absent ones too.
-pub(super) fn shown(volume: &Volume) -> Vec<(&'static str, Shown)> {
+/// Returns every field that a server shows, including absent ones.
+pub(super) fn volume_fields(volume: &Volume) -> Vec<(&'static str, FieldValue)> {
     let options = volume.mount_options.as_ref();
     let topology = volume.topology_request.as_ref();
     let external = volume.external_id.as_ref().map(ExternalId::as_str);
@@ -23,7 +22,7 @@ pub(super) fn shown(volume: &Volume) -> Vec<(&'static str, Shown)> {
         ("capacity_max", size(requested.max)),
         (
             "capability",
-            Shown::Capabilities(volume.capabilities.iter().copied().collect()),
+            FieldValue::Capabilities(volume.capabilities.iter().copied().collect()),
         ),
         ("mount_options.fs_type", fs_type(options)),
         (MOUNT_FLAGS, flags(options)),
@@ -40,8 +39,8 @@ pub(super) fn shown(volume: &Volume) -> Vec<(&'static str, Shown)> {
     ]
 }
 
-/// Every field that a request says, and no other.
-pub(super) fn said<S>(request: &VolumeRequest<S>) -> Vec<(&'static str, Shown)> {
+/// Returns the fields that a request specifies.
+pub(super) fn request_fields<S>(request: &VolumeRequest<S>) -> Vec<(&'static str, FieldValue)> {
     let options = request.mount_options.as_ref();
     let topology = request.topology_request.as_ref();
     let of_text = |one: Option<&str>| one.map(|one| text(Some(one)));
@@ -58,7 +57,7 @@ pub(super) fn said<S>(request: &VolumeRequest<S>) -> Vec<(&'static str, Shown)> 
         ("capacity_max", max),
         (
             "capability",
-            Some(Shown::Capabilities(
+            Some(FieldValue::Capabilities(
                 request.capabilities.iter().copied().collect(),
             )),
         ),
@@ -81,29 +80,29 @@ pub(super) fn said<S>(request: &VolumeRequest<S>) -> Vec<(&'static str, Shown)> 
         ("parameters", request.parameters.as_ref().map(map)),
         ("context", request.context.as_ref().map(map)),
     ];
-    let said = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
-    fields.into_iter().filter_map(said).collect()
+    let specified = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
+    fields.into_iter().filter_map(specified).collect()
 }
 
 /// The key of the mount flags.
 pub(super) const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 
-fn text(text: Option<&str>) -> Shown {
+fn text(text: Option<&str>) -> FieldValue {
     match text {
-        Some(text) if !text.is_empty() => Shown::Text(text.to_owned()),
-        Some(_) | None => Shown::Absent,
+        Some(text) if !text.is_empty() => FieldValue::Text(text.to_owned()),
+        Some(_) | None => FieldValue::Absent,
     }
 }
 
-fn fs_type(options: Option<&MountOptions>) -> Shown {
+fn fs_type(options: Option<&MountOptions>) -> FieldValue {
     text(options.map(|options| options.fs_type.as_str()))
 }
 
-fn flags(options: Option<&MountOptions>) -> Shown {
+fn flags(options: Option<&MountOptions>) -> FieldValue {
     if options.is_some_and(|options| !options.mount_flags.is_empty()) {
-        Shown::Hidden
+        FieldValue::Hidden
     } else {
-        Shown::Absent
+        FieldValue::Absent
     }
 }
 
@@ -114,12 +113,14 @@ mod tests {
     use crate::plan::ledger::LedgerKey;
     use crate::plan::samples::{existing, wanted};
 
-    /// A field whose hash differs and that cannot be shown would be a riddle.
     #[test]
-    fn every_field_that_has_a_hash_can_be_shown() {
+    fn every_field_with_a_hash_can_be_printed() {
         let key = LedgerKey::new([7; 32]);
         let of_volume: Vec<_> = key.of_volume(&existing()).into_keys().collect();
-        let mut keys: Vec<_> = shown(&existing()).iter().map(|(key, _)| *key).collect();
+        let mut keys: Vec<_> = volume_fields(&existing())
+            .iter()
+            .map(|(key, _)| *key)
+            .collect();
         keys.sort_unstable();
         assert_eq!(of_volume, keys);
         let mut request = wanted();
@@ -129,7 +130,10 @@ mod tests {
             crate::model::SecretRef::Env("K".into()),
         )]));
         let of_request: Vec<_> = key.of_wanted(&request).into_keys().collect();
-        let mut keys: Vec<_> = said(&request).iter().map(|(key, _)| *key).collect();
+        let mut keys: Vec<_> = request_fields(&request)
+            .iter()
+            .map(|(key, _)| *key)
+            .collect();
         keys.sort_unstable();
         assert_eq!(of_request, keys);
     }

@@ -1,135 +1,138 @@
-//! What exists, as specifications: what `import` writes.
+//! Writes an existing volume as a specification, for `import`.
 //!
-//! The rule is that a plan made at once is empty (`users` 3, "Import that round-trips honestly"): a
-//! specification says what the server shows, in the server's words, and of what the server hides that
-//! it is `unknown`, so that nothing is lost by an update either. A volume that the provider knows by
-//! an ID of its own is written with that ID: whoever applies the file where the volume is gone
-//! registers it again, and never makes an empty one in its place.
+//! A plan of the imported files is empty. A specification has what the server shows, and marks what
+//! the server hides as `unknown`, so that no update clears it. It includes the external ID, so that
+//! applying the file after the volume is gone registers the data again and never creates an empty
+//! volume in its place.
 //!
-//! What is not as it should be is not mended, only marked: values that are hidden, an external ID that
-//! several volumes share, one that the provider does not list, claims of allocations that have ended.
+//! Import reports problems and does not repair them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
     AllocId, ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, TopologyRequest,
-    Volume, VolumeSummary, WantedRequest,
+    UnresolvedRequest, Volume, VolumeSummary,
 };
-use crate::spec::Written;
+use crate::spec::WritableSpec;
 
-/// What is known beside the volume itself.
+/// The other volumes on the server and at the providers.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// All volumes that can be seen, in all namespaces.
+pub struct ImportContext {
+    /// All visible volumes, in all namespaces.
     pub registered: Vec<VolumeSummary>,
-    /// What providers list, of each plugin that could be asked.
+    /// The volumes that each provider lists, for the plugins that can list volumes.
     pub provided: BTreeMap<PluginId, BTreeSet<ExternalId>>,
 }
 
 /// A volume as a specification.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// What is written.
-    pub written: Written,
-    /// What is not as it should be; nothing if it is written exactly as it is.
-    pub marks: Vec<Mark>,
-    /// Its modify index as it was read.
+    /// The specification.
+    pub written: WritableSpec,
+    /// The problems of the volume.
+    pub issues: Vec<ImportIssue>,
+    /// Its modify index when it was read.
     pub modify_index: u64,
 }
 
-/// Something that is not as it should be.
+/// A problem of an imported volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// It has mount flags, and nobody can read them.
-    Redacted,
+pub enum ImportIssue {
+    /// The server hides its mount flags.
+    RedactedMountFlags,
     /// These volumes have the same external ID at the same plugin (GH-13266).
-    Shared(Vec<NamespacedId>),
-    /// The provider does not list it.
-    Orphan,
-    /// These allocations claim it, and have ended or are not known any more.
-    Stuck(Vec<AllocId>),
-    /// It may be used in no way that there is a word for.
-    Unusable,
+    SharedExternalId(Vec<NamespacedId>),
+    /// The provider does not list its external ID.
+    NotInProvider,
+    /// These allocations claim it and have ended or are unknown to the server.
+    StuckClaims(Vec<AllocId>),
+    /// It has no capability that this program knows.
+    NoCapability,
 }
 
-impl Mark {
-    /// Its word in a summary.
+impl ImportIssue {
+    /// Its name in a summary.
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Redacted => "redacted",
-            Self::Shared(_) => "shared external ID",
-            Self::Orphan => "orphan",
-            Self::Stuck(_) => "stuck",
-            Self::Unusable => "no capability",
+            Self::RedactedMountFlags => "redacted",
+            Self::SharedExternalId(_) => "shared external ID",
+            Self::NotInProvider => "orphan",
+            Self::StuckClaims(_) => "stuck",
+            Self::NoCapability => "no capability",
         }
     }
 
-    fn remark(&self) -> String {
+    fn comment(&self) -> String {
         match self {
-            Self::Redacted => {
-                "the server hides the mount flags: until they are given, no update is sent"
+            Self::RedactedMountFlags => {
+                "the server hides the mount flags; set them here before the volume can be updated"
                     .to_owned()
             }
-            Self::Shared(others) => {
+            Self::SharedExternalId(others) => {
                 let others: Vec<_> = others.iter().map(ToString::to_string).collect();
                 format!(
-                    "the same external ID as {}: whoever deletes one deletes the data of all",
+                    "same external ID as {}; deleting one volume deletes the data of all",
                     others.join(", ")
                 )
             }
-            Self::Orphan => {
-                "the provider does not list the external ID: the data may be gone".to_owned()
+            Self::NotInProvider => {
+                "the provider does not list the external ID; the data may be gone".to_owned()
             }
-            Self::Stuck(allocs) => {
+            Self::StuckClaims(allocs) => {
                 let allocs: Vec<_> = allocs.iter().map(ToString::to_string).collect();
                 format!(
-                    "claimed by allocations that have ended or are not known: {}",
+                    "claimed by allocations that have ended or are unknown to the server: {}",
                     allocs.join(", ")
                 )
             }
-            Self::Unusable => "the server names no way to use it that is known here".to_owned(),
+            Self::NoCapability => {
+                "the server reports no capability that this program knows".to_owned()
+            }
         }
     }
 }
 
-/// Writes a volume down.
-pub fn import(volume: &Volume, surroundings: &Surroundings) -> Imported {
+/// Returns the specification of an existing volume.
+pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
     let mut unknown = BTreeSet::from([HiddenField::Secrets]);
     let options = volume.mount_options.as_ref();
     let redacted = options.is_some_and(MountOptions::are_redacted);
     if redacted {
         unknown.insert(HiddenField::MountFlags);
     }
-    let shared = shared(volume, &surroundings.registered);
+    let shared = shared(volume, &context.registered);
     let stuck = stuck(volume);
-    let provided = surroundings.provided.get(&volume.plugin_id);
+    let provided = context.provided.get(&volume.plugin_id);
     let listed = provided.is_none_or(|provided| provided.contains(&volume.remote_id()));
-    let marks: Vec<Mark> = [
-        redacted.then_some(Mark::Redacted),
-        (!shared.is_empty()).then_some(Mark::Shared(shared)),
-        (!listed).then_some(Mark::Orphan),
-        (!stuck.is_empty()).then_some(Mark::Stuck(stuck)),
-        volume.capabilities.is_empty().then_some(Mark::Unusable),
+    let issues: Vec<ImportIssue> = [
+        redacted.then_some(ImportIssue::RedactedMountFlags),
+        (!shared.is_empty()).then_some(ImportIssue::SharedExternalId(shared)),
+        (!listed).then_some(ImportIssue::NotInProvider),
+        (!stuck.is_empty()).then_some(ImportIssue::StuckClaims(stuck)),
+        volume
+            .capabilities
+            .is_empty()
+            .then_some(ImportIssue::NoCapability),
     ]
     .into_iter()
     .flatten()
     .collect();
-    let secrets = "no server shows secrets: give them, or write `secrets {}` if there are none";
+    let secrets = "servers do not show secrets: set them, or write `secrets {}` if there are none";
     let origin = origin(volume);
-    let remarks = marks.iter().map(Mark::remark).chain(origin);
+    let remarks = issues.iter().map(ImportIssue::comment).chain(origin);
     Imported {
-        written: Written {
+        written: WritableSpec {
             request: request(volume),
             unknown,
             protect: Some(true),
-            remarks: remarks.chain([secrets.to_owned()]).collect(),
+            comments: remarks.chain([secrets.to_owned()]).collect(),
         },
-        marks,
+        issues,
         modify_index: volume.modify_index,
     }
 }
 
-fn request(volume: &Volume) -> WantedRequest {
+fn request(volume: &Volume) -> UnresolvedRequest {
     let options = volume.mount_options.clone().map(|options| MountOptions {
         mount_flags: if options.are_redacted() {
             vec![]
@@ -140,12 +143,12 @@ fn request(volume: &Volume) -> WantedRequest {
     });
     let redacted = volume.mount_options.as_ref();
     let redacted = redacted.is_some_and(MountOptions::are_redacted);
-    let places = volume.topology_request.as_ref();
-    let has_places =
+    let topology = volume.topology_request.as_ref();
+    let has_topologies =
         |request: &&TopologyRequest| !request.required.is_empty() || !request.preferred.is_empty();
     let pairs = |map: &BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
     let registers = volume.external_id.is_some();
-    WantedRequest {
+    UnresolvedRequest {
         namespace: volume.namespace.clone(),
         id: volume.id.clone(),
         name: (!volume.name.is_empty()).then(|| volume.name.clone()),
@@ -153,7 +156,7 @@ fn request(volume: &Volume) -> WantedRequest {
         plugin_id: volume.plugin_id.clone(),
         capabilities: volume.capabilities.clone(),
         capacity: volume.requested_capacity,
-        topology_request: places.filter(has_places).cloned(),
+        topology_request: topology.filter(has_topologies).cloned(),
         clone_id: volume.clone_id.clone().filter(|_| !registers),
         snapshot_id: volume.snapshot_id.clone().filter(|_| !registers),
         mount_options: options.filter(|options| redacted || !options.is_empty()),
@@ -163,17 +166,17 @@ fn request(volume: &Volume) -> WantedRequest {
     }
 }
 
-/// What a registration could not say without a warning: it would copy nothing.
+/// Returns the origin of a registered volume as a comment, since registering copies nothing.
 fn origin(volume: &Volume) -> Option<String> {
     let registers = volume.external_id.is_some();
     let text = |what: &str, id: &Option<String>| {
         let id = id.as_ref().filter(|_| registers)?;
-        Some(format!("it was made from {what} {id}"))
+        Some(format!("created from {what} {id}"))
     };
     text("snapshot", &volume.snapshot_id).or_else(|| text("volume", &volume.clone_id))
 }
 
-/// Deleting one of them deletes the data of all.
+/// Returns the volumes with the same external ID; deleting one deletes the data of all.
 fn shared(volume: &Volume, registered: &[VolumeSummary]) -> Vec<NamespacedId> {
     let remote = |other: &VolumeSummary| {
         let of_id = || ExternalId::new(other.id.as_str());
@@ -186,13 +189,13 @@ fn shared(volume: &Volume, registered: &[VolumeSummary]) -> Vec<NamespacedId> {
     keys.filter(|key| *key != volume.key()).collect()
 }
 
-/// Claims that nobody will end any more by himself.
+/// Returns the claims that no client will release.
 fn stuck(volume: &Volume) -> Vec<AllocId> {
     let ended = |id: &&AllocId| {
         let known = volume.allocs.iter().find(|alloc| alloc.id == **id);
         known.is_none_or(|alloc| alloc.client.is_terminal())
     };
-    volume.claimants().filter(ended).cloned().collect()
+    volume.claiming_allocs().filter(ended).cloned().collect()
 }
 
 #[cfg(test)]

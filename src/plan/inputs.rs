@@ -1,9 +1,8 @@
-//! Everything that a plan is made from, as one value.
+//! The inputs of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deny::DenyRule;
-use super::hidden::Remembered;
 use super::ledger::{LedgerSet, StoredValue};
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
@@ -12,65 +11,65 @@ use crate::model::{
 };
 use crate::spec::{Purpose, VolumeSpec};
 
-/// Everything that a plan is made from.
+/// The inputs of a plan.
 #[derive(Debug)]
-pub struct Inputs<'a> {
-    /// What is wanted, in the order of the files.
+pub struct PlanInputs<'a> {
+    /// The specifications, in the order of the files.
     pub wanted: Vec<VolumeSpec>,
-    /// Which rules hold for it.
+    /// Whether the specifications are created, registered or both.
     pub purpose: Purpose,
-    /// What was found on the server.
-    pub observed: &'a Observed,
-    /// How that server merges an update into a volume.
+    /// The state of the server.
+    pub observed: &'a ObservedState,
+    /// How the server merges an update into a volume.
     pub rules: MergeRules,
-    /// What the ledger says of the set; `None` if there is none, so that nothing is owned.
-    pub owned: Option<&'a Owned>,
-    /// What was asked for besides, by name.
-    pub requests: &'a Requests,
+    /// The volumes that the set owns, from its ledger; `None` if there is no set.
+    pub owned: Option<&'a OwnedSet>,
+    /// The options of the command line.
+    pub options: &'a PlanOptions,
 }
 
-/// What was found on the server.
+/// The state of the server, as far as a plan needs it.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// Volumes of the wanted, owned and requested names, as far as they exist.
+pub struct ObservedState {
+    /// The specified, owned and requested volumes that exist.
     pub volumes: BTreeMap<NamespacedId, Volume>,
-    /// Plugins of those volumes.
+    /// The plugins of those volumes.
     pub plugins: BTreeMap<PluginId, PluginState>,
-    /// IDs of all plugins, for "did you mean"; empty if they may not be listed.
+    /// IDs of all plugins, for suggestions; empty if the token cannot list them.
     pub plugin_ids: Vec<PluginId>,
-    /// Names of all namespaces; `None` if they may not be listed, or nobody asked.
+    /// Names of all namespaces; `None` if the token cannot list them or no list was requested.
     pub namespaces: Option<BTreeSet<Namespace>>,
-    /// All volumes that can be seen, wherever they are: who else has the same external ID. Needed
-    /// only if data is to be deleted.
+    /// All volumes in all visible namespaces, to find volumes with the same external ID. Filled only
+    /// if the plan deletes data.
     pub registered: Vec<VolumeSummary>,
-    /// The last snapshot of a volume that is at risk; none of one that nobody asked about.
+    /// The last snapshot of each volume whose data the plan may delete.
     pub snapshots: BTreeMap<NamespacedId, LastSnapshot>,
 }
 
-/// What is known of a plugin.
+/// A plugin as the server reports it.
 #[derive(Clone, Debug)]
 pub enum PluginState {
     /// Its record.
     Known(Box<Plugin>),
-    /// There is none of that ID.
+    /// The server has no plugin with this ID.
     Missing,
-    /// It may not be read.
+    /// The token cannot read the plugin.
     Unknown,
 }
 
-/// What the ledger says of a set, as far as a plan depends on it. It guards removal and tells hidden
-/// values apart; losing it is safe (`users` 3, "Ledger").
+/// The ledger of a set, as far as a plan depends on it. It guards removals and distinguishes hidden
+/// values. Losing it is safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedSet {
     /// The set's name.
     pub set: String,
-    /// Its volumes.
+    /// The volumes that it owns.
     pub volumes: BTreeMap<NamespacedId, OwnedVolume>,
 }
 
-impl Owned {
-    /// What a set's ledger says, held against what the files give. `secrets` are the values of a
-    /// specification's secrets, `None` if they could not be had: then nothing is known of them.
+impl OwnedSet {
+    /// Compares a set's ledger with the files. `secrets` returns the values of a specification's
+    /// secrets; `None` if they could not be resolved, so that nothing is known about them.
     pub fn of(
         set: &LedgerSet,
         wanted: &[VolumeSpec],
@@ -86,24 +85,24 @@ impl Owned {
                 .and_then(|spec| spec.request.mount_options.as_ref())
                 .map(|options| options.mount_flags.as_slice())
                 .filter(|flags| !flags.is_empty());
-            let open = set.intent(key);
-            let is_open = open.is_some_and(|intent| intent.step.writes_values());
-            // A write that was begun and not ended may have arrived: what was applied before is not
-            // what is there for certain.
-            let same = |same: Option<bool>| same.map(|same| same && !is_open);
+            let intent = set.intent(key);
+            let is_uncertain = intent.is_some_and(|intent| intent.step.writes_values());
+            // An interrupted write may have reached the server, so the stored values may differ from
+            // the recorded ones.
+            let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
             let entry = OwnedVolume {
                 protect: ownership.protect,
                 secrets: match (set.secrets(key), given) {
-                    (_, Some(None)) => Remembered::Unknown,
+                    (_, Some(None)) => RecordedValue::Unknown,
                     (stored, given) => {
                         let given = given.flatten().filter(|given| !given.is_empty());
                         let given = given.and_then(|given| set.same_secrets(key, &given));
-                        remembered(stored, same(given))
+                        recorded_value(stored, same(given))
                     }
                 },
                 mount_flags: {
                     let given = flags.and_then(|flags| set.same_mount_flags(key, flags));
-                    remembered(set.mount_flags(key), same(given))
+                    recorded_value(set.mount_flags(key), same(given))
                 },
             };
             (key.clone(), entry)
@@ -115,40 +114,54 @@ impl Owned {
     }
 }
 
-/// `same` says whether what the file gives is what was applied; `None` if it gives nothing.
-fn remembered(stored: StoredValue, same: Option<bool>) -> Remembered {
+/// `same` is whether the file's value equals the applied value; `None` if the file has none.
+fn recorded_value(stored: StoredValue, same: Option<bool>) -> RecordedValue {
     match (stored, same) {
-        (StoredValue::Unknown, _) => Remembered::Unknown,
-        (StoredValue::Empty, _) => Remembered::Absent,
-        (StoredValue::Given, Some(true)) => Remembered::AsGiven,
-        (StoredValue::Given, Some(false) | None) => Remembered::Other,
+        (StoredValue::Unknown, _) => RecordedValue::Unknown,
+        (StoredValue::Empty, _) => RecordedValue::Empty,
+        (StoredValue::Given, Some(true)) => RecordedValue::MatchesFile,
+        (StoredValue::Given, Some(false) | None) => RecordedValue::DiffersFromFile,
     }
 }
 
 /// One volume of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedVolume {
-    /// Whether it may not be removed.
+    /// Whether the volume is protected from removal.
     pub protect: bool,
-    /// What is remembered of its secrets, beside those that the file gives.
-    pub secrets: Remembered,
-    /// What is remembered of its mount flags, beside those that the file gives.
-    pub mount_flags: Remembered,
+    /// The recorded secrets, compared with those of the file.
+    pub secrets: RecordedValue,
+    /// The recorded mount flags, compared with those of the file.
+    pub mount_flags: RecordedValue,
 }
 
-/// What somebody asked for by name: nothing of this is ever inferred.
+/// A hidden value as the set last wrote it, compared with the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordedValue {
+    /// Unknown: the set does not own the volume, or the ledger has no record of the value.
+    #[default]
+    Unknown,
+    /// The volume had no value.
+    Empty,
+    /// The volume had a value, equal to the file's.
+    MatchesFile,
+    /// The volume had a value, and the file has another value or none.
+    DiffersFromFile,
+}
+
+/// The options of a plan. Each one is explicit; none is ever inferred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    /// Deregister what the set owns and no file names.
+pub struct PlanOptions {
+    /// Deregister volumes that the set owns and no file names.
     pub prune: bool,
-    /// Volumes to remove and make anew.
+    /// Volumes to replace.
     pub replace: BTreeSet<NamespacedId>,
-    /// Whether a snapshot is taken before a replacement.
+    /// Take a snapshot before a replacement.
     pub snapshot_first: bool,
-    /// Volumes whose data is to be deleted.
+    /// Volumes whose data to delete.
     pub delete_data: BTreeSet<NamespacedId>,
-    /// Hidden values that may be lost.
+    /// Hidden values that an update may clear.
     pub accept_loss: BTreeSet<(HiddenField, NamespacedId)>,
-    /// What may not be done at all.
+    /// Changes that are forbidden.
     pub deny: BTreeSet<DenyRule>,
 }

@@ -1,14 +1,12 @@
-//! Existing volume and update: the new volume, or every reason why not.
+//! Merges an update into an existing volume, or returns every reason why the server refuses it.
 //!
-//! A server that already has a volume of that name does not replace it; it merges
-//! (`csi-orchestration` 2.4, 2.5, 2.7; `nomad-http-api` 3.5; B01 to B09). Which fields may change is
-//! the same everywhere since Nomad 1.6.3; how absent and equal are understood is not, and is a value
-//! ([`MergeRules`], W19, W20, W21). Earlier servers refuse or overwrite more, and that is here too.
+//! Nomad's Register Volume API merges into an existing volume instead of replacing it. Since 1.6.3
+//! all versions allow the same fields to change. They differ in how they compare absent, empty and
+//! reordered values, which [`MergeRules`] describes. Earlier versions refuse or overwrite more.
 //!
-//! Nothing is called here. Whether an expansion can be carried out is the caller's to find out:
-//! [`Expansion::Needed`] says that it has to be. All refusals are found at once and stand in Nomad's
-//! order; those of the capacity only if there are no others, as on Nomad. On a refusal nothing of
-//! the update holds, so that merging again after a crash or a conflict starts from the same volume.
+//! The merge calls no plugin: [`Expansion::Needed`] tells the caller to expand the volume. Refusals
+//! are complete and in Nomad's order; capacity refusals appear only if there are no others. A refused
+//! update changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +14,8 @@ use super::rules::{
     MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule, UpdateRule,
 };
 use crate::model::{
-    Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, Volume,
-    WantedRequest,
+    Bytes, Capability, CapacityRange, ExternalId, MountOptions, TopologyRequest, UnresolvedRequest,
+    Volume,
 };
 
 /// One reason why an update is refused.
@@ -25,59 +23,58 @@ use crate::model::{
 pub struct Refusal {
     /// The field's key in a specification: `external_id`, `capacity_max`.
     pub field: &'static str,
-    /// Nomad's own words, exactly.
+    /// Nomad's exact message.
     pub text: String,
-    /// One sentence for people, without a full stop, that can stand after "the volume cannot be
-    /// updated:".
+    /// A clause without a full stop that follows "cannot update volume `db`:".
     pub reason: String,
 }
 
-/// What an update makes of a volume.
+/// The result of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The volume as it is to be stored.
+    /// The volume to store.
     pub volume: Volume,
-    /// What becomes of its secrets.
+    /// The effect on the stored secrets.
     pub secrets: SecretsChange,
-    /// What becomes of its size.
+    /// The effect on the size.
     pub expansion: Expansion,
 }
 
-/// What an update does to the stored secrets. Their values are not in a [`Volume`], so they are
-/// taken from the update.
+/// The effect of an update on the stored secrets. A [`Volume`] does not contain their values; the
+/// update does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretsChange {
-    /// Nothing.
+    /// The stored secrets stay.
     Keep,
-    /// The update's take their place.
+    /// The update's secrets replace the stored ones.
     Replace,
-    /// There are none afterwards.
+    /// The stored secrets are cleared.
     Clear,
 }
 
-/// What an update does to the size.
+/// The effect of an update on the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expansion {
-    /// Nothing.
+    /// No effect.
     None,
-    /// The wanted range is stored; the volume is large enough for it already.
+    /// The requested range is stored; the volume is already large enough.
     Record,
-    /// The volume is too small: it must be expanded before the update may be stored.
+    /// The volume is too small and must be expanded before the update is stored.
     Needed {
-        /// The range that is wanted.
+        /// The requested range.
         to: CapacityRange,
     },
 }
 
 /// Merges `update` into `existing` by `rules`.
 ///
-/// Fields that only a server may set come from `existing`, whatever the update says (B07).
+/// Fields that only the server sets come from `existing`, whatever the update contains (B07).
 ///
 /// # Errors
 /// Every refusal, in Nomad's order; never an empty list.
 pub fn merge(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rules: MergeRules,
 ) -> Result<Merged, Vec<Refusal>> {
     let refusals = match rules.update {
@@ -107,8 +104,8 @@ pub fn merge(
     })
 }
 
-/// Everything but the capacity.
-fn merged_fields(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Volume {
+/// Merges every field except the capacity.
+fn merged_fields(existing: &Volume, update: &UnresolvedRequest, rules: MergeRules) -> Volume {
     Volume {
         capabilities: update.capabilities.clone(),
         topology_request: merged_topology_request(existing, update, rules.topologies),
@@ -118,12 +115,11 @@ fn merged_fields(existing: &Volume, update: &WantedRequest, rules: MergeRules) -
     }
 }
 
-/// Nomad 1.3 to 1.6.2 expands nothing and updates nothing that is in use, so that mount options need
-/// no rule of their own there; that it is in use is said only if nothing else is
-/// (`nomad-http-api` 8.3).
+/// The refusals of Nomad 1.3 to 1.6.2, which never expands and never updates a volume in use. The
+/// refusal for use appears only if there are no others.
 fn refusals_while_unused(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rules: MergeRules,
 ) -> Vec<Refusal> {
     let refusals = changed_identity(existing, update).into_iter();
@@ -137,7 +133,7 @@ fn refusals_while_unused(
         refusals.push(Refusal {
             field: "id",
             text: "volume cannot be updated while in use".into(),
-            reason: "before Nomad 1.6.3 nothing of a volume can change while it is in use".into(),
+            reason: "before Nomad 1.6.3 a volume in use cannot change".into(),
         });
     }
     refusals
@@ -153,13 +149,17 @@ fn unenclosed_capacity(size: Bytes, wanted: CapacityRange) -> Option<Refusal> {
         },
         text: "volume requested capacity update was not compatible with existing capacity".into(),
         reason: format!(
-            "before Nomad 1.6.3 `capacity_min` and `capacity_max` have to enclose the {size} it has"
+            "before Nomad 1.6.3 `capacity_min` and `capacity_max` must enclose its current size of {size}"
         ),
     })
 }
 
-/// A size is recorded where one is known, and never changed.
-fn merged_before_expansion(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Merged {
+/// Records the requested size if the volume has a known size. The size itself never changes.
+fn merged_before_expansion(
+    existing: &Volume,
+    update: &UnresolvedRequest,
+    rules: MergeRules,
+) -> Merged {
     let recorded = !existing.capacity.is_zero() && update.capacity != existing.requested_capacity;
     let requested_capacity = if recorded {
         update.capacity
@@ -180,12 +180,12 @@ fn merged_before_expansion(existing: &Volume, update: &WantedRequest, rules: Mer
     }
 }
 
-/// Nomad 1.1 and 1.2 put the update in the place of the volume, unless it is in use or another one
-/// (`nomad-http-api` 8.3): what the update does not say is lost, and so is the size that the
-/// provider reported, which no update says. The provider is asked for nothing.
+/// The update of Nomad 1.1 and 1.2, which overwrites the volume unless it is in use or has another
+/// identity. Omitted fields are lost, and so is the size that the provider reported. The provider is
+/// not called.
 fn overwritten(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rules: MergeRules,
 ) -> Result<Merged, Vec<Refusal>> {
     let another = if update.plugin_id != existing.plugin_id {
@@ -199,10 +199,7 @@ fn overwritten(
             "the external ID of an existing volume cannot change",
         ))
     } else if existing.is_claimed() {
-        Some((
-            "id",
-            "before Nomad 1.3 nothing of a volume can change while it is in use",
-        ))
+        Some(("id", "before Nomad 1.3 a volume in use cannot change"))
     } else {
         None
     };
@@ -235,7 +232,7 @@ fn overwritten(
     })
 }
 
-fn refusals(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Vec<Refusal> {
+fn refusals(existing: &Volume, update: &UnresolvedRequest, rules: MergeRules) -> Vec<Refusal> {
     let refusals = changed_identity(existing, update).into_iter();
     refusals
         .chain(dropped_capability(existing, update))
@@ -245,31 +242,31 @@ fn refusals(existing: &Volume, update: &WantedRequest, rules: MergeRules) -> Vec
         .collect()
 }
 
-fn dropped_capability(existing: &Volume, update: &WantedRequest) -> Option<Refusal> {
+fn dropped_capability(existing: &Volume, update: &UnresolvedRequest) -> Option<Refusal> {
     let holds = holds_capability_in_force(existing, &update.capabilities);
     (!holds).then(|| Refusal {
         field: "capability",
         text: "volume requested capabilities update was not compatible with existing capability in use".into(),
-        reason: "it is in use with a capability that the update leaves out".into(),
+        reason: "the update removes the capability that is in use".into(),
     })
 }
 
 fn changed_topology_request(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rule: TopologyRule,
 ) -> Option<Refusal> {
-    let has_its_place = !existing.topologies.is_empty();
-    (has_its_place && !same_topology_request(existing, update, rule)).then(|| Refusal {
+    let has_topology = !existing.topologies.is_empty();
+    (has_topology && !same_topology_request(existing, update, rule)).then(|| Refusal {
         field: "topology_request",
         text: "volume topology request update was not compatible with existing topology".into(),
-        reason: "the topology request of a volume that has its place cannot change".into(),
+        reason: "the topology request of a volume that has a topology cannot change".into(),
     })
 }
 
 fn changed_mount_options(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rule: MountOptionsRule,
 ) -> Option<Refusal> {
     (existing.is_claimed() && !same_mount_options(existing, update, rule)).then(|| Refusal {
@@ -279,13 +276,13 @@ fn changed_mount_options(
     })
 }
 
-fn changed_parameters(existing: &Volume, update: &WantedRequest) -> Option<Refusal> {
-    given(update.parameters.as_ref())
+fn changed_parameters(existing: &Volume, update: &UnresolvedRequest) -> Option<Refusal> {
+    non_empty(update.parameters.as_ref())
         .is_some_and(|wanted| *wanted != existing.parameters)
         .then(|| cannot_change("parameters", "parameters"))
 }
 
-fn changed_identity(existing: &Volume, update: &WantedRequest) -> Vec<Refusal> {
+fn changed_identity(existing: &Volume, update: &UnresolvedRequest) -> Vec<Refusal> {
     let changed = |wanted: Option<&str>, stored: &str| {
         wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != stored)
     };
@@ -337,8 +334,8 @@ fn cannot_change(field: &'static str, name: &str) -> Refusal {
     }
 }
 
-/// A volume that has modes in force must keep exactly that pair (B04); half a pair, which only old
-/// records have, matches nothing.
+/// Whether the update keeps the access mode and attachment mode that are in force, as a pair (B04). A
+/// record with only one of them, which only old records have, matches nothing.
 fn holds_capability_in_force(existing: &Volume, wanted: &[Capability]) -> bool {
     match (existing.access_mode, existing.attachment_mode) {
         (None, None) => true,
@@ -350,21 +347,25 @@ fn holds_capability_in_force(existing: &Volume, wanted: &[Capability]) -> bool {
     }
 }
 
-fn same_topology_request(existing: &Volume, update: &WantedRequest, rule: TopologyRule) -> bool {
+fn same_topology_request(
+    existing: &Volume,
+    update: &UnresolvedRequest,
+    rule: TopologyRule,
+) -> bool {
     let (stored, wanted) = (&existing.topology_request, &update.topology_request);
     match rule {
         TopologyRule::ByPosition => stored == wanted,
         TopologyRule::AsSets => {
             let nothing = TopologyRequest::default();
             let of = |request: &Option<TopologyRequest>| request.clone().unwrap_or(nothing.clone());
-            of(stored).same_as(&of(wanted))
+            of(stored).is_equivalent_to(&of(wanted))
         }
     }
 }
 
 fn merged_topology_request(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rule: TopologyRule,
 ) -> Option<TopologyRequest> {
     let stored = existing.topology_request.clone();
@@ -377,28 +378,31 @@ fn merged_topology_request(
     }
 }
 
-fn same_mount_options(existing: &Volume, update: &WantedRequest, rule: MountOptionsRule) -> bool {
+fn same_mount_options(
+    existing: &Volume,
+    update: &UnresolvedRequest,
+    rule: MountOptionsRule,
+) -> bool {
     let wanted = update.mount_options.clone().unwrap_or_default();
     match (rule, &existing.mount_options) {
-        (_, Some(stored)) => as_far_as_seen(stored, &wanted),
+        (_, Some(stored)) => same_visible_options(stored, &wanted),
         (MountOptionsRule::AbsentDiffers, None) => false,
         (MountOptionsRule::AbsentIsEmpty, None) => wanted.is_empty(),
     }
 }
 
-/// A server that hides flags shows only that there are some: then it is compared whether there are
-/// (`nomad-http-api` 10.1, item 5).
-fn as_far_as_seen(stored: &MountOptions, wanted: &MountOptions) -> bool {
+/// Compares mount options. If the server redacts the flags, only their presence is compared.
+fn same_visible_options(stored: &MountOptions, wanted: &MountOptions) -> bool {
     if stored.are_redacted() {
         return stored.fs_type == wanted.fs_type && !wanted.mount_flags.is_empty();
     }
-    stored.same_as(wanted)
+    stored.is_equivalent_to(wanted)
 }
 
-/// Those that say the same stay as they are, so that saying it again changes nothing.
+/// Returns the stored options if the update's are equal, so that sending them again changes nothing.
 fn merged_mount_options(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     rule: MountOptionsRule,
 ) -> Option<MountOptions> {
     if same_mount_options(existing, update, rule) {
@@ -409,27 +413,27 @@ fn merged_mount_options(
 
 fn merged_context(
     existing: &Volume,
-    update: &WantedRequest,
+    update: &UnresolvedRequest,
     omitted: OmittedMap,
 ) -> BTreeMap<String, String> {
-    match (given(update.context.as_ref()), omitted) {
+    match (non_empty(update.context.as_ref()), omitted) {
         (Some(context), _) => context.clone(),
         (None, OmittedMap::Keep) => existing.context.clone(),
-        (None, OmittedMap::Wipe) => BTreeMap::new(),
+        (None, OmittedMap::Clear) => BTreeMap::new(),
     }
 }
 
-fn secrets_change(update: &WantedRequest, omitted: OmittedMap) -> SecretsChange {
+fn secrets_change(update: &UnresolvedRequest, omitted: OmittedMap) -> SecretsChange {
     match (&update.secrets, omitted) {
         (Some(secrets), _) if secrets.is_empty() => SecretsChange::Clear,
         (Some(_), _) => SecretsChange::Replace,
         (None, OmittedMap::Keep) => SecretsChange::Keep,
-        (None, OmittedMap::Wipe) => SecretsChange::Clear,
+        (None, OmittedMap::Clear) => SecretsChange::Clear,
     }
 }
 
-/// The map, unless it is absent or empty: servers do not tell these two apart.
-fn given(map: Option<&BTreeMap<String, String>>) -> Option<&BTreeMap<String, String>> {
+/// Returns the map unless it is absent or empty, which servers treat alike.
+fn non_empty(map: Option<&BTreeMap<String, String>>) -> Option<&BTreeMap<String, String>> {
     map.filter(|map| !map.is_empty())
 }
 
@@ -449,15 +453,15 @@ fn expansion(
             return Err(too_small_maximum(wanted.max, "current", existing.capacity));
         }
     }
-    Ok(if wanted.min <= least_capacity(existing, unknown) {
+    Ok(if wanted.min <= known_capacity(existing, unknown) {
         Expansion::Record
     } else {
         Expansion::Needed { to: wanted }
     })
 }
 
-/// The size that a volume has for certain.
-fn least_capacity(existing: &Volume, unknown: UnknownCapacityRule) -> Bytes {
+/// Returns the size that the volume certainly has.
+fn known_capacity(existing: &Volume, unknown: UnknownCapacityRule) -> Bytes {
     match unknown {
         UnknownCapacityRule::HoldsRecordedMinimum if existing.capacity.is_zero() => {
             existing.requested_capacity.min
@@ -471,10 +475,10 @@ fn least_capacity(existing: &Volume, unknown: UnknownCapacityRule) -> Bytes {
 fn too_small_maximum(max: Bytes, than: &str, other: Bytes) -> Refusal {
     let (max, other) = (max.decimal(), other.decimal());
     let reason = if than == "min" {
-        format!("the largest capacity ({max}) is less than the least that is asked for ({other})")
+        format!("the maximum capacity ({max}) is less than the minimum ({other})")
     } else {
         format!(
-            "the largest capacity ({max}) is less than the {other} it has, and a volume never shrinks"
+            "the maximum capacity ({max}) is less than its size ({other}), and volumes never shrink"
         )
     };
     Refusal {

@@ -1,66 +1,74 @@
-//! Wanted against observed: what would be done, and what would be refused.
+//! Plans: the changes from the observed to the desired state, and what a server would refuse.
 //!
-//! Pure: a plan is a function of specifications, of what a server showed, and of the rules by which
-//! that server merges.
+//! A plan is a pure function of the specifications, the observed state of the server and the rules by
+//! which that server merges updates. Nothing in this module calls a server.
 
 mod action;
 mod approval;
-mod awaited;
 mod build;
+mod claiming_alloc;
 mod deny;
 mod depend;
 mod diff;
 mod drift;
 mod fields;
-mod findings;
-mod hidden;
-mod holder;
+mod hidden_values;
+mod impact;
 mod import;
 mod inputs;
 mod ledger;
 mod merge;
+mod ownership_changes;
 mod permissions;
-mod pin;
-mod precondition;
-mod removal;
-mod remove;
+mod preconditions;
+mod removal_checks;
+mod removals;
 mod risk;
 mod rules;
 #[cfg(test)]
 mod samples;
-mod saved;
-mod stakes;
+mod saved_plan;
 mod update;
+mod volume_version;
+mod wait_condition;
 
 pub use crate::model::HiddenField;
-pub use action::{Action, Counts, Plan, Planned, Replace, ReplaceSteps, Update, Wait};
+pub use action::{
+    Action, ActionCounts, ClaimWait, Plan, PlannedVolume, Replace, ReplaceSteps, Update,
+};
 pub use approval::{Approvals, Unapproved};
-pub use awaited::{Awaited, Standing};
-pub use build::build;
+pub use build::build_plan;
+pub use claiming_alloc::ClaimingAlloc;
 pub use deny::DenyRule;
-pub use diff::{Change, Shown, diff};
-pub use drift::{Basis, DriftInputs, DriftState, FieldDrift, FileSays, VolumeDrift, drift};
-pub use findings::{Finding, findings, note_findings, unfinished};
-pub use hidden::Remembered;
-pub use holder::Holder;
-pub use import::{Imported, Mark, Surroundings, import};
-pub use inputs::{Inputs, Observed, Owned, OwnedVolume, PluginState, Requests};
+pub use diff::{Change, FieldValue, diff};
+pub use drift::{
+    Baseline, DriftInputs, DriftState, FieldDrift, FileState, VolumeDrift, detect_drift,
+};
+pub use import::{ImportContext, ImportIssue, Imported, import_volume};
+pub use inputs::{
+    ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
+};
 pub use ledger::{
-    Actor, FieldHash, FieldHashes, Intent, IntentStep, LedgerKey, LedgerProblem, LedgerSet,
-    Ownership, SeenEqual, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
+    Actor, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey, LedgerProblem,
+    LedgerSet, Ownership, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
     StoredValue,
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
-pub use permissions::{
-    Grants, LedgerPlace, Needs, Permission, Step, VolumeCapability, missing_permissions,
+pub use ownership_changes::{
+    OwnershipChange, interrupted_step_warnings, ownership_changes, record_observations,
 };
-pub use pin::Pin;
-pub use removal::{Removal, forced_claims, removal_problems};
-pub use remove::protected_by;
-pub use risk::{LastSnapshot, Loss, Risk, Stakes, Undo};
+pub use permissions::{
+    AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,
+    missing_permissions,
+};
+pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
+pub use removals::protected_by_set;
+pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
 pub use rules::{
     CreateRule, MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UnknownCapacityRule,
-    Unseen, UpdateRule, rules_remark,
+    UnreportedFields, UpdateRule, server_version_warning,
 };
-pub use saved::{Origin, SavedPlan, SavedPlanProblem};
-pub use update::remaining;
+pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
+pub use update::remaining_differences;
+pub use volume_version::VolumeVersion;
+pub use wait_condition::{ConditionStatus, WaitCondition};

@@ -1,10 +1,9 @@
-//! What each step needs of an ACL, what a token has, and what is missing.
+//! The ACL permissions that each operation requires, and those that a token lacks.
 //!
-//! A server says "Permission denied" without saying what was missing, and says it in the middle of an
-//! apply. Here it is known before: every call has its capabilities (`nomad-http-api` 2.10,
-//! `nomad-neighbour-apis` 1.11 and 3.7), a token has what its policies grant together (3.5), and a
-//! namespace's rules are those of its own label or of the closest pattern (3.6). Where what a token may
-//! do cannot be known (a workload's identity), nothing is predicted.
+//! Nomad returns "Permission denied" without the missing permission, possibly in the middle of an
+//! apply. This module predicts it before the first call. A token has everything that its policies
+//! grant together. The rules of a namespace come from its own label or from the closest pattern. If a
+//! token's permissions are unknown, as for a workload identity, nothing is predicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,24 +13,24 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, SetName};
 use crate::spec::{AclLevel, AclPolicy};
 
-/// A capability of a namespace.
+/// A namespace capability for CSI volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VolumeCapability {
-    /// Listing volumes.
+pub enum AclVolumeCapability {
+    /// List volumes.
     List,
-    /// Reading one.
+    /// Read a volume.
     Read,
-    /// Creating, registering, changing, removing.
+    /// Create, register, update and remove volumes.
     Write,
-    /// Detaching from a node.
+    /// Detach a volume from a node.
     Mount,
 }
 
-impl VolumeCapability {
-    /// All of them.
+impl AclVolumeCapability {
+    /// All capabilities.
     pub const ALL: [Self; 4] = [Self::List, Self::Read, Self::Write, Self::Mount];
 
-    /// The smallest capability that gives it: `csi-read-volume`.
+    /// Its name in a policy: `csi-read-volume`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::List => "csi-list-volume",
@@ -41,8 +40,8 @@ impl VolumeCapability {
         }
     }
 
-    /// Everything that gives it (`nomad-http-api` 2.10).
-    const fn given_by(self) -> &'static [&'static str] {
+    /// Returns the names in a policy that grant it.
+    const fn granted_by(self) -> &'static [&'static str] {
         match self {
             Self::List => &[
                 "csi-list-volume",
@@ -57,18 +56,18 @@ impl VolumeCapability {
     }
 }
 
-/// Something that a token must be allowed.
+/// A permission of a token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     /// A capability on the volumes of a namespace.
-    Volumes(Namespace, VolumeCapability),
+    Volumes(Namespace, AclVolumeCapability),
     /// A capability (`list`, `read`, `write`, `destroy`) on the variables below a path.
     Variables(Namespace, String, &'static str),
-    /// Listing plugins.
+    /// List plugins.
     ListPlugins,
-    /// Reading plugins; every write of a volume needs it too.
+    /// Read plugins; every write of a volume also requires it.
     ReadPlugins,
-    /// Asking an agent for its version.
+    /// Read the agent's configuration, for its version.
     ReadAgent,
 }
 
@@ -91,32 +90,32 @@ impl std::fmt::Display for Permission {
     }
 }
 
-/// What is done that needs a permission.
+/// An operation that requires permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
-    /// Reading what is there: every plan.
+pub enum AclOperation {
+    /// Read volumes and plugins, as every plan does.
     Observe,
-    /// Listing what is there.
+    /// List volumes.
     List,
-    /// Creating a volume, registering or changing one, making it larger.
+    /// Create, register, update or expand a volume.
     Write,
-    /// Removing a registration.
+    /// Remove a registration.
     Deregister,
-    /// Deleting data.
+    /// Delete data.
     Delete,
-    /// Taking or deleting a snapshot.
+    /// Take or delete a snapshot.
     Snapshot,
-    /// Detaching from a node.
+    /// Detach a volume from a node.
     Detach,
 }
 
-impl Step {
-    /// As it stands in a list: "reading volumes".
+impl AclOperation {
+    /// Describes the operation in a list: "reading volumes".
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Observe => "reading volumes",
             Self::List => "listing volumes",
-            Self::Write => "creating, registering and changing volumes",
+            Self::Write => "creating, registering and updating volumes",
             Self::Deregister => "deregistering volumes",
             Self::Delete => "deleting data",
             Self::Snapshot => "taking snapshots",
@@ -124,91 +123,102 @@ impl Step {
         }
     }
 
-    /// What it needs in a namespace (`nomad-http-api` 2.10).
-    pub fn needs(self, namespace: &Namespace) -> Vec<Permission> {
+    /// Returns the permissions that it requires in a namespace.
+    pub fn permissions(self, namespace: &Namespace) -> Vec<Permission> {
         let on = |capability| Permission::Volumes(namespace.clone(), capability);
         match self {
-            Self::Observe => vec![on(VolumeCapability::Read), Permission::ReadPlugins],
-            Self::List => vec![on(VolumeCapability::List)],
-            Self::Deregister => vec![on(VolumeCapability::Write)],
+            Self::Observe => vec![on(AclVolumeCapability::Read), Permission::ReadPlugins],
+            Self::List => vec![on(AclVolumeCapability::List)],
+            Self::Deregister => vec![on(AclVolumeCapability::Write)],
             Self::Write | Self::Delete | Self::Snapshot => {
-                vec![on(VolumeCapability::Write), Permission::ReadPlugins]
+                vec![on(AclVolumeCapability::Write), Permission::ReadPlugins]
             }
-            Self::Detach => vec![on(VolumeCapability::Mount), Permission::ReadPlugins],
+            Self::Detach => vec![on(AclVolumeCapability::Mount), Permission::ReadPlugins],
         }
     }
 }
 
-/// Where a ledger is kept in variables.
+/// The location of a ledger in Nomad variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerPlace {
-    /// In this namespace.
+pub struct LedgerLocation {
+    /// The namespace.
     pub namespace: Namespace,
-    /// For this set.
+    /// The set.
     pub set: SetName,
 }
 
-/// Permissions, each with what it is for.
+/// Required permissions, each with the operations that need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs(BTreeMap<Permission, BTreeSet<&'static str>>);
+pub struct RequiredPermissions(BTreeMap<Permission, BTreeSet<&'static str>>);
 
-impl Needs {
-    /// Adds what a step needs in a namespace.
-    pub fn add(&mut self, step: Step, namespace: &Namespace) {
-        for permission in step.needs(namespace) {
-            self.0.entry(permission).or_default().insert(step.as_str());
+impl RequiredPermissions {
+    /// Adds the permissions of an operation in a namespace.
+    pub fn add(&mut self, operation: AclOperation, namespace: &Namespace) {
+        for permission in operation.permissions(namespace) {
+            self.0
+                .entry(permission)
+                .or_default()
+                .insert(operation.as_str());
         }
     }
 
-    /// Adds what keeping a ledger needs: `nomad-csi/sets/<set>/…`, its lock among them.
-    pub fn add_ledger(&mut self, place: &LedgerPlace) {
-        let path = format!("nomad-csi/sets/{}/*", place.set);
+    /// Adds the permissions for a ledger and its lock: `nomad-csi/sets/<set>/…`.
+    pub fn add_ledger(&mut self, location: &LedgerLocation) {
+        let path = format!("nomad-csi/sets/{}/*", location.set);
         for capability in ["destroy", "list", "read", "write"] {
-            let on = Permission::Variables(place.namespace.clone(), path.clone(), capability);
-            self.0.entry(on).or_default().insert("keeping the ledger");
+            let on = Permission::Variables(location.namespace.clone(), path.clone(), capability);
+            self.0.entry(on).or_default().insert("writing the ledger");
         }
     }
 
-    /// What a plan needs to be carried out: what it read is read again, and each action is done.
-    pub fn of_plan(plan: &Plan, ledger: Option<&LedgerPlace>) -> Self {
-        let mut needs = Self::default();
+    /// Returns the permissions for applying a plan, which also reads the volumes again.
+    pub fn of_plan(plan: &Plan, ledger: Option<&LedgerLocation>) -> Self {
+        let mut required = Self::default();
         for planned in &plan.volumes {
             let namespace = &planned.key.namespace;
-            let steps: &[Step] = match &planned.action {
-                Action::Unchanged | Action::Waits(_) | Action::Blocked(_) => &[],
+            let operations: &[AclOperation] = match &planned.action {
+                Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => &[],
                 Action::Create(_) | Action::Register(_) | Action::Update(_) | Action::Expand(_) => {
-                    &[Step::Write]
+                    &[AclOperation::Write]
                 }
                 Action::Replace(replace) => match (replace.steps, replace.snapshot_first) {
                     (ReplaceSteps::DeregisterThenRegister, false) => {
-                        &[Step::Deregister, Step::Write]
+                        &[AclOperation::Deregister, AclOperation::Write]
                     }
-                    (ReplaceSteps::DeregisterThenRegister, true) => {
-                        &[Step::Snapshot, Step::Deregister, Step::Write]
+                    (ReplaceSteps::DeregisterThenRegister, true) => &[
+                        AclOperation::Snapshot,
+                        AclOperation::Deregister,
+                        AclOperation::Write,
+                    ],
+                    (ReplaceSteps::DeleteThenCreate, false) => {
+                        &[AclOperation::Delete, AclOperation::Write]
                     }
-                    (ReplaceSteps::DeleteThenCreate, false) => &[Step::Delete, Step::Write],
-                    (ReplaceSteps::DeleteThenCreate, true) => {
-                        &[Step::Snapshot, Step::Delete, Step::Write]
-                    }
+                    (ReplaceSteps::DeleteThenCreate, true) => &[
+                        AclOperation::Snapshot,
+                        AclOperation::Delete,
+                        AclOperation::Write,
+                    ],
                 },
-                Action::Deregister => &[Step::Deregister],
-                Action::DeleteData => &[Step::Delete],
+                Action::Deregister => &[AclOperation::Deregister],
+                Action::DeleteData => &[AclOperation::Delete],
             };
-            needs.add(Step::Observe, namespace);
-            steps.iter().for_each(|step| needs.add(*step, namespace));
+            required.add(AclOperation::Observe, namespace);
+            for operation in operations {
+                required.add(*operation, namespace);
+            }
         }
-        if let Some(place) = ledger {
-            needs.add_ledger(place);
+        if let Some(location) = ledger {
+            required.add_ledger(location);
         }
-        needs
+        required
     }
 
-    /// All of them, each with what it is for.
+    /// Returns all permissions, each with the operations that need it.
     pub fn iter(&self) -> impl Iterator<Item = (&Permission, &BTreeSet<&'static str>)> {
         self.0.iter()
     }
 
-    /// Those that are not granted; none if that cannot be known.
+    /// Returns the permissions that are not granted; none if the grants are unknown.
     pub fn missing(&self, grants: &Grants) -> Self {
         let missing = self
             .0
@@ -221,14 +231,14 @@ impl Needs {
         )
     }
 
-    /// Whether there are none.
+    /// Whether no permission is required.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The smallest policy that grants all of them, to be pasted.
+    /// Returns the smallest policy that grants all permissions.
     pub fn policy(&self) -> String {
-        let mut namespaces: BTreeMap<&Namespace, OfNamespace<'_>> = BTreeMap::new();
+        let mut namespaces: BTreeMap<&Namespace, NamespaceRules<'_>> = BTreeMap::new();
         let mut rest = String::new();
         let reads = self.0.contains_key(&Permission::ReadPlugins);
         for permission in self.0.keys() {
@@ -253,12 +263,12 @@ impl Needs {
 }
 
 #[derive(Default)]
-struct OfNamespace<'n> {
+struct NamespaceRules<'n> {
     capabilities: BTreeSet<&'static str>,
     variables: BTreeMap<&'n str, BTreeSet<&'static str>>,
 }
 
-impl OfNamespace<'_> {
+impl NamespaceRules<'_> {
     fn block(&self, namespace: &Namespace) -> String {
         let list = |words: &BTreeSet<&str>| {
             let quoted: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -283,19 +293,19 @@ impl OfNamespace<'_> {
     }
 }
 
-/// What a token may do.
+/// The permissions of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grants {
-    /// Everything: a management token, or a server that asks nobody.
+    /// Everything: a management token, or a server without ACLs.
     Everything,
-    /// What its policies grant together.
+    /// The rules of its policies together.
     Rules(AclPolicy),
-    /// It cannot be known.
+    /// The permissions cannot be determined.
     Unknown,
 }
 
 impl Grants {
-    /// What these policies grant together.
+    /// Returns what these policies grant together.
     pub fn of(policies: impl IntoIterator<Item = AclPolicy>) -> Self {
         Self::Rules(
             policies
@@ -304,7 +314,7 @@ impl Grants {
         )
     }
 
-    /// Whether that is allowed; `None` if it cannot be known.
+    /// Whether a permission is granted; `None` if unknown.
     pub fn allows(&self, permission: &Permission) -> Option<bool> {
         match self {
             Self::Everything => Some(true),
@@ -315,10 +325,9 @@ impl Grants {
 }
 
 impl Grants {
-    /// Whether the volumes of every namespace can be listed, also of those that the token cannot even
-    /// see: there is a rule for all namespaces, and none of a closer name that takes it away. `None`
-    /// if it cannot be known. Nomad 2.0.5 lists with `*` all namespaces to whoever may list in one
-    /// (`nomad-http-api` 2.10); what deletes data does not rely on that.
+    /// Whether the token can list the volumes of every namespace: a rule for all namespaces grants it
+    /// and no closer rule revokes it. `None` if unknown. Nomad 2.0.5 lists the volumes of all
+    /// namespaces with `*` if the token can list in one of them; deleting data does not rely on that.
     pub fn lists_every_namespace(&self) -> Option<bool> {
         match self {
             Self::Everything => Some(true),
@@ -327,7 +336,7 @@ impl Grants {
                 let mut labels = rules.namespaces.keys();
                 let lists = |label: &String| {
                     let namespace = &rules.namespaces[label];
-                    gives(&namespace.capabilities, VolumeCapability::List)
+                    grants_capability(&namespace.capabilities, AclVolumeCapability::List)
                 };
                 Some(rules.namespaces.contains_key(Namespace::ALL) && labels.all(lists))
             }
@@ -335,18 +344,18 @@ impl Grants {
     }
 }
 
-/// Why a token cannot do what is needed, with the smallest policy that grants all of it; `None` if
-/// nothing is known to be missing.
-pub fn missing_permissions(needs: &Needs, grants: &Grants) -> Option<Diagnostic> {
-    let missing = needs.missing(grants);
+/// Returns the error for missing permissions, with the smallest policy that grants all required ones;
+/// `None` if none is known to be missing.
+pub fn missing_permissions(required: &RequiredPermissions, grants: &Grants) -> Option<Diagnostic> {
+    let missing = required.missing(grants);
     if missing.is_empty() {
         return None;
     }
     let count = match missing.0.len() {
-        1 => "a permission".to_owned(),
+        1 => "1 permission".to_owned(),
         count => format!("{count} permissions"),
     };
-    let message = format!("the token lacks {count}, so the server would refuse");
+    let message = format!("the token lacks {count}: the server would refuse the command");
     let lines = missing.iter().map(|(permission, why)| {
         let why: Vec<_> = why.iter().copied().collect();
         format!("missing: {permission}, for {}", why.join(", "))
@@ -354,8 +363,8 @@ pub fn missing_permissions(needs: &Needs, grants: &Grants) -> Option<Diagnostic>
     let diagnostic = Diagnostic::error(Code::AclMissingPermission, message);
     let diagnostic = lines.fold(diagnostic, Diagnostic::note);
     Some(diagnostic.help(format!(
-        "give the token a policy with these rules, which grant all that is needed:\n{}",
-        needs.policy().trim_end()
+        "attach a policy with these rules to the token:\n{}",
+        required.policy().trim_end()
     )))
 }
 
@@ -371,24 +380,24 @@ fn granted(rules: &AclPolicy, permission: &Permission) -> bool {
     }
 }
 
-fn gives(words: &BTreeSet<String>, capability: VolumeCapability) -> bool {
-    let mut givers = capability.given_by().iter();
-    !words.contains("deny") && givers.any(|word| words.contains(*word))
+fn grants_capability(words: &BTreeSet<String>, capability: AclVolumeCapability) -> bool {
+    let mut names = capability.granted_by().iter();
+    !words.contains("deny") && names.any(|word| words.contains(*word))
 }
 
-fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: VolumeCapability) -> bool {
-    let gives = |words: &BTreeSet<String>| gives(words, capability);
+fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: AclVolumeCapability) -> bool {
+    let grants = |words: &BTreeSet<String>| grants_capability(words, capability);
     if namespace.as_str() == Namespace::ALL {
         return rules
             .namespaces
             .values()
-            .any(|own| gives(&own.capabilities));
+            .any(|own| grants(&own.capabilities));
     }
     let label = closest(rules.namespaces.keys(), namespace.as_str());
-    label.is_some_and(|label| gives(&rules.namespaces[label].capabilities))
+    label.is_some_and(|label| grants(&rules.namespaces[label].capabilities))
 }
 
-/// A rule of a path holds for what it matches, `*` across `/` too; of several, the closest (3.6).
+/// Whether a rule grants a capability on a path. `*` also matches `/`, and the closest rule wins.
 fn variables(rules: &AclPolicy, namespace: &Namespace, path: &str, capability: &str) -> bool {
     let wanted = format!("{namespace}\0{path}");
     let all: BTreeMap<String, &BTreeSet<String>> = rules
@@ -406,7 +415,7 @@ fn variables(rules: &AclPolicy, namespace: &Namespace, path: &str, capability: &
     !words.contains("deny") && (words.contains(capability) || reads)
 }
 
-/// The label itself, else the matching pattern that differs the least.
+/// Returns the label itself, or the matching pattern with the smallest difference.
 fn closest<'l>(labels: impl Iterator<Item = &'l String>, name: &str) -> Option<&'l String> {
     let matching = labels.filter(|label| matches(label, name));
     matching.min_by_key(|label| {
@@ -416,7 +425,7 @@ fn closest<'l>(labels: impl Iterator<Item = &'l String>, name: &str) -> Option<&
     })
 }
 
-/// Whether a pattern with `*` stands for a name.
+/// Whether a pattern with `*` matches a name.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,28 +1,27 @@
-//! What is at stake when something is done: how bad it can be, what is lost, how it is undone.
+//! The impact of a change: its risk, what is lost, and how to recover.
 //!
-//! The three grades are coarse on purpose (`users` 3.4): a pipeline allows the first and nothing
-//! else, and whoever allows more says of which volume. "Reversible" means that another run of the
-//! same kind brings back what was there, and that nobody is interrupted meanwhile.
+//! The three risks are coarse on purpose. A pipeline allows reversible changes and nothing else; an
+//! operator who allows more names the volume. "Reversible" means that another run restores the
+//! previous state, and that the change interrupts no allocation.
 
 use crate::model::{Bytes, ExternalId, PluginId, Volume};
 
-/// How bad it can be; the worse is the greater.
+/// The risk of a change, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Risk {
-    /// It can be undone, and nobody is interrupted.
+    /// The change can be undone and interrupts no allocation.
     Reversible,
-    /// It can be undone, but whoever uses the volume has to be stopped, or cannot be started
-    /// meanwhile.
+    /// The change can be undone, but allocations that use the volume must stop or cannot start.
     NeedsDowntime,
-    /// Data is gone afterwards.
+    /// The change destroys data.
     DestroysData,
 }
 
 impl Risk {
-    /// All of them, the least first.
+    /// All risks, in ascending order.
     pub const ALL: [Self; 3] = [Self::Reversible, Self::NeedsDowntime, Self::DestroysData];
 
-    /// The word that people type: `destroys-data`.
+    /// Its name on the command line: `destroys-data`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reversible => "reversible",
@@ -38,37 +37,37 @@ impl std::fmt::Display for Risk {
     }
 }
 
-/// What is at stake with one action.
+/// The impact of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stakes {
-    /// How bad it can be.
+pub struct Impact {
+    /// The risk.
     pub risk: Risk,
-    /// What is lost, if anything is.
-    pub lost: Option<Loss>,
-    /// How it is undone.
-    pub undo: Undo,
+    /// What is lost; `None` if nothing is.
+    pub loss: Option<DataLoss>,
+    /// How to recover.
+    pub recovery: Recovery,
 }
 
-/// What is lost.
+/// What a removal loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// Whether the data goes, or only a registration.
-    pub data: bool,
-    /// How large the volume is; zero if that is not known.
+pub struct DataLoss {
+    /// Whether the data is destroyed; otherwise only the registration is removed.
+    pub destroys_data: bool,
+    /// The size of the volume; zero if it is unknown.
     pub capacity: Bytes,
-    /// Who provides it.
+    /// The volume's plugin.
     pub plugin_id: PluginId,
-    /// What the provider calls it.
+    /// The volume's ID at the provider.
     pub external_id: ExternalId,
-    /// The last copy that the provider has of it.
+    /// The last snapshot of the volume.
     pub last_snapshot: LastSnapshot,
 }
 
-impl Loss {
-    /// Of a volume with all that is in it, or of its registration alone.
-    pub fn of(volume: &Volume, data: bool, last_snapshot: LastSnapshot) -> Self {
+impl DataLoss {
+    /// The loss of a volume with its data, or of its registration only.
+    pub fn of(volume: &Volume, destroys_data: bool, last_snapshot: LastSnapshot) -> Self {
         Self {
-            data,
+            destroys_data,
             capacity: volume.capacity,
             plugin_id: volume.plugin_id.clone(),
             external_id: volume.remote_id(),
@@ -80,56 +79,56 @@ impl Loss {
 /// The last snapshot of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LastSnapshot {
-    /// The server or the plugin cannot list snapshots, or nobody asked.
+    /// Unknown: the server or the plugin cannot list snapshots, or no list was requested.
     #[default]
     Unknown,
-    /// There is none.
+    /// The volume has no snapshot.
     None,
-    /// There is one.
+    /// The volume has a snapshot.
     Taken {
-        /// The provider's ID of it.
+        /// The provider's ID of the snapshot.
         id: String,
-        /// When it was taken, nanoseconds since the epoch; zero if that is not known.
+        /// When it was taken, in nanoseconds since the epoch; zero if unknown.
         at: i64,
     },
 }
 
-/// How an action is undone.
+/// How to recover from a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undo {
-    /// The volume is new and empty: delete it.
+pub enum Recovery {
+    /// Delete the volume: it is new and empty.
     Delete,
-    /// The registration is new: remove it.
+    /// Deregister the volume: the registration is new.
     Deregister,
-    /// Write the old values back.
-    WriteBack,
-    /// Sizes stay: a volume never shrinks, and nothing is lost by being larger.
+    /// Apply the previous specification.
+    ReapplyPrevious,
+    /// Not possible: a volume never shrinks. An expansion loses nothing.
     StaysLarger,
-    /// Register it again under the provider's ID; a server gives its stored secrets to nobody, so
-    /// they have to be given again.
+    /// Register the volume again with this external ID. Servers do not reveal stored secrets, so the
+    /// operator must provide them.
     RegisterAgain(ExternalId),
-    /// Restore a copy.
-    Restore(String),
-    /// Not at all.
+    /// Create a volume from this snapshot.
+    RestoreSnapshot(String),
+    /// Not possible.
     Impossible,
 }
 
-impl std::fmt::Display for Undo {
-    /// One sentence without a full stop, that can stand after "to undo:".
+impl std::fmt::Display for Recovery {
+    /// A clause without a full stop that reads well after "to undo:".
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Delete => f.write_str("delete the volume, which is new"),
-            Self::Deregister => f.write_str("deregister it; the data stays"),
-            Self::WriteBack => f.write_str("apply the old specification again"),
+            Self::Delete => f.write_str("delete the new volume"),
+            Self::Deregister => f.write_str("deregister the volume; its data stays"),
+            Self::ReapplyPrevious => f.write_str("apply the previous specification"),
             Self::StaysLarger => {
                 f.write_str("not possible, a volume never shrinks; nothing is lost")
             }
             Self::RegisterAgain(id) => write!(
                 f,
-                "register it again with external_id {:?} and its secrets, if it has any",
+                "register the volume again with external_id {:?} and its secrets",
                 id.as_str()
             ),
-            Self::Restore(id) => write!(f, "create a volume from snapshot {id:?}"),
+            Self::RestoreSnapshot(id) => write!(f, "create a volume from snapshot {id:?}"),
             Self::Impossible => f.write_str("not possible"),
         }
     }

@@ -1,67 +1,67 @@
-//! How a server merges an update into a volume, what it creates, and what of a volume it shows: a
-//! value per server and version.
+//! The rules of a server: how it merges updates, which sizes it creates, which fields it shows.
 //!
-//! Nomad's rules have changed three times (`nomad-http-api` 8, `users` table 1b); the planner runs
-//! those of the server that it talks to, our agent its own. Both go through
-//! [`super::merge::merge`], so that a prediction and the agent never disagree.
+//! The rules depend on the server and its version; Nomad's have changed three times. The planner uses
+//! the rules of its server and the agent its own. Both use [`crate::plan::merge()`], so the plan and
+//! the agent always agree.
 
 use std::borrow::Cow;
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ServerVersion, Volume, WantedRequest};
+use crate::model::{ServerVersion, UnresolvedRequest, Volume};
 
-/// How a server understands what is absent or reordered. A value per server and version.
+/// The rules of one server version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeRules {
-    /// What an update does to a volume as a whole.
+    /// How an update applies to the volume as a whole.
     pub update: UpdateRule,
-    /// When two topology requests are the same, and what happens while none is in force (W21).
+    /// When two topology requests are equal, and how they merge before the volume has a topology (W21).
     pub topologies: TopologyRule,
-    /// When two mount options are the same (W19).
+    /// When two mount options are equal (W19).
     pub mount_options: MountOptionsRule,
-    /// What happens to stored secrets if the update says nothing of them (W20). An empty map clears
-    /// them on every server.
+    /// The effect of an update without secrets on the stored secrets (W20). An empty map clears them
+    /// on every server.
     pub omitted_secrets: OmittedMap,
-    /// What happens to the stored context if the update has none or an empty one (GH-24922).
+    /// The effect of an update without context, or with an empty one, on the stored context
+    /// (GH-24922).
     pub omitted_context: OmittedMap,
-    /// Whether a volume whose size nobody knows is large enough for the least that is asked for.
+    /// The size that a volume of unknown size is assumed to have.
     pub unknown_capacity: UnknownCapacityRule,
-    /// What sizes a volume can be created with.
+    /// The sizes that a volume can be created with.
     pub creates: CreateRule,
-    /// What of a volume a read does not show.
-    pub unseen: Unseen,
+    /// The fields of a volume that a read does not show.
+    pub unreported: UnreportedFields,
 }
 
-/// What sizes a volume can be created with.
+/// The sizes that a volume can be created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateRule {
-    /// With a least size, a largest, both or none.
+    /// A minimum, a maximum, both or neither.
     AnyRange,
-    /// With a largest size wherever there is a least: a missing one counts as zero bytes, and is
-    /// refused before the plugin is asked (Nomad before 1.6.3).
+    /// A minimum requires a maximum: the server takes a missing maximum for zero bytes and refuses
+    /// before it calls the plugin (Nomad before 1.6.3).
     WithMaximum,
-    /// One of the two. A create is tried, since a refusal leaves nothing behind; a replacement is not,
-    /// which would have removed the volume before.
-    PerhapsWithMaximum,
+    /// Either of the two. A create is tried, because a refusal leaves nothing behind. A replacement
+    /// is not tried, because it would already have removed the volume.
+    MaybeWithMaximum,
 }
 
-/// What an update does to a volume as a whole.
+/// How an update applies to a volume as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateRule {
-    /// It takes the volume's place, unless that is in use (Nomad 1.1 and 1.2).
+    /// The update overwrites the volume, unless that is in use (Nomad 1.1 and 1.2).
     Overwrite,
-    /// It is merged field by field, but not into a volume in use; sizes never change (Nomad 1.3 to
-    /// 1.6.2).
+    /// The update merges field by field, unless the volume is in use. Sizes never change (Nomad 1.3
+    /// to 1.6.2).
     WhileUnused,
-    /// It is merged field by field, and each field has its rule (Nomad from 1.6.3 on, our agent).
+    /// The update merges field by field, with a rule for each field (Nomad since 1.6.3, the agent).
     FieldByField,
 }
 
-/// What of a volume a read does not show, although it is there (`nomad-http-api` 8.2). A difference
-/// in these is not found, and never made up.
+/// Fields that a volume has and a read does not show. The plan neither finds nor assumes a
+/// difference in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unseen {
-    /// Sizes, capabilities and what the volume was copied from: before 1.1.13 and 1.2.7.
+pub struct UnreportedFields {
+    /// Sizes, capabilities and the source of a copy: before 1.1.13 and 1.2.7.
     pub sizes: bool,
     /// Mount options: before 1.3.
     pub mount_options: bool,
@@ -69,17 +69,17 @@ pub struct Unseen {
     pub topology_request: bool,
 }
 
-/// What a map that is not in the update means.
+/// The meaning of a map that is not in the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OmittedMap {
-    /// What is stored stays.
+    /// The stored map stays.
     Keep,
-    /// What is stored is lost.
-    Wipe,
+    /// The stored map is cleared.
+    Clear,
 }
 
-/// How topology requests are merged. While the volume has topologies, a different request is
-/// refused under either rule (B03).
+/// How topology requests merge. While the volume has topologies, both rules refuse a different
+/// request (B03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyRule {
     /// Compared in order, absent differs from empty; ignored while the volume has no topologies.
@@ -88,10 +88,9 @@ pub enum TopologyRule {
     AsSets,
 }
 
-/// How mount options are merged. They are replaced by the update's, and an update that says nothing
-/// of them says that there are none: clients send an empty object for that. While the volume is
-/// claimed, different ones are refused under either rule: what is mounted keeps the old ones, and
-/// one volume would be mounted in two ways.
+/// How mount options merge. The update replaces them; an update without them clears them. While the
+/// volume is claimed, both rules refuse different options: existing mounts keep the old ones, so the
+/// volume would be mounted in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountOptionsRule {
     /// Stored as absent differs from empty (`null` from `{}`).
@@ -100,45 +99,44 @@ pub enum MountOptionsRule {
     AbsentIsEmpty,
 }
 
-/// How large a volume is whose provider reported no size (zero on the wire: a directory, or a volume
-/// that was only registered; `csi-orchestration` 2.7). A raised minimum asks for an expansion under
-/// either rule.
+/// The assumed size of a volume whose provider reported none: a directory, or a volume that was only
+/// registered. Under both rules a larger minimum expands the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownCapacityRule {
-    /// It has no bytes: any minimum asks for an expansion, also the one it was made with.
+    /// Zero bytes: every minimum expands the volume, even the one it was created with.
     IsZero,
-    /// It has the least that was asked for before.
+    /// The minimum that was requested before.
     HoldsRecordedMinimum,
 }
 
 impl MergeRules {
-    /// A Nomad server of today: 1.9.6 and later.
+    /// Nomad 1.9.6 and later.
     pub const NOMAD: Self = Self {
         update: UpdateRule::FieldByField,
         topologies: TopologyRule::ByPosition,
         mount_options: MountOptionsRule::AbsentDiffers,
-        omitted_secrets: OmittedMap::Wipe,
+        omitted_secrets: OmittedMap::Clear,
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::IsZero,
         creates: CreateRule::AnyRange,
-        unseen: Unseen {
+        unreported: UnreportedFields {
             sizes: false,
             mount_options: false,
             topology_request: false,
         },
     };
 
-    /// A Nomad server of which nobody says how old it is: everything that any of them since 1.3
-    /// refuses or loses.
+    /// A Nomad server of unknown version: refuses and clears everything that any version since 1.3
+    /// does.
     pub const STRICTEST: Self = Self {
         update: UpdateRule::WhileUnused,
-        omitted_context: OmittedMap::Wipe,
-        creates: CreateRule::PerhapsWithMaximum,
+        omitted_context: OmittedMap::Clear,
+        creates: CreateRule::MaybeWithMaximum,
         ..Self::NOMAD
     };
 
-    /// Our agent: secrets are not lost by leaving them out, absent is empty, order does not matter where
-    /// it has no meaning, and a volume of unknown size holds what it was made for.
+    /// The agent: omitted secrets stay, absent equals empty, order matters only where it has a
+    /// meaning, and a volume of unknown size has its requested minimum.
     pub const AGENT: Self = Self {
         update: UpdateRule::FieldByField,
         topologies: TopologyRule::AsSets,
@@ -147,10 +145,10 @@ impl MergeRules {
         omitted_context: OmittedMap::Keep,
         unknown_capacity: UnknownCapacityRule::HoldsRecordedMinimum,
         creates: CreateRule::AnyRange,
-        unseen: Self::NOMAD.unseen,
+        unreported: Self::NOMAD.unreported,
     };
 
-    /// A Nomad server of that version (`nomad-http-api` 8).
+    /// Returns the rules of a Nomad version.
     pub fn of_nomad(version: &ServerVersion) -> Self {
         let (minor, patch) = (version.minor, version.patch);
         let keeps_context = match (version.major, minor) {
@@ -172,20 +170,20 @@ impl MergeRules {
             omitted_context: if keeps_context {
                 OmittedMap::Keep
             } else {
-                OmittedMap::Wipe
+                OmittedMap::Clear
             },
             creates: if version.is_at_least(1, 6, 3) {
                 CreateRule::AnyRange
             } else {
                 CreateRule::WithMaximum
             },
-            unseen: Unseen::of_nomad(version),
+            unreported: UnreportedFields::of_nomad(version),
             ..Self::NOMAD
         }
     }
 }
 
-impl Unseen {
+impl UnreportedFields {
     fn of_nomad(version: &ServerVersion) -> Self {
         let shows_sizes = match (version.major, version.minor) {
             (0, _) | (1, 0) => false,
@@ -200,7 +198,7 @@ impl Unseen {
         }
     }
 
-    /// The keys of these fields in a specification.
+    /// Returns the keys of these fields in a specification.
     pub fn fields(self) -> Vec<&'static str> {
         let mut fields = vec![];
         if self.sizes {
@@ -221,11 +219,12 @@ impl Unseen {
         fields
     }
 
-    /// The volume with what is not shown taken as it is wanted: then it is no difference.
+    /// Returns the volume with the unreported fields set to the desired values, so that they do not
+    /// differ.
     pub(super) fn filled_in<'a>(
         self,
         volume: &'a Volume,
-        wanted: &WantedRequest,
+        wanted: &UnresolvedRequest,
     ) -> Cow<'a, Volume> {
         if self == Self::default() {
             return Cow::Borrowed(volume);
@@ -247,30 +246,30 @@ impl Unseen {
     }
 }
 
-/// What is to be said of a plan for a Nomad of that version, or of one that does not say it.
-pub fn rules_remark(version: Option<&ServerVersion>) -> Option<Diagnostic> {
+/// Returns the warning about a plan for this Nomad version, or for an unknown one.
+pub fn server_version_warning(version: Option<&ServerVersion>) -> Option<Diagnostic> {
     let Some(version) = version else {
-        let message = "the server does not say its version, so the plan is made for the strictest";
+        let message = "the server's version is unknown, so the plan assumes the strictest rules";
         return Some(
             Diagnostic::warning(Code::PlanUnknownVersion, message)
-                .note("every refusal and every loss of any Nomad since 1.3 is expected, also those that later versions do not know")
-                .help("use a token with `agent { policy = \"read\" }`, or say `--server-version`"),
+                .note(
+                    "the plan expects every refusal and every cleared value of any Nomad since 1.3",
+                )
+                .help("use a token with `agent { policy = \"read\" }`, or set `--server-version`"),
         );
     };
-    let fields = Unseen::of_nomad(version).fields();
+    let fields = UnreportedFields::of_nomad(version).fields();
     if fields.is_empty() {
         return None;
     }
     let message = format!(
-        "Nomad {version} does not show everything of a volume: differences in {} are not found",
+        "Nomad {version} does not show these fields, so the plan cannot compare them: {}",
         fields.join(", ")
     );
     Some(
         Diagnostic::warning(Code::PlanUnseenField, message)
-            .note("an update puts what the file says in their place, also if that is nothing")
-            .help(
-                "look for yourself whether they are as they are wanted; later versions show them",
-            ),
+            .note("an update overwrites these fields with the file's values, also with empty ones")
+            .help("check these fields yourself, or upgrade Nomad: later versions show them"),
     )
 }
 

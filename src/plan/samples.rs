@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::action::{Action, Planned};
-use super::build::build;
+use super::action::{Action, PlannedVolume};
+use super::build::build_plan;
 use super::diff::Change;
-use super::inputs::{Inputs, Observed, PluginState, Requests};
+use super::inputs::{ObservedState, PlanInputs, PlanOptions, PluginState};
 use super::rules::MergeRules;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NamespacedId, NodeId,
-    Plugin, PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, Volume, VolumeId,
-    WantedRequest,
+    Plugin, PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, UnresolvedRequest,
+    Volume, VolumeId,
 };
 use crate::spec::{Purpose, VolumeSpec};
 
@@ -43,20 +43,20 @@ pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
     })
 }
 
-pub(super) fn wanted() -> WantedRequest {
+pub(super) fn wanted() -> UnresolvedRequest {
     let key = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
-    WantedRequest {
+    UnresolvedRequest {
         name: Some("database".into()),
         capacity: CapacityRange {
             min: bytes(1000),
             max: bytes(2000),
         },
         topology_request: places(&["a", "b"]),
-        ..WantedRequest::new(key, PluginId::new("hostpath"), vec![WRITER, READERS])
+        ..UnresolvedRequest::new(key, PluginId::new("hostpath"), vec![WRITER, READERS])
     }
 }
 
-pub(super) fn spec(request: WantedRequest) -> VolumeSpec {
+pub(super) fn spec(request: UnresolvedRequest) -> VolumeSpec {
     let mut sources = SourceMap::default();
     let id = sources.add("volume.hcl", "id = \"db\"\ncapacity_max = 1");
     let fields = [("capacity_max", SourceMap::span(id, 10..26))];
@@ -165,46 +165,50 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
     PluginState::Known(Box::new(plugin))
 }
 
-pub(super) fn observed(volume: Option<Volume>, plugin: PluginState) -> Observed {
-    Observed {
+pub(super) fn observed(volume: Option<Volume>, plugin: PluginState) -> ObservedState {
+    ObservedState {
         volumes: volume
             .map(|volume| (volume.key(), volume))
             .into_iter()
             .collect(),
         plugins: [(PluginId::new("hostpath"), plugin)].into(),
         plugin_ids: vec![PluginId::new("hostpath")],
-        ..Observed::default()
+        ..ObservedState::default()
     }
 }
 
 pub(super) fn inputs(
     wanted: Vec<VolumeSpec>,
-    observed: &Observed,
+    observed: &ObservedState,
     rules: MergeRules,
     purpose: Purpose,
-) -> Inputs<'_> {
-    static NOTHING: LazyLock<Requests> = LazyLock::new(Requests::default);
-    Inputs {
+) -> PlanInputs<'_> {
+    static NOTHING: LazyLock<PlanOptions> = LazyLock::new(PlanOptions::default);
+    PlanInputs {
         wanted,
         purpose,
         observed,
         rules,
         owned: None,
-        requests: &NOTHING,
+        options: &NOTHING,
     }
 }
 
 pub(super) fn one(
-    request: WantedRequest,
-    observed: &Observed,
+    request: UnresolvedRequest,
+    observed: &ObservedState,
     rules: MergeRules,
     purpose: Purpose,
-) -> Planned {
+) -> PlannedVolume {
     let inputs = inputs(vec![spec(request)], observed, rules, purpose);
-    build(inputs).volumes.remove(0)
+    build_plan(inputs).volumes.remove(0)
 }
 
-pub(super) fn against(request: WantedRequest, volume: Volume, rules: MergeRules) -> Planned {
+pub(super) fn against(
+    request: UnresolvedRequest,
+    volume: Volume,
+    rules: MergeRules,
+) -> PlannedVolume {
     one(
         request,
         &observed(Some(volume), plugin(|_| {})),
@@ -213,18 +217,18 @@ pub(super) fn against(request: WantedRequest, volume: Volume, rules: MergeRules)
     )
 }
 
-pub(super) fn changes(planned: &Planned) -> &[Change] {
+pub(super) fn changes(planned: &PlannedVolume) -> &[Change] {
     match &planned.action {
         Action::Update(update) | Action::Expand(update) => &update.changes,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn sent(planned: &Planned) -> &WantedRequest {
+pub(super) fn sent(planned: &PlannedVolume) -> &UnresolvedRequest {
     planned.request().expect("something is sent")
 }
 
-pub(super) fn codes(planned: &Planned) -> Vec<&'static str> {
+pub(super) fn codes(planned: &PlannedVolume) -> Vec<&'static str> {
     match &planned.action {
         Action::Blocked(reasons) => reasons.iter().map(|reason| reason.code.as_str()).collect(),
         other => panic!("{other:?}"),

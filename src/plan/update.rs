@@ -1,109 +1,106 @@
-//! A volume that exists and is wanted otherwise: what an update would do, or why not.
+//! Plans the update of an existing volume.
 //!
-//! What a server would refuse is found here, before anything is sent: its rules are run by
-//! [`super::merge::merge`], the same code that our agent runs. A refusal that ends with the volume's
-//! use is no refusal but a wait, if nothing else stands against the update.
-//!
-//! First it is asked whether anything differs at all, then whether the server would take the update:
-//! servers before 1.6.3 refuse a volume in use also what it has already.
+//! [`super::merge::merge`], which the agent also runs, predicts what the server would refuse. If only
+//! claims prevent the update, the plan waits for them. The comparison comes first: Nomad before 1.6.3
+//! refuses every update of a volume in use, even one that changes nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::action::{Action, Update, Wait};
+use super::action::{Action, ClaimWait, Update};
+use super::claiming_alloc::ClaimingAlloc;
 use super::diff::{Change, diff};
-use super::hidden::HiddenValues;
-use super::holder::Holder;
-use super::inputs::Inputs;
+use super::hidden_values::HiddenValues;
+use super::inputs::PlanInputs;
 use super::merge::{Expansion, Merged, Refusal, merge};
-use super::precondition::{Needs, plugin_problem};
+use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId, TopologyRequest, Volume, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, Volume};
 use crate::spec::{Purpose, VolumeSpec};
 
-/// What is to be done with a volume that exists, and what will surprise.
-pub(super) fn update(
+/// Returns the action for an existing volume, with warnings.
+pub(super) fn planned_update(
     spec: &VolumeSpec,
     existing: &Volume,
-    inputs: &Inputs<'_>,
+    inputs: &PlanInputs<'_>,
 ) -> (Action, Vec<Diagnostic>) {
     let rules = inputs.rules;
     let hidden = HiddenValues::of(spec, existing, inputs.owned);
-    let existing = &hidden.marked(rules.unseen.filled_in(existing, &spec.request));
+    let existing = &hidden.with_distinct_flags(rules.unreported.filled_in(existing, &spec.request));
     let request = comparable(&spec.request, existing, rules);
     let ignored: Vec<_> = ignored_topology_request(spec, existing, rules)
         .into_iter()
         .chain(ignored_capacity(spec, existing, rules))
         .chain(only_recorded(spec, existing, rules))
         .collect();
-    let compared = hidden.with_unsaid(&request);
-    let is_wanted = inputs.purpose == Purpose::ByExternalId
+    let compared = hidden.with_stored_flags(&request);
+    let is_unchanged = inputs.purpose == Purpose::ByExternalId
         && differences(existing, &compared, rules).is_ok_and(|fields| fields.is_empty())
         && hidden.changed_secrets().is_none();
-    if is_wanted {
+    if is_unchanged {
         return (Action::Unchanged, ignored);
     }
-    let losses = hidden.losses(rules.omitted_secrets);
-    let refused = unaccepted(spec, &losses, inputs);
+    let cleared_fields = hidden.cleared_fields(rules.omitted_secrets);
+    let refused = unaccepted_losses(spec, &cleared_fields, inputs);
     if !refused.is_empty() {
         let refusals = merge(existing, &compared, rules).err().unwrap_or_default();
         let reasons = refusals
             .iter()
-            .map(|refusal| refusal_words(spec, refusal, rules));
+            .map(|refusal| refusal_error(spec, refusal, rules));
         return (Action::Blocked(reasons.chain(refused).collect()), vec![]);
     }
     let merged = match merge(existing, &request, rules) {
         Ok(merged) => merged,
         Err(refusals) => {
-            let action = refused_or_waits(spec, existing, &request, refusals, rules);
+            let action = refused_or_waiting(spec, existing, &request, refusals, rules);
             return (action, vec![]);
         }
     };
-    let needs = if is_needed(merged.expansion) {
-        Needs::Expansion
+    let needs = if requires_expansion(merged.expansion) {
+        PluginOperation::Expand
     } else {
-        Needs::Registration
+        PluginOperation::Register
     };
     if let Some(problem) = plugin_problem(spec, inputs.observed, needs) {
         return (Action::Blocked(vec![problem]), vec![]);
     }
     let changes = diff(existing, &merged.volume).into_iter();
     let changes = changes.chain(hidden.changed_secrets()).collect();
-    let warned = hidden.may_lose_secrets(rules.omitted_secrets);
-    let warned = warned.then(|| erased_secrets(spec));
+    let may_clear = hidden.may_clear_secrets(rules.omitted_secrets);
+    let warning = may_clear.then(|| cleared_secrets_warning(spec));
     let request = request.into_owned();
-    let action = planned_update(spec, existing, request, &merged, changes, losses);
-    (action, ignored.into_iter().chain(warned).collect())
+    let action = update_action(spec, existing, request, &merged, changes, cleared_fields);
+    (action, ignored.into_iter().chain(warning).collect())
 }
 
-fn planned_update(
+fn update_action(
     spec: &VolumeSpec,
     existing: &Volume,
-    request: WantedRequest,
+    request: UnresolvedRequest,
     merged: &Merged,
     changes: Vec<Change>,
-    losses: Vec<HiddenField>,
+    cleared_fields: Vec<HiddenField>,
 ) -> Action {
     let update = Box::new(Update {
-        sent_again: sent_again(&spec.request, &request, existing),
+        resent_fields: resent_fields(&spec.request, &request, existing),
         request,
         changes,
         secrets: merged.secrets,
         expansion: merged.expansion,
-        losses,
+        cleared_fields,
     });
-    if is_needed(merged.expansion) {
+    if requires_expansion(merged.expansion) {
         Action::Expand(update)
     } else {
         Action::Update(update)
     }
 }
 
-/// Fields in which a volume differs from what is wanted, whether or not the server would take that.
+/// Returns the fields in which a volume differs from a request, even if the server would refuse it.
 fn differences(
     existing: &Volume,
-    request: &WantedRequest,
+    request: &UnresolvedRequest,
     rules: MergeRules,
 ) -> Result<Vec<&'static str>, Vec<Refusal>> {
     let mut request = Cow::Borrowed(request);
@@ -118,59 +115,66 @@ fn differences(
     let merged = merge(existing, &request, lenient)?;
     let changes = diff(existing, &merged.volume);
     let mut fields: Vec<_> = changes.iter().map(|change| change.field).collect();
-    if is_needed(merged.expansion) {
+    if requires_expansion(merged.expansion) {
         fields.push("capacity");
     }
     Ok(fields)
 }
 
-/// Before 1.6.3 a server records the size of a volume only if it knows one, and says nothing.
+/// Whether the server silently ignores the size: before 1.6.3 it records one only if it knows one.
 fn ignores_capacity(existing: &Volume, rules: MergeRules) -> bool {
     rules.update == UpdateRule::WhileUnused && existing.capacity.is_zero()
 }
 
-/// Fields in which a volume still differs from what was asked for; empty if it is as wanted.
-pub fn remaining(
-    request: &WantedRequest,
+/// Returns the fields in which a volume differs from a request; empty if the request took effect.
+pub fn remaining_differences(
+    request: &UnresolvedRequest,
     existing: &Volume,
     rules: MergeRules,
 ) -> Vec<&'static str> {
-    let existing = &rules.unseen.filled_in(existing, request);
+    let existing = &rules.unreported.filled_in(existing, request);
     match differences(existing, &comparable(request, existing, rules), rules) {
         Ok(fields) => fields,
         Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
     }
 }
 
-/// Why a write is not even tried: hidden values would be lost, and nobody said that they may.
-fn unaccepted(spec: &VolumeSpec, losses: &[HiddenField], inputs: &Inputs<'_>) -> Vec<Diagnostic> {
+/// Returns an error for each hidden value that the update would clear without approval.
+fn unaccepted_losses(
+    spec: &VolumeSpec,
+    cleared_fields: &[HiddenField],
+    inputs: &PlanInputs<'_>,
+) -> Vec<Diagnostic> {
     let accepted = |field: HiddenField| {
-        let accepted = &inputs.requests.accept_loss;
+        let accepted = &inputs.options.accept_loss;
         accepted.contains(&(field, spec.key()))
     };
-    let losses = losses.iter().filter(|field| !accepted(**field));
-    losses.map(|field| hidden_loss(spec, *field)).collect()
+    let cleared_fields = cleared_fields.iter().filter(|field| !accepted(**field));
+    cleared_fields
+        .map(|field| hidden_loss(spec, *field))
+        .collect()
 }
 
 fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
     let key = spec.key();
-    let (what, nothing, at) = match field {
+    let (what, empty, at) = match field {
         HiddenField::Secrets => ("secrets", "secrets {}", "secrets"),
         HiddenField::MountFlags => ("mount flags", "mount_options {}", "mount_options"),
     };
     let message = format!(
-        "volume {key} cannot be updated: its {what} would be lost, which the server hides and the file does not give"
+        "cannot update volume {}: the update would clear its {what}, which the file does not set",
+        key.quoted()
     );
     Diagnostic::error(Code::PlanHiddenValue, message)
         .label(spec.field_span(at), "")
-        .note(format!("an update replaces the stored {what} by its own, also by none"))
+        .note(format!("the server hides the stored {what}, and every update replaces them"))
         .help(format!(
-            "give the {what} in the file; if there shall be none, write `{nothing}`, or say `--accept-loss {field}:{}`",
+            "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {field}:{}`",
             selector(&key)
         ))
 }
 
-/// As a volume is named on the command line: `db`, or `prod/db` outside of the default namespace.
+/// Returns a volume's name on the command line: `db`, or `prod/db` outside the default namespace.
 fn selector(key: &NamespacedId) -> String {
     if key.namespace == crate::model::Namespace::default() {
         return key.id.to_string();
@@ -178,10 +182,11 @@ fn selector(key: &NamespacedId) -> String {
     format!("{}/{}", key.namespace, key.id)
 }
 
-/// Fields that are sent although the file does not give them, because this server would lose them.
-fn sent_again(
-    wanted: &WantedRequest,
-    request: &WantedRequest,
+/// Returns the fields that are sent although the file omits them, because this server would clear
+/// them.
+fn resent_fields(
+    wanted: &UnresolvedRequest,
+    request: &UnresolvedRequest,
     existing: &Volume,
 ) -> Vec<&'static str> {
     let mut fields = vec![];
@@ -194,25 +199,25 @@ fn sent_again(
     fields
 }
 
-fn is_needed(expansion: Expansion) -> bool {
+fn requires_expansion(expansion: Expansion) -> bool {
     match expansion {
         Expansion::Needed { .. } => true,
         Expansion::None | Expansion::Record => false,
     }
 }
 
-/// Waits if nothing would stand against the update once nobody uses the volume any more.
-fn refused_or_waits(
+/// Waits if only the claims of the volume prevent the update; otherwise blocks it.
+fn refused_or_waiting(
     spec: &VolumeSpec,
     existing: &Volume,
-    request: &WantedRequest,
+    request: &UnresolvedRequest,
     refusals: Vec<Refusal>,
     rules: MergeRules,
 ) -> Action {
     let mut all = refusals;
-    let mut waits = existing.is_claimed();
-    if waits && let Err(others) = merge(&unused(existing), request, rules) {
-        waits = false;
+    let mut is_waiting = existing.is_claimed();
+    if is_waiting && let Err(others) = merge(&unused(existing), request, rules) {
+        is_waiting = false;
         all.extend(
             others
                 .into_iter()
@@ -222,17 +227,16 @@ fn refused_or_waits(
     }
     let reasons = all
         .iter()
-        .map(|refusal| refusal_words(spec, refusal, rules))
+        .map(|refusal| refusal_error(spec, refusal, rules))
         .collect();
-    if waits {
-        let holders = Holder::of(existing);
-        return Action::Waits(Wait { reasons, holders });
+    if is_waiting {
+        let claims = ClaimingAlloc::of(existing);
+        return Action::WaitingForClaims(ClaimWait { reasons, claims });
     }
     Action::Blocked(reasons)
 }
 
-/// The volume as it is when the last claim is gone: a server then clears the modes in force
-/// (`csi-orchestration` 3.2).
+/// Returns the volume as it is after its last claim: the server then clears the modes in force.
 fn unused(volume: &Volume) -> Volume {
     Volume {
         access_mode: None,
@@ -244,15 +248,14 @@ fn unused(volume: &Volume) -> Volume {
     }
 }
 
-/// The request in the shape that a server compares without surprise: where one takes absent and
-/// empty, or another order, for a difference, what it has stored is sent back to it
-/// (`nomad-http-api` 10.1, item 7; W21); and what it would forget if it were not said, too (`users`
-/// 10).
+/// Returns the request in the form that this server compares correctly. Where the server treats absent
+/// and empty, or another order, as different (W21), the stored value is sent. A field that the server
+/// would clear is also sent with its stored value.
 fn comparable<'a>(
-    request: &'a WantedRequest,
+    request: &'a UnresolvedRequest,
     existing: &Volume,
     rules: MergeRules,
-) -> Cow<'a, WantedRequest> {
+) -> Cow<'a, UnresolvedRequest> {
     let mut request = Cow::Borrowed(request);
     if rules.topologies == TopologyRule::ByPosition {
         let nothing = TopologyRequest::default();
@@ -260,28 +263,33 @@ fn comparable<'a>(
         let same = wanted
             .as_ref()
             .unwrap_or(&nothing)
-            .same_as(stored.as_ref().unwrap_or(&nothing));
+            .is_equivalent_to(stored.as_ref().unwrap_or(&nothing));
         if same && wanted != stored {
             request.to_mut().topology_request.clone_from(stored);
         }
     }
-    if rules.omitted_context == OmittedMap::Wipe && forgets(&request.context, &existing.context) {
+    if rules.omitted_context == OmittedMap::Clear
+        && would_clear(&request.context, &existing.context)
+    {
         request.to_mut().context = Some(existing.context.clone());
     }
     if rules.update == UpdateRule::Overwrite {
-        fill_in_identity(request.to_mut(), existing);
+        fill_omitted_fields(request.to_mut(), existing);
     }
     request
 }
 
-/// Whether something is stored and nothing is said.
-fn forgets(wanted: &Option<BTreeMap<String, String>>, stored: &BTreeMap<String, String>) -> bool {
+/// Whether a map is stored and the request omits it.
+fn would_clear(
+    wanted: &Option<BTreeMap<String, String>>,
+    stored: &BTreeMap<String, String>,
+) -> bool {
     wanted.as_ref().is_none_or(BTreeMap::is_empty) && !stored.is_empty()
 }
 
-/// Where an update takes the volume's place, what it does not say is what is stored.
-fn fill_in_identity(request: &mut WantedRequest, existing: &Volume) {
-    if forgets(&request.parameters, &existing.parameters) {
+/// Fills omitted fields from the volume, for a server that overwrites it with the update.
+fn fill_omitted_fields(request: &mut UnresolvedRequest, existing: &Volume) {
+    if would_clear(&request.parameters, &existing.parameters) {
         request.parameters = Some(existing.parameters.clone());
     }
     let stored = &existing.external_id;
@@ -296,7 +304,7 @@ fn fill_in_identity(request: &mut WantedRequest, existing: &Volume) {
     }
 }
 
-fn refusal_words(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Diagnostic {
+fn refusal_error(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Diagnostic {
     let (code, help) = match refusal.field {
         "id" => (
             Code::VolumeInUse,
@@ -304,43 +312,42 @@ fn refusal_words(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Dia
         ),
         "capability" => (
             Code::VolumeInUse,
-            "keep the capability that is in use among the others, or stop the allocations that use the volume",
+            "keep the capability that is in use, or stop the allocations that use the volume",
         ),
         "mount_options" => (
             Code::VolumeInUse,
-            "stop the allocations that use the volume, or leave its mount options as they are",
+            "stop the allocations that use the volume, or keep its mount options",
         ),
         "topology_request" => (
             Code::VolumeImmutableField,
-            "write the topology request that the volume was created with; to move it, create another volume and copy the data",
+            "keep the topology request of the volume; to move the data, copy it to another volume",
         ),
         "capacity_min" | "capacity_max" if rules.update == UpdateRule::WhileUnused => (
             Code::VolumeCapacity,
-            "give both, so that they enclose the size it has: this server makes no volume larger",
+            "set both so that they enclose the current size; this server does not expand volumes",
         ),
-        "capacity_min" | "capacity_max" => (
-            Code::VolumeCapacity,
-            "raise `capacity_max`, or remove it: then only `capacity_min` counts",
-        ),
+        "capacity_min" | "capacity_max" => {
+            (Code::VolumeCapacity, "raise `capacity_max`, or remove it")
+        }
         _ => (
             Code::VolumeImmutableField,
-            "write what the volume has, or create another volume with another ID",
+            "keep the current value, or create another volume with another ID",
         ),
     };
     Diagnostic::error(
         code,
         format!(
-            "volume {} cannot be updated: {}",
-            spec.key(),
+            "cannot update volume {}: {}",
+            spec.key().quoted(),
             refusal.reason
         ),
     )
     .label(spec.field_span(refusal.field), "")
-    .note(format!("the server would say: {}", refusal.text))
+    .note(format!("the server would return: {}", refusal.text))
     .help(help)
 }
 
-/// Nomad keeps no topology request for a volume that has no topologies yet, and says nothing (W21).
+/// Warns that Nomad silently ignores the topology request of a volume without topologies (W21).
 fn ignored_topology_request(
     spec: &VolumeSpec,
     existing: &Volume,
@@ -351,17 +358,17 @@ fn ignored_topology_request(
     let stored = existing.topology_request.as_ref().unwrap_or(&nothing);
     let ignored = rules.topologies == TopologyRule::ByPosition
         && existing.topologies.is_empty()
-        && !wanted.same_as(stored);
+        && !wanted.is_equivalent_to(stored);
     ignored.then(|| {
         Diagnostic::warning(
             Code::PlanIgnoredField,
             format!(
-                "the server will ignore the new topology request of volume {}",
-                spec.key()
+                "the server ignores the new topology request of volume {}",
+                spec.key().quoted()
             ),
         )
         .label(spec.field_span("topology_request"), "")
-        .note("Nomad stores a topology request when it creates a volume, and later never")
+        .note("Nomad stores a topology request only when it creates a volume")
     })
 }
 
@@ -372,16 +379,16 @@ fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> 
         && wanted != existing.requested_capacity;
     ignored.then(|| {
         let message = format!(
-            "the server will ignore the other size of volume {}",
-            spec.key()
+            "the server ignores the new size of volume {}",
+            spec.key().quoted()
         );
         Diagnostic::warning(Code::PlanIgnoredField, message)
             .label(spec.field_span("capacity_min"), "")
-            .note("before Nomad 1.6.3 a size is recorded only where the provider reported one")
+            .note("before Nomad 1.6.3 the server records a size only if the provider reported one")
     })
 }
 
-/// Nomad 1.1 and 1.2 write down whatever an update says, and ask no provider for it.
+/// Warns that Nomad 1.1 and 1.2 record an update without calling the provider.
 fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Option<Diagnostic> {
     let wanted = &spec.request;
     let other = |wanted: Option<&str>, stored: Option<&str>| wanted.is_some() && wanted != stored;
@@ -413,24 +420,24 @@ fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Opt
     let first = fields.first().copied()?;
     (rules.update == UpdateRule::Overwrite).then(|| {
         let message = format!(
-            "the server will only write down the new {} of volume {}: the volume itself stays as it is",
+            "the server records the new {} of volume {} without changing the volume",
             fields.join(", "),
-            spec.key()
+            spec.key().quoted()
         );
         Diagnostic::warning(Code::PlanIgnoredField, message)
             .label(spec.field_span(first), "")
-            .note("before Nomad 1.3 an update replaces the server's record, and the storage provider hears nothing of it")
+            .note("before Nomad 1.3 an update changes only the server's record; the provider is not called")
     })
 }
 
-/// Nomad forgets the stored secrets of a volume whose update has none (W20).
-fn erased_secrets(spec: &VolumeSpec) -> Diagnostic {
+/// Warns that Nomad clears the stored secrets if the update has none (W20).
+fn cleared_secrets_warning(spec: &VolumeSpec) -> Diagnostic {
     let message = format!(
-        "the update of volume {} erases its secrets, if it has any",
-        spec.key()
+        "the update of volume {} clears its secrets, if it has any",
+        spec.key().quoted()
     );
     Diagnostic::warning(Code::PlanErasesSecrets, message)
-        .label(spec.span, "there is no `secrets` block here")
-        .note("Nomad replaces the stored secrets by those of the update, also by none")
-        .help("if the volume has secrets, add them to the specification; if it has none, `secrets {}` says so")
+        .label(spec.span, "this volume has no `secrets` block")
+        .note("every update replaces the stored secrets, and an update without secrets clears them")
+        .help("add the secrets to the file, or write `secrets {}` if there are none")
 }

@@ -1,4 +1,4 @@
-//! What a token may do, as far as a server says.
+//! The permissions of a token, as a server reports them.
 
 use std::collections::BTreeSet;
 
@@ -7,47 +7,46 @@ use async_trait::async_trait;
 use super::volume_api::ApiError;
 use crate::model::Namespace;
 
-/// Whose token it is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenOwner {
-    /// The server asks nobody who he is: everything is allowed.
-    Anyone,
-    /// A token that may do everything.
+pub enum TokenKind {
+    /// ACLs are off: every request is allowed.
+    AclDisabled,
+    /// A management token, which may do everything.
     Management {
-        /// Its name.
+        /// The token's name.
         name: String,
     },
-    /// A token with policies; without a token, the anonymous one.
+    /// A token with policies. A request without a token uses the anonymous token.
     Client {
-        /// Its name.
+        /// The token's name.
         name: String,
-        /// Names of its policies, as far as they are its own and not its roles'.
+        /// Names of the token's own policies, without those of its roles.
         policies: BTreeSet<String>,
     },
-    /// Not an ACL token but a workload's or a node's, of which the server does not say more
-    /// (`nomad-neighbour-apis` 3.2).
+    /// The token of a workload or a node. The server reports nothing else about it.
     Workload,
 }
 
-/// A policy.
+/// An ACL policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Its name.
+    /// The policy's name.
     pub name: String,
-    /// Its rules, as they were written: HCL or JSON.
+    /// The rules as they were written, in HCL or JSON.
     pub rules: String,
 }
 
-/// Reads what a token may do.
+/// Reads the permissions of a token.
 #[async_trait]
 pub trait AccessReader: Send + Sync {
-    /// Whose token it is that is sent.
-    async fn token(&self) -> Result<TokenOwner, ApiError>;
+    /// Returns the kind of the token that this client sends.
+    async fn token(&self) -> Result<TokenKind, ApiError>;
 
-    /// All policies that hold for the token, those of its roles too, by name. Empty where the server
-    /// asks nobody who he is.
+    /// Returns all policies of the token, including those of its roles, sorted by name. Empty if
+    /// ACLs are off.
     async fn policies(&self) -> Result<Vec<Policy>, ApiError>;
 
-    /// Names of all namespaces in which the token may do anything.
+    /// Returns the names of all namespaces in which the token has any permission.
     async fn namespaces(&self) -> Result<BTreeSet<Namespace>, ApiError>;
 }

@@ -1,31 +1,31 @@
-//! Block storage, as the plugin needs it: files that are devices, file systems in them, and copies.
+//! Block storage for the plugin: files as loop devices, file systems in them, and copies.
 //!
-//! A volume with a size is a file. To use it, a loop device is set up over it, and either the device
-//! itself is handed out or the file system in it is mounted. Every call blocks and is to be made on
-//! a blocking thread; every call may be repeated.
+//! A volume with a size is a file. To use it, the plugin attaches a loop device to the file. It
+//! publishes the device itself, or mounts the file system in it. Every call blocks, so callers use a
+//! blocking thread. Every call may be repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// File systems that a volume can have of its own.
+/// File systems that a volume with a size can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// ext4: everywhere, grows while mounted for who has `CAP_SYS_RESOURCE`.
+    /// ext4: on every machine. Growing it while mounted needs `CAP_SYS_RESOURCE`.
     Ext4,
-    /// XFS: grows while mounted, from 300 MiB.
+    /// XFS: grows while mounted; at least 300 MiB.
     Xfs,
-    /// Btrfs: grows while mounted, from 109 MiB.
+    /// Btrfs: grows while mounted; at least 109 MiB.
     Btrfs,
 }
 
 impl FileSystem {
-    /// All of them, the one that is taken if nothing is said first.
+    /// All file systems, the default first.
     pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
 
-    /// As mount(8) and `fs_type` spell it.
+    /// Returns the name as mount(8) and `fs_type` spell it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -34,13 +34,13 @@ impl FileSystem {
         }
     }
 
-    /// The one of that name.
+    /// Returns the file system of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The smallest file that it can be made in, in bytes, as its maker says.
-    pub const fn least_bytes(self) -> u64 {
+    /// Returns the smallest size of the file in bytes, as the mkfs program reports it.
+    pub const fn min_bytes(self) -> u64 {
         match self {
             Self::Ext4 => 1 << 20,
             Self::Xfs => 300 << 20,
@@ -49,133 +49,138 @@ impl FileSystem {
     }
 }
 
-/// What can be had on this machine, by this process.
+/// What block storage this process supports on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offers {
-    /// Why loop devices cannot be had, if they cannot.
-    pub no_loop_devices: Option<String>,
-    /// Which file systems can be made and mounted.
+pub struct BlockStorageFeatures {
+    /// Why loop devices are unavailable; `None` if they work.
+    pub loop_devices_unavailable: Option<String>,
+    /// The file systems that can be created and mounted.
     pub file_systems: Vec<FileSystem>,
-    /// Which of them cannot grow while they are mounted.
-    pub grow_unmounted: Vec<FileSystem>,
+    /// The file systems that cannot grow while they are mounted.
+    pub offline_growth_only: Vec<FileSystem>,
 }
 
-impl Offers {
-    /// Whether volumes can have a size, and so another one.
-    pub fn has_sizes(&self) -> bool {
-        self.no_loop_devices.is_none()
+impl BlockStorageFeatures {
+    /// Whether volumes can have a size, which expansion can change.
+    pub fn supports_sizes(&self) -> bool {
+        self.loop_devices_unavailable.is_none()
     }
 
-    /// Whether each of those grows while it is used.
-    pub fn grows_in_use(&self) -> bool {
-        self.has_sizes() && self.grow_unmounted.is_empty()
+    /// Whether every file system grows while it is in use.
+    pub fn supports_online_expansion(&self) -> bool {
+        self.supports_sizes() && self.offline_growth_only.is_empty()
     }
 }
 
-/// How a loop device is set up.
+/// How to attach a loop device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attach {
-    /// Nothing can be written through it.
+pub struct AttachOptions {
+    /// Whether the device refuses writes.
     pub read_only: bool,
-    /// It stays until it is detached. Otherwise it goes with its last user: when the mount of it is
-    /// unmounted, or if nothing was mounted, when the [`LoopDevice`] is dropped.
-    pub stays: bool,
+    /// Whether the device stays until it is detached. A device that is not persistent goes with its
+    /// last mount, or if it was never mounted, when the [`LoopDevice`] is dropped.
+    pub persistent: bool,
 }
 
-/// A loop device that was just set up.
+/// An open loop device.
 #[derive(Debug)]
 pub struct LoopDevice {
     /// `/dev/loopN`.
     pub path: PathBuf,
-    /// While this is held the device stays, whatever was asked for.
-    pub hold: Box<dyn std::fmt::Debug + Send + Sync>,
+    /// Keeps the device attached until it is dropped.
+    pub guard: Box<dyn std::fmt::Debug + Send + Sync>,
 }
 
-/// A loop device that is there.
+/// An existing loop device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedDevice {
     /// `/dev/loopN`.
     pub path: PathBuf,
-    /// The file behind it.
+    /// The backing file.
     pub file: PathBuf,
-    /// Whether nothing can be written through it.
+    /// Whether the device refuses writes.
     pub read_only: bool,
 }
 
-/// What of a device can be changed while it is used.
+/// Settings of a loop device that can change while it is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tuning {
-    /// Whether its file is read and written past the page cache; `None` if nobody said so, which is
-    /// yes where the file system below can.
+pub struct DeviceTuning {
+    /// Whether the file is accessed without the page cache. `None` selects direct I/O where the
+    /// file system of the file supports it.
     pub direct_io: Option<bool>,
-    /// How far ahead it is read, in KiB.
+    /// Read-ahead in KiB.
     pub read_ahead_kib: Option<u32>,
 }
 
 /// How a file was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copied {
-    /// Both share their blocks until one is written: at once, and at one moment.
-    Shared,
-    /// Block by block, holes left out.
-    Blocks,
+pub enum CopyMethod {
+    /// Both files share their blocks until one is written. The copy is instant and atomic.
+    Reflink,
+    /// Block by block, without holes.
+    BlockByBlock,
 }
 
-/// Loop devices, file systems, copies.
+/// Manages loop devices, file systems and copies.
 pub trait BlockStorage: Send + Sync {
-    /// What can be had here. Looked up once and remembered.
-    fn offers(&self) -> Offers;
+    /// Returns what this machine supports. The first call probes; later calls return the same value.
+    fn features(&self) -> BlockStorageFeatures;
 
-    /// Whether files in `directory` can be copied by sharing their blocks.
-    fn shares_blocks(&self, directory: &Path) -> bool;
+    /// Whether files in `directory` can be copied by sharing blocks.
+    fn supports_reflink(&self, directory: &Path) -> bool;
 
-    /// Sets up a loop device over a regular file whose length is a multiple of 512.
-    fn attach(&self, file: &Path, how: Attach, tuning: &Tuning) -> io::Result<LoopDevice>;
+    /// Attaches a loop device to a regular file whose length is a multiple of 512.
+    fn attach(
+        &self,
+        file: &Path,
+        how: AttachOptions,
+        tuning: &DeviceTuning,
+    ) -> io::Result<LoopDevice>;
 
-    /// The loop devices whose file lies below `path`, or is it.
+    /// Returns the loop devices whose backing file is `path` or lies below it.
     fn attached(&self, path: &Path) -> io::Result<Vec<AttachedDevice>>;
 
-    /// Keeps a loop device that was found, if it still is over the same file.
-    fn hold(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>>;
+    /// Opens an existing loop device; `None` if it no longer belongs to the same file.
+    fn open(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>>;
 
-    /// Takes a loop device from its file. An error of the kind `ResourceBusy` if a process has it
-    /// open: then it goes when that one closes it. One that is gone already is success.
+    /// Detaches a loop device from its file. Succeeds if the device is already detached. Fails with
+    /// `ResourceBusy` if a process has it open; the device then detaches when that process closes it.
     fn detach(&self, device: &AttachedDevice) -> io::Result<()>;
 
-    /// Lets a loop device be as large as its file is now.
+    /// Grows a loop device to the current size of its file.
     fn resize(&self, device: &Path) -> io::Result<()>;
 
-    /// Changes how a loop device works.
-    fn tune(&self, device: &Path, tuning: &Tuning) -> io::Result<()>;
+    /// Changes the settings of a loop device.
+    fn tune(&self, device: &Path, tuning: &DeviceTuning) -> io::Result<()>;
 
-    /// Brings to its file what was written to a loop device.
+    /// Writes the cached data of a loop device to its file.
     fn flush(&self, device: &Path) -> io::Result<()>;
 
-    /// Makes an empty file system that fills the file.
+    /// Creates an empty file system that fills the file.
     fn make_file_system(&self, file: &Path, kind: FileSystem) -> io::Result<()>;
 
-    /// Lets the file system mounted at `mount` fill its device, `device_bytes` large. One that does
-    /// already stays as it is. An error of the kind `PermissionDenied` if this process may not do
-    /// that while it is mounted (ext4: `CAP_SYS_RESOURCE`).
+    /// Grows the file system mounted at `mount` to its device of `device_bytes`. Succeeds if it
+    /// already fills the device. Fails with `PermissionDenied` if this process may not grow it while
+    /// it is mounted (ext4: `CAP_SYS_RESOURCE`).
     fn grow_file_system(&self, mount: &Path, kind: FileSystem, device_bytes: u64)
     -> io::Result<()>;
 
-    /// The same for a file system on `device` that is not mounted; it is checked first. An error of
-    /// the kind `Unsupported` if it can only grow while it is mounted.
+    /// Checks and grows the file system on `device`, which is not mounted. Fails with `Unsupported`
+    /// if this file system grows only while it is mounted.
     fn grow_unmounted(&self, device: &Path, kind: FileSystem) -> io::Result<()>;
 
-    /// Brings the file system mounted at `mount` to rest: all of it is in its file, and writers wait
-    /// until [`BlockStorage::thaw`].
+    /// Freezes the file system mounted at `mount`: flushes it to its file and blocks writers until
+    /// [`BlockStorage::thaw`].
     fn freeze(&self, mount: &Path) -> io::Result<()>;
 
-    /// Lets writers go on. A file system that is not frozen is success.
+    /// Unblocks writers. Succeeds if the file system is not frozen.
     fn thaw(&self, mount: &Path) -> io::Result<()>;
 
-    /// Copies a file to a new one, by sharing blocks where that can be; durable when it returns.
-    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<Copied>;
+    /// Copies a file to a new one, by sharing blocks if possible. The copy is durable on return.
+    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<CopyMethod>;
 
-    /// Copies what is in a directory into another, empty one, with owners, modes, times, extended
-    /// attributes, symbolic and hard links; durable when it returns. What is mounted inside is an
-    /// error.
+    /// Copies the contents of a directory into an empty one, with owners, modes, times, extended
+    /// attributes, symbolic and hard links. The copy is durable on return. Fails if something is
+    /// mounted inside.
     fn copy_directory(&self, from: &Path, to: &Path) -> io::Result<()>;
 }

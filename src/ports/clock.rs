@@ -1,14 +1,14 @@
-//! Wall time. Waiting is tokio's, so that tests can pause it.
+//! Wall-clock time. Delays use tokio's clock, which tests can pause.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Says what time it is.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since the epoch.
+    /// Returns nanoseconds since the epoch.
     fn now(&self) -> i64;
 }
 
-/// The machine's clock.
+/// The clock of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

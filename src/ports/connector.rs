@@ -1,24 +1,24 @@
-//! From a socket to the plugin ports.
+//! Connections to plugins by socket.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::plugin::{Controller, Identity, NodeService};
 
-/// One plugin's three services over one connection, which is made on first use and again when it
-/// breaks.
+/// The three services of one plugin over one connection. The connection is opened on first use and
+/// reopened after a failure.
 #[derive(Clone)]
 pub struct PluginConnection {
-    /// Every plugin has it.
+    /// The Identity service, which every plugin has.
     pub identity: Arc<dyn Identity>,
-    /// Answers `UNIMPLEMENTED` where the plugin has none.
+    /// The Controller service; returns `UNIMPLEMENTED` if the plugin has none.
     pub controller: Arc<dyn Controller>,
-    /// Answers `UNIMPLEMENTED` where the plugin has none.
+    /// The Node service; returns `UNIMPLEMENTED` if the plugin has none.
     pub node: Arc<dyn NodeService>,
 }
 
-/// Makes connections.
+/// Creates connections.
 pub trait Connector: Send + Sync {
-    /// A connection to the plugin that listens, or will listen, on `socket`. Does no I/O.
+    /// Returns a connection to the plugin at `socket`. Does no I/O, so the plugin may start later.
     fn connect(&self, socket: &Path) -> PluginConnection;
 }

@@ -1,37 +1,37 @@
-//! [`Document`]: a server's own JSON of one thing, kept as its text.
+//! [`Document`]: the JSON text of one object as the server sent it.
 //!
-//! Parsed JSON takes ten times the memory of its text, and most documents of a list are only handed
-//! on. So the text is what is kept, and whoever wants to look inside parses it then. Written out by
-//! serde, a document is the JSON that it holds, in whatever form is written.
+//! A document keeps text, because parsed JSON takes ten times the memory and most documents are
+//! only passed on. [`Document::value`] parses it on demand. Serde writes a document as the JSON that
+//! it contains, in any output format.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// JSON as its text.
+/// JSON, stored as text.
 #[derive(Clone)]
 pub struct Document(Box<str>);
 
 impl Document {
-    /// That text, which the caller has read as JSON before.
+    /// Creates a document from text that the caller has already parsed as JSON.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The JSON of something; `null` if it has none.
+    /// Serialises a value; the document is `null` if that fails.
     pub fn of(what: &impl Serialize) -> Self {
         Self::new(serde_json::to_string(what).unwrap_or_else(|_| "null".to_owned()))
     }
 
-    /// What the text says.
+    /// Parses the text.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Document {
-    /// The text as it is.
+    /// Writes the text unchanged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Document {
 }
 
 impl PartialEq for Document {
-    /// Whether both are the same text.
+    /// Whether both have the same text.
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_stays_as_it_is_and_is_written_in_the_form_that_is_asked_for() {
+    fn text_is_unchanged_and_serde_writes_it_in_any_format() {
         let text = r#"{ "b":1,"a":[1.50,null] }"#;
         let document = Document::new(text);
         assert_eq!(document.to_string(), text);

@@ -1,32 +1,32 @@
-//! Tasks: processes that the agent starts, watches and stops.
+//! Tasks: processes that the agent starts, monitors and stops.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 
-/// What to run.
+/// The command of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCommand {
-    /// What people call it in logs.
+    /// The name in logs.
     pub name: String,
-    /// The program.
+    /// The path of the program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<OsString>,
-    /// Its whole environment; nothing is inherited.
+    /// The complete environment; the task inherits nothing.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// A task could not be started or watched.
+/// A task cannot be started or controlled.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} task {task}")]
 pub struct DriverError {
-    /// The task's name.
+    /// The name of the task.
     pub task: String,
-    /// What was tried: `start`, `stop`, `wait for`.
+    /// The failed action: `start`, `stop`, `wait for`.
     pub action: &'static str,
-    /// The operating system's reason.
+    /// The error of the operating system.
     #[source]
     pub source: std::io::Error,
 }
@@ -34,18 +34,18 @@ pub struct DriverError {
 /// A running task.
 #[async_trait]
 pub trait Task: Send + Sync {
-    /// Waits for its end and says how it ended: `exited with status 1`, `killed by signal 9`.
-    /// Waiting may be given up and taken up again.
+    /// Waits until the task exits, and returns how: `exited with status 1`, `killed by signal 9`.
+    /// Cancelling the wait and waiting again is safe.
     async fn wait(&self) -> String;
-    /// Asks it to stop, and kills it after `grace`; returns when it is gone.
+    /// Asks the task to stop, kills it after `grace`, and returns after it has exited.
     async fn stop(&self, grace: std::time::Duration) -> Result<(), DriverError>;
-    /// The last lines it wrote, the newest last: what to show when it did not do what it should.
+    /// Returns the last lines of its output, newest last, for error messages.
     fn last_lines(&self) -> Vec<String>;
 }
 
-/// Starts tasks. A task never outlives the process that started it, however that one ends.
+/// Starts tasks. A task never outlives the process that started it, even if that process is killed.
 #[async_trait]
 pub trait TaskDriver: Send + Sync {
-    /// Starts one.
+    /// Starts a task.
     async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError>;
 }

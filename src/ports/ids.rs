@@ -1,15 +1,15 @@
-//! Where new IDs and chance come from.
+//! Sources of new IDs and of randomness.
 
-/// Makes IDs that nobody else has made.
+/// Generates unique IDs.
 pub trait IdSource: Send + Sync {
-    /// A new UUID in its usual text form.
+    /// Returns a new UUID in text form.
     fn uuid(&self) -> String;
 
-    /// A number in 0..1, for jitter.
+    /// Returns a number in 0..1 for jitter.
     fn jitter(&self) -> f64;
 }
 
-/// IDs and jitter from the operating system's random numbers.
+/// IDs and jitter from the operating system's random number generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomIds;
 

@@ -1,8 +1,8 @@
-//! The memory that outlives the process.
+//! The agent's durable state.
 //!
-//! A journal holds events in the order in which they were committed, each under its index, and at
-//! most one snapshot that stands for all events up to its own index. It knows nothing of what events
-//! mean. There is one writer, `server::cell`; a second one is kept away by `store::lock`.
+//! A journal stores committed events in order, each under its index, and at most one snapshot that
+//! replaces all events up to its own index. It does not interpret events. `server::cell` is its only
+//! writer; `store::lock` keeps other processes out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use async_trait::async_trait;
 use crate::diagnostic::Code;
 use crate::state::{Event, StateSnapshot};
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// Stands for all events up to its index.
+    /// Replaces all events up to its index.
     pub snapshot: Option<StateSnapshot>,
-    /// The events after it, in order and without a gap.
+    /// The events after the snapshot, in order and without gaps.
     pub events: Vec<Event>,
 }
 
-/// What kind of failure, as far as a person would act differently.
+/// The kind of a journal failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JournalErrorKind {
-    /// There is no room left. It works again as soon as there is.
+    /// The disk is full. The journal works again when there is free space.
     DiskFull,
-    /// The operating system failed, or the file cannot be opened.
+    /// The operating system returned an error, or the file cannot be opened.
     Unavailable,
-    /// Another process holds it.
+    /// Another process has the journal open.
     InUse,
-    /// What is there was not written by this program, or has changed since.
+    /// Another program wrote the content, or the content is damaged.
     Damaged,
-    /// What is there was written by a later version of this program.
+    /// A later version of this program wrote the content.
     TooNew,
 }
 
 impl JournalErrorKind {
-    /// The code that stands for it.
+    /// Returns the code of this kind.
     pub const fn code(self) -> Code {
         match self {
             Self::DiskFull => Code::JournalDiskFull,
@@ -49,57 +49,56 @@ impl JournalErrorKind {
     }
 }
 
-/// A journal could not do what it was asked. Nothing of it was done in part.
+/// A journal operation failed and changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot {operation} the agent's journal {}", path.display())]
 pub struct JournalError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: JournalErrorKind,
-    /// What was tried: `append to`, `read`, `open`.
+    /// The failed operation: `append to`, `read`, `open`.
     pub operation: &'static str,
-    /// The file.
+    /// The file of the journal.
     pub path: PathBuf,
-    /// The reason, in the words of whatever failed.
+    /// The underlying error.
     #[source]
     pub source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
-/// Keeps events and snapshots.
+/// Stores events and snapshots.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Where it is, for people.
+    /// Returns the path for messages.
     fn path(&self) -> &Path;
 
-    /// All of it.
+    /// Reads the whole journal.
     ///
     /// # Errors
-    /// Also if anything in it is torn, damaged, missing in between or of a later version: what
-    /// cannot be read for certain is not read at all.
+    /// Fails if any part is torn, damaged, missing or of a later version. Returns no partial content.
     async fn load(&self) -> Result<Replay, JournalError>;
 
-    /// Adds events, the first of which has index `first`. When this returns they survive the loss of
-    /// power. All are added or none.
+    /// Appends all events or none; the first has index `first`. On success they survive a power
+    /// failure.
     ///
-    /// What stands at `first` and behind it is replaced: that was never acknowledged, so nobody
-    /// relies on it. It can be there after an earlier error, if the failure came between writing and
-    /// knowing; if the process ends before the next append, it turns up at the next load, whole.
+    /// Replaces existing events from `first` on. Those were never acknowledged: an earlier append
+    /// wrote them and then returned an error. If the process exits before the next append, the next
+    /// load returns them completely.
     ///
     /// # Errors
-    /// Also if `first` does not follow the last event.
+    /// Fails if `first` does not follow the last event.
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError>;
 
-    /// Takes a snapshot of a state that consists of acknowledged events, and drops the events that it
-    /// stands for. Appends may go on meanwhile. Interrupted at any point, it leaves the earlier
-    /// snapshot and its events, or the new one; what is left over is dropped by the next one.
+    /// Writes a snapshot of acknowledged events and deletes the events that it replaces. Appends may
+    /// run at the same time. After a crash the journal has either the old snapshot and its events, or
+    /// the new one. The next snapshot removes leftovers.
     ///
     /// # Errors
-    /// The journal is as good as before then.
+    /// The journal is unchanged after an error.
     async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError>;
 
-    /// Lets go of the file, so that another process may open it; what is under way is finished first.
-    /// Another call opens it again.
+    /// Finishes the current operation and closes the file, so that another process can open it. The
+    /// next call opens the file again.
     ///
     /// # Errors
-    /// What was acknowledged is durable all the same.
+    /// Acknowledged events are durable even after an error.
     async fn close(&self) -> Result<(), JournalError>;
 }

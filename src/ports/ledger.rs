@@ -1,9 +1,9 @@
-//! Where sets are remembered: by whom, and how two writers are kept apart.
+//! Storage of ledgers: the record of what each set owns.
 //!
-//! What is in a set, and how it is cut into shards, is `plan::LedgerSet`; a ledger keeps shards,
-//! each with a revision, and changes them by check-and-set, so that nothing that somebody else wrote
-//! is ever overwritten unseen. The lock of a set is a courtesy beside that: it makes the second of
-//! two applies wait, and say for whom. A lock that ran out protects nothing; check-and-set still does.
+//! `plan::LedgerSet` defines the content of a set and its shards. A ledger stores shards, each with a
+//! revision, and writes them by check-and-set, so no writer overwrites another. The lock of a set is
+//! advisory: it makes a second command wait and names the lock's owner. After a lock expires, only
+//! check-and-set protects the ledger.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,87 +14,87 @@ use serde::{Deserialize, Serialize};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::plan::{Actor, LedgerProblem, SetName, ShardChange, StoredSet};
 
-/// Who holds a set's lock.
+/// The owner of a set's lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Who.
+    /// The user and machine that hold the lock.
     pub by: Actor,
-    /// Since when, nanoseconds since the epoch.
+    /// When the lock was acquired, in nanoseconds since the epoch.
     pub since: i64,
 }
 
-/// What kind of failure a ledger's is: enough to decide what to do next.
+/// The kind of a ledger failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerFailure {
-    /// Somebody else wrote the set since it was read. Nothing more was written; read it again.
+    /// Another command wrote the set after it was read. Read it again.
     Conflict,
-    /// Somebody else holds the lock; `None` if he cannot be named.
-    Held(Option<Box<LockHolder>>),
-    /// The lock ran out, or was taken away: whoever goes on may not be alone.
+    /// Another command holds the lock; `None` if its owner is unknown.
+    Locked(Option<Box<LockHolder>>),
+    /// The lock expired or was taken, so another command may be changing the set.
     LockLost,
-    /// This ledger cannot do it: the server is too old.
+    /// The server is too old to store this ledger.
     Unsupported,
-    /// The token may not do it.
+    /// The token lacks a permission.
     Forbidden,
-    /// What is in the ledger cannot be used, or does not fit in.
+    /// The content of the ledger is unusable, or a change does not fit.
     Unusable(Box<LedgerProblem>),
     /// The ledger cannot be reached, read or written.
     Unavailable,
-    /// A write was sent and nobody knows whether it was carried out.
+    /// A write was sent, but its result is unknown.
     OutcomeUnknown,
 }
 
-/// A ledger said no, or could not be asked.
+/// A ledger operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LedgerError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub failure: LedgerFailure,
-    /// The code that stands for it.
+    /// The code of the failure.
     pub code: Code,
-    /// One sentence: what happened to which set, and why.
+    /// The headline: what failed for which set, and why.
     pub message: String,
-    /// What to do, if more is known than the code's remedy.
+    /// What to do; empty to use the remedy of the code.
     pub help: Vec<String>,
-    /// A server's own words, verbatim, if there was an answer.
+    /// The server's error text, verbatim, if the server answered.
     pub server_text: Option<String>,
 }
 
 impl LedgerError {
-    /// Somebody else wrote the set since it was read.
+    /// Another command wrote the set after it was read.
     pub fn conflict(set: &SetName) -> Self {
         Self::new(
             LedgerFailure::Conflict,
             Code::LedgerConflict,
-            format!("the ledger of set {set} was not written: somebody else wrote it meanwhile"),
+            format!("cannot write the ledger of set `{set}`: another command changed it"),
         )
     }
 
-    /// Somebody else holds the lock.
-    pub fn held(set: &SetName, holder: Option<LockHolder>) -> Self {
+    /// Another command holds the lock.
+    pub fn locked(set: &SetName, holder: Option<LockHolder>) -> Self {
         let who = match &holder {
             Some(holder) => holder.by.to_string(),
-            None => "somebody who cannot be named".to_owned(),
+            None => "another command".to_owned(),
         };
         Self::new(
-            LedgerFailure::Held(holder.map(Box::new)),
+            LedgerFailure::Locked(holder.map(Box::new)),
             Code::LedgerHeld,
-            format!("set {set} is being worked on by {who}"),
+            format!("{who} holds the lock of set `{set}`"),
         )
     }
 
-    /// The lock is no longer ours.
+    /// This command no longer holds the lock.
     pub fn lock_lost(set: &SetName) -> Self {
         Self::new(
             LedgerFailure::LockLost,
             Code::LedgerLockLost,
-            format!("the lock of set {set} ran out while it was held"),
+            format!("the lock of set `{set}` expired before the command finished"),
         )
     }
 
-    /// What is in the ledger cannot be used, or does not fit in.
+    /// The content of the ledger is unusable, or a change does not fit.
     pub fn unusable(set: &SetName, problem: LedgerProblem) -> Self {
-        let message = format!("the ledger of set {set} cannot be used: {problem}");
+        let message = format!("cannot use the ledger of set `{set}`: {problem}");
         Self::new(
             LedgerFailure::Unusable(Box::new(problem)),
             Code::LedgerUnusable,
@@ -102,7 +102,7 @@ impl LedgerError {
         )
     }
 
-    /// A failure of that kind, of which no more is known than its code says.
+    /// Creates an error without additional help.
     pub fn new(failure: LedgerFailure, code: Code, message: String) -> Self {
         Self {
             failure,
@@ -113,11 +113,11 @@ impl LedgerError {
         }
     }
 
-    /// As it is told to people: the message, a server's own words, what to do.
+    /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
         if let Some(text) = self.server_text.as_deref() {
-            diagnostic = diagnostic.note(format!("the server said: {}", text.trim()));
+            diagnostic = diagnostic.note(format!("server response: {}", text.trim()));
         }
         if self.help.is_empty() {
             return diagnostic.help(self.code.remedy());
@@ -127,21 +127,21 @@ impl LedgerError {
     }
 }
 
-/// Keeps sets.
+/// Stores the ledgers of sets.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// What people call it: where it is.
+    /// Returns the location for messages.
     fn name(&self) -> &str;
 
-    /// All sets that it has, as far as the token may see.
+    /// Returns all sets that the token can see.
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError>;
 
-    /// Every shard of a set with its revision; none if there is no such set.
+    /// Returns every shard of a set with its revision; empty if the set does not exist.
     async fn read(&self, set: &SetName) -> Result<StoredSet, LedgerError>;
 
-    /// Makes changes in their order and records each in `stored` as it is made. At the first that
-    /// cannot be made it stops; those before it stay. A reply that was lost is not guessed at: the
-    /// shard is read again, and it is an [`LedgerFailure::OutcomeUnknown`] only if that fails too.
+    /// Writes changes in order and records each one in `stored`. Stops at the first failure; earlier
+    /// changes stay. If a reply is lost, the ledger reads the shard again. It returns
+    /// [`LedgerFailure::OutcomeUnknown`] only if that read fails too.
     async fn write(
         &self,
         set: &SetName,
@@ -149,8 +149,8 @@ pub trait Ledger: Send + Sync {
         changes: &[ShardChange],
     ) -> Result<(), LedgerError>;
 
-    /// Takes the lock of a set, at once or not at all: [`LedgerFailure::Held`] says by whom it is
-    /// held.
+    /// Acquires the lock of a set without waiting. Fails with [`LedgerFailure::Locked`] and the
+    /// owner if another command holds it.
     async fn lock(
         &self,
         set: &SetName,
@@ -158,16 +158,16 @@ pub trait Ledger: Send + Sync {
     ) -> Result<Box<dyn SetLock>, LedgerError>;
 }
 
-/// The lock of a set, while it is held. One that is dropped and not released is free once it has run
-/// out, or when the process ends.
+/// The acquired lock of a set. A lock that is dropped without a release stays until it expires or
+/// the process exits.
 #[async_trait]
 pub trait SetLock: Send + Sync {
-    /// How long it holds without being renewed; `None` if it does not run out.
+    /// Returns the time until the lock expires without a renewal; `None` if it never expires.
     fn time_to_live(&self) -> Option<Duration>;
 
-    /// Makes it hold for another time to live; [`LedgerFailure::LockLost`] if it is no longer ours.
+    /// Extends the lock. Fails with [`LedgerFailure::LockLost`] if another command took it.
     async fn renew(&self) -> Result<(), LedgerError>;
 
-    /// Gives it back.
+    /// Releases the lock.
     async fn release(self: Box<Self>) -> Result<(), LedgerError>;
 }

@@ -1,12 +1,13 @@
-//! What the core needs from outside, in the core's words.
+//! Ports: the interfaces through which the core uses storage, servers, plugins and the system.
 //!
-//! A port is a role with a contract, never a concrete thing: an adapter (L5) implements it over one
-//! outside crate, a fake over memory. The contract is the doc comment; a fake is as strict as the
-//! real thing, so that a test finds what production would.
+//! A port is a trait for a role, never for a concrete product. An adapter implements it over one
+//! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict
+//! as the adapter, so a test finds the errors that production would.
 
 mod access;
 mod block_storage;
 mod clock;
+mod cluster_api;
 mod connector;
 mod document;
 mod driver;
@@ -27,11 +28,13 @@ mod verdict;
 mod volume_api;
 mod volume_watch;
 
-pub use access::{AccessReader, Policy, TokenOwner};
+pub use access::{AccessReader, Policy, TokenKind};
 pub use block_storage::{
-    Attach, AttachedDevice, BlockStorage, Copied, FileSystem, LoopDevice, Offers, Tuning,
+    AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
+    FileSystem, LoopDevice,
 };
 pub use clock::{Clock, SystemClock};
+pub use cluster_api::ClusterApi;
 pub use connector::{Connector, PluginConnection};
 pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
@@ -48,10 +51,10 @@ pub use plugin::{
 pub use plugins::PluginDirectory;
 pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 pub use sealer::{SealError, Sealer};
-pub use secret_source::{FoundSecret, SecretRemark, SecretSource};
+pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{
-    ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
+    ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument, WriteReply,
 };
-pub use volume_watch::{VolumeWatch, WaitFor, Watched};
+pub use volume_watch::{VolumeWatch, WatchRequest, WatchResponse};

@@ -1,4 +1,4 @@
-//! Mounts, as the plugin's node service needs them.
+//! Mounts for the plugin's node service.
 
 use std::path::{Path, PathBuf};
 
@@ -7,54 +7,54 @@ use serde::{Deserialize, Serialize};
 
 use super::block_storage::FileSystem;
 
-/// A mount call failed.
+/// A mount operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {}", path.display())]
 pub struct MountError {
-    /// What was tried: `bind-mount onto`, `mount a file system at`, `unmount`, `list the mounts at`.
+    /// The failed operation: `bind-mount onto`, `mount a file system at`, `unmount`, `list the mounts at`.
     pub operation: &'static str,
-    /// Where.
+    /// The mount point.
     pub path: PathBuf,
-    /// The operating system's reason.
+    /// The error of the operating system.
     #[source]
     pub source: std::io::Error,
 }
 
 impl MountError {
-    /// Whether mounting needs a privilege that this process does not have.
+    /// Whether this process lacks the privilege to mount.
     pub fn is_missing_privilege(&self) -> bool {
         self.source.kind() == std::io::ErrorKind::PermissionDenied
     }
 
-    /// Whether something still uses the mount.
+    /// Whether a process still uses the mount.
     pub fn is_busy(&self) -> bool {
         self.source.kind() == std::io::ErrorKind::ResourceBusy
     }
 }
 
-/// What a mount forbids or leaves out, beyond what its file system does by itself.
+/// Restrictions of one mount, beyond those of its file system.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per mount option")]
 pub struct MountFlags {
-    /// `ro`: it cannot be written through.
+    /// `ro`: the mount refuses writes.
     pub read_only: bool,
-    /// `noexec`: no program runs from it.
+    /// `noexec`: programs on the mount do not run.
     pub no_exec: bool,
     /// `nosuid`: set-user-ID bits have no effect.
     pub no_suid: bool,
     /// `nodev`: device files have no effect.
     pub no_dev: bool,
-    /// `noatime`: access times are not kept.
+    /// `noatime`: access times are not updated.
     pub no_atime: bool,
-    /// `nodiratime`: access times of directories are not kept.
+    /// `nodiratime`: access times of directories are not updated.
     pub no_dir_atime: bool,
 }
 
 impl MountFlags {
-    /// Both together.
+    /// Returns the flags that are set in either.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -68,32 +68,32 @@ impl MountFlags {
     }
 }
 
-/// One mount, as `/proc/self/mountinfo` shows it.
+/// One mount, as in `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Where it is mounted.
+    /// The mount point.
     pub target: PathBuf,
-    /// The path inside its file system that is mounted there.
+    /// The mounted path inside the file system.
     pub root: PathBuf,
-    /// `major:minor` of its device.
+    /// `major:minor` of the device.
     pub device: String,
-    /// What was mounted, as the file system says: a device's path for one on a device.
+    /// The mount source that the file system reports, such as the path of a device.
     pub source: String,
-    /// What this mount forbids; its file system may forbid more.
+    /// The restrictions of this mount; its file system may have more.
     pub flags: MountFlags,
 }
 
-/// Makes and removes mounts. Nothing here deletes a directory, and nothing follows below a mount.
+/// Creates and removes mounts. No call deletes a directory or descends into a mount.
 #[async_trait]
 pub trait Mounter: Send + Sync {
-    /// Makes `source` visible at `target`, both existing directories or both files, with these flags on top of
-    /// those of the mount that `source` lies on. If a mount is there already, this adds another on
-    /// top: ask [`Mounter::entry`] first. Ended in the middle, it may leave the mount without its
-    /// flags: compare before relying on one.
+    /// Bind-mounts `source` onto `target`: two existing directories or two existing files. The flags
+    /// are added to those of the mount that contains `source`. If `target` is already a mount point,
+    /// this adds another mount on top, so call [`Mounter::entry`] first. An interrupted call may
+    /// leave a mount without its flags; compare them before you rely on the mount.
     async fn bind(&self, source: &Path, target: &Path, flags: MountFlags)
     -> Result<(), MountError>;
-    /// Mounts the file system on `device` at `target`, an existing directory, with the file
-    /// system's own `options` (as mount(8) spells them), and these flags for this mount alone.
+    /// Mounts the file system on `device` at the existing directory `target`. `options` belong to
+    /// the file system (as mount(8) spells them), `flags` to this mount.
     async fn mount_device(
         &self,
         device: &Path,
@@ -102,10 +102,10 @@ pub trait Mounter: Send + Sync {
         options: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError>;
-    /// Removes the topmost mount at `target`. No mount there is an error.
+    /// Removes the topmost mount at `target`. Fails if nothing is mounted there.
     async fn unmount(&self, target: &Path) -> Result<(), MountError>;
-    /// The topmost mount exactly at `target`, if there is one.
+    /// Returns the topmost mount exactly at `target`, if any.
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError>;
-    /// All mounts of this process's namespace, in the order in which they were made.
+    /// Returns all mounts of this process's mount namespace, in the order of their creation.
     async fn list(&self) -> Result<Vec<MountEntry>, MountError>;
 }

@@ -1,21 +1,21 @@
-//! Who is told what a node finds out about its plugins.
+//! The receiver of plugin changes that a node detects.
 
 use async_trait::async_trait;
 
 use crate::model::{NodeId, PluginId, PluginInstance};
 
-/// The report was not recorded; the reporter keeps it and tries again.
+/// The report was not recorded. The sender keeps it and tries again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the report was not recorded: {reason}")]
 pub struct ReportRefused {
-    /// In the words of the one who refused.
+    /// The reason that the receiver gives.
     pub reason: String,
 }
 
-/// Records what a node finds. It is told of changes only, in the order in which they were found.
+/// Records plugin changes of a node, in the order in which the node detects them.
 #[async_trait]
 pub trait PluginObserver: Send + Sync {
-    /// The instance of `plugin` on `node` is now like this: new, better, worse, or with other facts.
+    /// Records the new state of the instance of `plugin` on `node`.
     async fn changed(
         &self,
         plugin: &PluginId,
@@ -23,6 +23,6 @@ pub trait PluginObserver: Send + Sync {
         instance: PluginInstance,
     ) -> Result<(), ReportRefused>;
 
-    /// `node` no longer runs `plugin` (B70).
+    /// Records that `node` no longer runs `plugin`.
     async fn gone(&self, plugin: &PluginId, node: &NodeId) -> Result<(), ReportRefused>;
 }

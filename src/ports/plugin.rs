@@ -1,9 +1,8 @@
-//! The CSI RPCs in the model's words.
+//! The CSI RPCs, in the types of the model.
 //!
-//! `csi` implements these over gRPC, `ports::fake` over a world in memory. An implementation makes
-//! exactly one attempt per call, under its own deadline, and says with a [`Verdict`] what a failure
-//! means; repeating is the caller's decision (`server::forward`). Field names and rules are those
-//! of CSI 1.12, section numbers those of `csi-spec`.
+//! `csi` implements these traits over gRPC, `ports::fake` in memory. An implementation makes exactly
+//! one attempt per call, under its own deadline, and classifies a failure with a [`Verdict`].
+//! `server::forward` decides about retries. Field names and rules are those of CSI 1.12.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,46 +22,46 @@ use crate::retry::Verdict;
 /// Every RPC that this program sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rpc {
-    /// Identity.
+    /// Identity service.
     GetPluginInfo,
-    /// Identity.
+    /// Identity service.
     GetPluginCapabilities,
-    /// Identity.
+    /// Identity service.
     Probe,
-    /// Controller.
+    /// Controller service.
     ControllerGetCapabilities,
-    /// Controller.
+    /// Controller service.
     CreateVolume,
-    /// Controller.
+    /// Controller service.
     DeleteVolume,
-    /// Controller.
+    /// Controller service.
     ValidateVolumeCapabilities,
-    /// Controller.
+    /// Controller service.
     ListVolumes,
-    /// Controller.
+    /// Controller service.
     CreateSnapshot,
-    /// Controller.
+    /// Controller service.
     DeleteSnapshot,
-    /// Controller.
+    /// Controller service.
     ListSnapshots,
-    /// Controller.
+    /// Controller service.
     ControllerExpandVolume,
-    /// Node.
+    /// Node service.
     NodeGetCapabilities,
-    /// Node.
+    /// Node service.
     NodeGetInfo,
-    /// Node.
+    /// Node service.
     NodeStageVolume,
-    /// Node.
+    /// Node service.
     NodeUnstageVolume,
-    /// Node.
+    /// Node service.
     NodePublishVolume,
-    /// Node.
+    /// Node service.
     NodeUnpublishVolume,
 }
 
 impl Rpc {
-    /// All of them.
+    /// All RPCs.
     pub const ALL: [Self; 18] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
@@ -84,7 +83,7 @@ impl Rpc {
         Self::NodeUnpublishVolume,
     ];
 
-    /// The specification's name.
+    /// Returns the name in the CSI specification.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GetPluginInfo => "GetPluginInfo",
@@ -115,9 +114,9 @@ impl std::fmt::Display for Rpc {
     }
 }
 
-/// gRPC's status codes, by name, so that the core need not know gRPC.
+/// The status codes of gRPC, without a dependency on gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "gRPC's own names, defined by gRPC")]
+#[expect(missing_docs, reason = "gRPC defines these codes")]
 pub enum StatusCode {
     Ok,
     Cancelled,
@@ -139,7 +138,7 @@ pub enum StatusCode {
 }
 
 impl StatusCode {
-    /// All of them.
+    /// All codes.
     pub const ALL: [Self; 17] = [
         Self::Ok,
         Self::Cancelled,
@@ -160,7 +159,7 @@ impl StatusCode {
         Self::Unauthenticated,
     ];
 
-    /// As the specification writes it: `FAILED_PRECONDITION`.
+    /// Returns the name as the CSI specification writes it: `FAILED_PRECONDITION`.
     pub const fn as_spec(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -183,7 +182,7 @@ impl StatusCode {
         }
     }
 
-    /// As gRPC's error texts and Nomad's show it: `FailedPrecondition`.
+    /// Returns the name as gRPC and Nomad print it: `FailedPrecondition`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -207,30 +206,30 @@ impl StatusCode {
     }
 }
 
-/// One call failed.
+/// A plugin call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rpc} failed with {}: {message}", code.as_str())]
 pub struct PluginError {
-    /// The call.
+    /// The RPC.
     pub rpc: Rpc,
-    /// What the plugin answered, or what the connection's failure counts as.
+    /// The plugin's status code, or the code that stands for the connection's failure.
     pub code: StatusCode,
-    /// What that means for the caller.
+    /// The consequence for the caller.
     pub verdict: Verdict,
-    /// The plugin's own words. They may be shown to people; by the specification they hold no secret.
+    /// The plugin's message. CSI forbids secrets in it, so it can be shown.
     pub message: String,
 }
 
-/// GetPluginInfo (section 5.1).
+/// The response of GetPluginInfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginInfo {
-    /// The provider's reverse-domain name; never empty (B58).
+    /// The plugin's name in reverse-domain notation; never empty.
     pub name: String,
-    /// Opaque.
+    /// The plugin's version, opaque.
     pub vendor_version: String,
 }
 
-/// GetPluginCapabilities (section 2.2), as far as this program acts on them.
+/// The plugin capabilities that this program uses (GetPluginCapabilities).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginCapabilities {
     /// CONTROLLER_SERVICE.
@@ -239,159 +238,159 @@ pub struct PluginCapabilities {
     pub volume_accessibility_constraints: bool,
 }
 
-/// NodeGetInfo (section 5.21).
+/// The response of NodeGetInfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDescription {
-    /// What ControllerPublishVolume wants as `node_id`.
+    /// The `node_id` for ControllerPublishVolume.
     pub external_node_id: ExternalNodeId,
-    /// `None` if the plugin sets no limit (0 on the wire).
+    /// The maximum number of volumes; `None` if the plugin reports no limit (0 on the wire).
     pub max_volumes: Option<u64>,
-    /// Where the node is.
+    /// The topology of the node.
     pub accessible_topology: Option<Topology>,
 }
 
-/// CreateVolume (section 5.2). Its name is the idempotency key: of one name there is one volume.
+/// The request of CreateVolume. The name is the idempotency key: one name is one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateVolume {
     /// The idempotency key, at most 128 bytes.
     pub name: String,
-    /// Not sent if unset (GH-11238).
+    /// The requested size; not sent if unset, because some plugins refuse a zero (Nomad GH-11238).
     pub capacity: CapacityRange,
-    /// At least one.
+    /// The capabilities, at least one.
     pub capabilities: Vec<Capability>,
-    /// Sent with every capability that is a file system.
+    /// Sent with every file-system capability.
     pub mount_options: MountOptions,
-    /// Opaque.
+    /// The provider's parameters, opaque.
     pub parameters: BTreeMap<String, String>,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
-    /// What to fill it with.
+    /// The source of the content.
     pub source: Option<VolumeSource>,
-    /// Not sent if empty, or if the plugin has no topology (W27).
+    /// Not sent if empty, or if the plugin does not support topologies (W27).
     pub topology: Option<TopologyRequest>,
 }
 
-/// What a new volume is filled with; the provider's IDs.
+/// The source of a new volume's content, by the provider's ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeSource {
-    /// A copy of a volume.
+    /// Clones a volume.
     Volume(String),
-    /// A restored snapshot.
+    /// Restores a snapshot.
     Snapshot(String),
 }
 
-/// CreateVolume's answer.
+/// The response of CreateVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedVolume {
     /// CSI's `volume_id`.
     pub external_id: ExternalId,
-    /// Zero if not known.
+    /// The size; zero if unknown.
     pub capacity: Bytes,
-    /// Opaque; handed back on every later call.
+    /// The volume context, opaque; later calls send it back.
     pub context: BTreeMap<String, String>,
-    /// Empty if it can be reached from everywhere.
+    /// Where the volume is accessible; empty if everywhere.
     pub topologies: Vec<Topology>,
 }
 
-/// ValidateVolumeCapabilities (section 5.6), with everything that is checked in one value (B22).
+/// The request of ValidateVolumeCapabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidateVolume {
     /// CSI's `volume_id`.
     pub external_id: ExternalId,
-    /// At least one.
+    /// The capabilities, at least one.
     pub capabilities: Vec<Capability>,
-    /// Sent with every capability that is a file system (W24).
+    /// Sent with every file-system capability.
     pub mount_options: MountOptions,
-    /// As at creation.
+    /// The same parameters as at creation.
     pub parameters: BTreeMap<String, String>,
-    /// The volume's own.
+    /// The volume context.
     pub context: BTreeMap<String, String>,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
 }
 
-/// NodeStageVolume (section 5.16).
+/// The request of NodeStageVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageVolume {
     /// CSI's `volume_id`.
     pub external_id: ExternalId,
-    /// From ControllerPublishVolume.
+    /// The publish context from ControllerPublishVolume.
     pub publish_context: BTreeMap<String, String>,
     /// An existing directory, one per volume and node.
     pub staging_path: PathBuf,
-    /// How it is used.
+    /// The access and attachment mode.
     pub capability: Capability,
-    /// With which options.
+    /// The mount options.
     pub mount_options: MountOptions,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
-    /// The volume's own.
+    /// The volume context.
     pub context: BTreeMap<String, String>,
 }
 
-/// NodePublishVolume (section 5.18).
+/// The request of NodePublishVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishVolume {
     /// CSI's `volume_id`.
     pub external_id: ExternalId,
-    /// From ControllerPublishVolume.
+    /// The publish context from ControllerPublishVolume.
     pub publish_context: BTreeMap<String, String>,
-    /// Where it is staged, if the plugin stages.
+    /// The staging path, if the plugin stages volumes.
     pub staging_path: Option<PathBuf>,
-    /// The plugin makes it; its parent exists.
+    /// The path that the plugin creates; its parent exists.
     pub target_path: PathBuf,
-    /// How it is used.
+    /// The access and attachment mode.
     pub capability: Capability,
-    /// With which options.
+    /// The mount options.
     pub mount_options: MountOptions,
-    /// Whether the target cannot be written through.
+    /// Whether the target refuses writes.
     pub read_only: bool,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
-    /// The volume's own.
+    /// The volume context.
     pub context: BTreeMap<String, String>,
 }
 
-/// CSI's Identity service.
+/// The Identity service of CSI.
 #[async_trait]
 pub trait Identity: Send + Sync {
     /// GetPluginInfo. An empty name is an error.
     async fn plugin_info(&self) -> Result<PluginInfo, PluginError>;
     /// GetPluginCapabilities.
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError>;
-    /// Probe: whether it is ready; an answer that does not say so counts as ready (B57).
+    /// Probe: whether the plugin is ready. A response without a value means ready (CSI, "Probe").
     async fn probe(&self) -> Result<bool, PluginError>;
 }
 
-/// CSI's Controller service.
+/// The Controller service of CSI.
 #[async_trait]
 pub trait Controller: Send + Sync {
     /// ControllerGetCapabilities.
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError>;
     /// CreateVolume.
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError>;
-    /// DeleteVolume. A volume that is not there is success (W28).
+    /// DeleteVolume. Succeeds if the volume does not exist.
     async fn delete_volume(
         &self,
         external_id: ExternalId,
         secrets: Secrets,
     ) -> Result<(), PluginError>;
-    /// ValidateVolumeCapabilities: succeeds if the plugin confirms everything, or does not say
-    /// (B50); fails with `Permanent` and all reasons if what it confirms lacks something (B51).
+    /// ValidateVolumeCapabilities. Succeeds if the plugin confirms every capability, or gives no
+    /// answer. Fails with `Permanent` and all reasons if the confirmation is incomplete.
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError>;
-    /// ListVolumes: a page of all that the provider has, registered or not.
+    /// ListVolumes: one page of all volumes of the provider, registered or not.
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError>;
-    /// CreateSnapshot. Returns when the snapshot is cut; it may not be ready yet.
+    /// CreateSnapshot. Returns after the snapshot is created; it may not be ready to use yet.
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError>;
-    /// DeleteSnapshot. A snapshot that is not there is success (W28).
+    /// DeleteSnapshot. Succeeds if the snapshot does not exist.
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError>;
     /// ListSnapshots.
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError>;
-    /// ControllerExpandVolume. A volume that is large enough already is success.
+    /// ControllerExpandVolume. Succeeds if the volume is already large enough.
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError>;
 }
 
-/// CSI's Node service.
+/// The Node service of CSI.
 #[async_trait]
 pub trait NodeService: Send + Sync {
     /// NodeGetCapabilities.
@@ -400,7 +399,7 @@ pub trait NodeService: Send + Sync {
     async fn node_info(&self) -> Result<NodeDescription, PluginError>;
     /// NodeStageVolume.
     async fn stage_volume(&self, request: StageVolume) -> Result<(), PluginError>;
-    /// NodeUnstageVolume. A volume that is not there is success.
+    /// NodeUnstageVolume. Succeeds if the volume is not staged.
     async fn unstage_volume(
         &self,
         external_id: ExternalId,
@@ -408,7 +407,7 @@ pub trait NodeService: Send + Sync {
     ) -> Result<(), PluginError>;
     /// NodePublishVolume.
     async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError>;
-    /// NodeUnpublishVolume. A volume that is not there is success.
+    /// NodeUnpublishVolume. Succeeds if the volume is not published.
     async fn unpublish_volume(
         &self,
         external_id: ExternalId,

@@ -1,13 +1,13 @@
-//! Which plugin is reached how.
+//! The plugin instances that are reachable now.
 
 use async_trait::async_trait;
 
 use super::connector::PluginConnection;
 use crate::model::{NodeId, PluginId};
 
-/// The live connections of this agent's plugins.
+/// The open connections to the plugins of this agent.
 #[async_trait]
 pub trait PluginDirectory: Send + Sync {
-    /// The connection to the instance of `plugin` that runs on `node`, if there is one.
+    /// Returns the connection to the instance of `plugin` on `node`, if it runs.
     async fn instance(&self, plugin: &PluginId, node: &NodeId) -> Option<PluginConnection>;
 }

@@ -1,8 +1,7 @@
-//! What a server hands on to a provider beside volumes' lives: its own list of volumes, and snapshots.
+//! Requests that a server forwards to a provider: its list of volumes, and snapshots.
 //!
-//! Nothing of this is kept by a server (`nomad-http-api` 3.9, 3.10): every call is one of a plugin's
-//! controller and may take minutes. Plugins have no namespace; the one that goes along matters for
-//! permissions only.
+//! A server stores none of this. Every call reaches a plugin's controller and may take minutes.
+//! Plugins have no namespace; the namespace in a request only selects permissions.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +12,18 @@ use crate::model::{
     ExternalVolume, Namespace, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
 };
 
-/// Asks a provider, and can change nothing there.
+/// Reads from a provider.
 #[async_trait]
 pub trait ProviderReader: Send + Sync {
-    /// All volumes that the plugin's provider has, through all pages, by external ID; one that two
-    /// pages show is there once.
+    /// Returns all volumes of the provider from all pages, sorted by external ID, without duplicates.
     async fn list_external_volumes(
         &self,
         plugin: &PluginId,
         namespace: &Namespace,
     ) -> Result<Vec<ExternalVolume>, ApiError>;
 
-    /// All snapshots that the plugin's provider has, through all pages, the latest first. Secrets are
-    /// sent as a header.
+    /// Returns all snapshots of the provider from all pages, newest first. Secrets are sent in a
+    /// header.
     async fn list_snapshots(
         &self,
         plugin: &PluginId,
@@ -34,28 +32,28 @@ pub trait ProviderReader: Send + Sync {
     ) -> Result<Vec<Snapshot>, ApiError>;
 }
 
-/// A snapshot to be cut.
+/// The request to create a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// The volume.
+    /// The volume of the snapshot.
     pub volume: NamespacedId,
-    /// Its plugin.
+    /// The plugin of the volume.
     pub plugin_id: PluginId,
-    /// What the snapshot is called; of one name a provider makes one snapshot.
+    /// The name of the snapshot, unique at a provider.
     pub name: String,
-    /// Opaque, the provider's.
+    /// The provider's parameters, opaque.
     pub parameters: BTreeMap<String, String>,
-    /// Overlay the volume's stored ones.
+    /// Secrets that override the volume's stored ones.
     pub secrets: Secrets,
 }
 
-/// Asks a provider, and has it cut and delete snapshots.
+/// Creates and deletes snapshots at a provider.
 #[async_trait]
 pub trait SnapshotApi: ProviderReader {
-    /// Cuts a snapshot; of a name that is there already, the same one.
+    /// Creates a snapshot, or returns the existing one of this name.
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError>;
 
-    /// Deletes a snapshot; one that is not there is no error for most plugins.
+    /// Deletes a snapshot. Most plugins succeed if it does not exist.
     async fn delete_snapshot(
         &self,
         plugin: &PluginId,

@@ -1,19 +1,19 @@
-//! Seals secrets for keeping.
+//! Encryption of stored secrets.
 
 use crate::model::{SealedSecrets, SecretOwner, Secrets};
 
-/// Sealed secrets could not be opened: another key, another owner, or damaged bytes.
+/// The stored secrets cannot be decrypted: wrong key, wrong owner, or damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sealed secrets do not open with this agent's key")]
+#[error("cannot decrypt the stored secrets with this agent's key")]
 pub struct SealError;
 
-/// Seals and opens. What is sealed for one owner does not open for another.
+/// Encrypts and decrypts secrets. Secrets sealed for one owner do not open for another.
 pub trait Sealer: Send + Sync {
-    /// Seals; no secrets seal to nothing.
+    /// Encrypts secrets. An empty map seals to nothing.
     fn seal(&self, owner: &SecretOwner, secrets: &Secrets) -> SealedSecrets;
-    /// Opens what [`Sealer::seal`] made for the same owner.
+    /// Decrypts what [`Sealer::seal`] returned for the same owner.
     ///
     /// # Errors
-    /// If the bytes are not of this key and this owner.
+    /// Fails if the bytes belong to another key or another owner.
     fn open(&self, owner: &SecretOwner, sealed: &SealedSecrets) -> Result<Secrets, SealError>;
 }

@@ -1,43 +1,47 @@
-//! Where the values of referenced secrets are had.
+//! Resolution of secret references.
 
 use std::path::Path;
 
 use crate::diagnostic::Code;
 use crate::model::{Secret, SecretRef};
 
-/// A value that was found.
+/// The value of a resolved reference.
 #[derive(Clone, PartialEq, Eq)]
-pub struct FoundSecret {
+pub struct ResolvedSecret {
     /// The value.
     pub value: Secret,
-    /// What to warn of, a clause without the value: "others on this machine can read `key.pem`".
-    pub warning: Option<SecretRemark>,
+    /// A problem to warn about.
+    pub warning: Option<SecretProblem>,
 }
 
-/// Without the value.
-impl std::fmt::Debug for FoundSecret {
+/// Omits the value.
+impl std::fmt::Debug for ResolvedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FoundSecret")
+        f.debug_struct("ResolvedSecret")
             .field("warning", &self.warning)
             .finish_non_exhaustive()
     }
 }
 
-/// What is to be said of a reference; never a value.
+/// A problem with a reference. It never contains a secret value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{clause}")]
-pub struct SecretRemark {
-    /// What kind of remark.
+#[error("{message}")]
+pub struct SecretProblem {
+    /// The kind of problem.
     pub code: Code,
-    /// A clause that can stand after a colon: "the environment variable `X` is not set".
-    pub clause: String,
+    /// A clause without the value: "the environment variable `X` is not set".
+    pub message: String,
 }
 
-/// Follows references. Asked as late as possible: right before a request is sent.
+/// Resolves references, immediately before a request is sent.
 pub trait SecretSource: Send + Sync {
-    /// The value; relative paths start from `directory`. Blocks while reading.
+    /// Returns the value. Relative paths start at `directory`. Blocks while reading.
     ///
     /// # Errors
-    /// If there is no value, or none that may be used.
-    fn find(&self, reference: &SecretRef, directory: &Path) -> Result<FoundSecret, SecretRemark>;
+    /// Fails if the value is missing or unusable.
+    fn resolve(
+        &self,
+        reference: &SecretRef,
+        directory: &Path,
+    ) -> Result<ResolvedSecret, SecretProblem>;
 }

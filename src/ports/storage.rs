@@ -1,8 +1,8 @@
-//! What a controller is asked besides the life of a volume: its lists, snapshots, more room.
+//! Requests to a controller for lists, snapshots and expansion.
 //!
-//! A list comes in pages, as the plugin cuts them: between two pages volumes come and go, so an
-//! entry may stand on both or on none (`csi-spec` 5.7). Tokens are the plugin's own; one that it does
-//! not know is refused for good, and the list is to be begun anew.
+//! The plugin splits a list into pages. Volumes come and go between two pages, so an entry may
+//! appear on both or on none. Tokens belong to the plugin. After an unknown token the caller
+//! restarts the list (CSI, "ListVolumes").
 
 use std::collections::BTreeMap;
 
@@ -10,70 +10,70 @@ use crate::model::{
     Bytes, Capability, CapacityRange, ExternalId, MountOptions, Secrets, SnapshotId,
 };
 
-/// Which part of a list.
+/// The request for one page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageRequest {
-    /// At most so many entries; 0 leaves it to the plugin.
+    /// The maximum number of entries; 0 leaves it to the plugin.
     pub entries: u32,
-    /// Where it begins, as the page before said; empty for the first.
-    pub token: String,
+    /// The token from the previous page; empty for the first page.
+    pub starting_token: String,
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In the plugin's order.
+    /// The entries in the plugin's order.
     pub entries: Vec<T>,
-    /// Where the next part begins; `None` if this is the last.
-    pub next: Option<String>,
+    /// The token of the next page; `None` on the last page.
+    pub next_token: Option<String>,
 }
 
-/// CreateSnapshot (section 5.11). Its name is the idempotency key: of one name there is one snapshot.
+/// The request of CreateSnapshot. The name is the idempotency key: one name is one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateSnapshot {
-    /// The volume to be cut: CSI's `source_volume_id`.
+    /// The volume of the snapshot: CSI's `source_volume_id`.
     pub source: ExternalId,
-    /// The idempotency key; of the same characters as a volume's name.
+    /// The idempotency key, with the same valid characters as a volume name.
     pub name: String,
-    /// Opaque.
+    /// The provider's parameters, opaque.
     pub parameters: BTreeMap<String, String>,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
 }
 
-/// ListSnapshots (section 5.13). Filters that are set hold together.
+/// The request of ListSnapshots. All given filters must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListSnapshots {
-    /// Which part.
+    /// The page to return.
     pub page: PageRequest,
-    /// Only those of this volume.
+    /// Only snapshots of this volume.
     pub source: Option<ExternalId>,
-    /// Only this one.
+    /// Only this snapshot.
     pub id: Option<SnapshotId>,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
 }
 
-/// ControllerExpandVolume (section 5.15).
+/// The request of ControllerExpandVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandVolume {
     /// CSI's `volume_id`.
     pub external_id: ExternalId,
-    /// How large it shall be; never unset.
+    /// The requested size; never unset.
     pub capacity: CapacityRange,
-    /// How it is used now; `None` if it is not.
+    /// The capability in use; `None` if the volume is not in use.
     pub capability: Option<Capability>,
-    /// With which options it is used.
+    /// The mount options in use.
     pub mount_options: MountOptions,
-    /// For the provider.
+    /// The provider's secrets.
     pub secrets: Secrets,
 }
 
-/// ControllerExpandVolume's answer.
+/// The response of ControllerExpandVolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandedVolume {
-    /// How large it is now; zero if the plugin does not say.
+    /// The new size; zero if the plugin does not report it.
     pub capacity: Bytes,
-    /// Whether every node that has it has to grow its part too (NodeExpandVolume).
+    /// Whether every node with the volume must expand it too (NodeExpandVolume).
     pub node_expansion_required: bool,
 }

@@ -1,152 +1,151 @@
-//! What a failed call means: one table from (RPC, code) to [`Verdict`], with the reason per row.
+//! The meaning of a failed call: one table from (RPC, code) to [`Verdict`], with a reason per row.
 //!
-//! Sources: CSI sections "Error Scheme" and the table of each RPC (`csi-spec` 3.6 and 5), what
-//! Nomad does (`csi-orchestration` 7.3) and what it does wrong (W05: nothing is ever repeated; W28:
-//! NOT_FOUND of a delete is an error). The table decides; the loop that repeats is the caller's.
+//! The rules come from CSI 1.12, section "Error Scheme" and the error table of each RPC. Nomad
+//! never retries a plugin call (W05) and treats NOT_FOUND on a delete as an error (W28). This table
+//! does neither. The caller runs the retry loop.
 
 use super::plugin::{Rpc, StatusCode};
 use crate::retry::Verdict;
 
-/// What kind of call it is, as far as a failure's meaning depends on it.
+/// The kind of an RPC, as far as it changes the meaning of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Asked anew with every fingerprint, and never within one (B55).
-    Information,
-    /// Changes nothing, but somebody waits for the answer.
-    Check,
-    /// Changes nothing, and may name a page that is no more.
+enum RpcKind {
+    /// Sent once per fingerprint; the next fingerprint sends it again.
+    Fingerprint,
+    /// Changes nothing, and a caller waits for the answer.
+    Validate,
+    /// Changes nothing, and may name an expired page.
     List,
-    /// Makes something.
-    Make,
-    /// Takes something away.
-    Undo,
+    /// Creates, expands, stages or publishes.
+    Setup,
+    /// Deletes, unstages or unpublishes.
+    Teardown,
 }
 
-const fn kind(rpc: Rpc) -> Kind {
+const fn kind(rpc: Rpc) -> RpcKind {
     match rpc {
         Rpc::GetPluginInfo
         | Rpc::GetPluginCapabilities
         | Rpc::Probe
         | Rpc::ControllerGetCapabilities
         | Rpc::NodeGetCapabilities
-        | Rpc::NodeGetInfo => Kind::Information,
-        Rpc::ValidateVolumeCapabilities => Kind::Check,
-        Rpc::ListVolumes | Rpc::ListSnapshots => Kind::List,
+        | Rpc::NodeGetInfo => RpcKind::Fingerprint,
+        Rpc::ValidateVolumeCapabilities => RpcKind::Validate,
+        Rpc::ListVolumes | Rpc::ListSnapshots => RpcKind::List,
         Rpc::CreateVolume
         | Rpc::CreateSnapshot
         | Rpc::ControllerExpandVolume
         | Rpc::NodeStageVolume
-        | Rpc::NodePublishVolume => Kind::Make,
+        | Rpc::NodePublishVolume => RpcKind::Setup,
         Rpc::DeleteVolume
         | Rpc::DeleteSnapshot
         | Rpc::NodeUnstageVolume
-        | Rpc::NodeUnpublishVolume => Kind::Undo,
+        | Rpc::NodeUnpublishVolume => RpcKind::Teardown,
     }
 }
 
-/// One code's verdicts, by kind of call.
-struct Row {
-    information: Verdict,
-    check: Verdict,
-    make: Verdict,
-    undo: Verdict,
+/// The verdicts of one code, by kind of RPC.
+struct Verdicts {
+    fingerprint: Verdict,
+    validate: Verdict,
+    setup: Verdict,
+    teardown: Verdict,
 }
 
-const fn row(information: Verdict, check: Verdict, make: Verdict, undo: Verdict) -> Row {
-    Row {
-        information,
-        check,
-        make,
-        undo,
+const fn row(information: Verdict, check: Verdict, make: Verdict, undo: Verdict) -> Verdicts {
+    Verdicts {
+        fingerprint: information,
+        validate: check,
+        setup: make,
+        teardown: undo,
     }
 }
 
-/// The table. Information is never repeated within one fingerprint, so a passing failure there
-/// reads `RetryLater`: the next one asks again.
-const fn row_of(code: StatusCode) -> Row {
+/// The table. A fingerprint sends each RPC once, so a temporary failure there is `RetryLater`: the
+/// next fingerprint sends it again.
+const fn verdicts_of(code: StatusCode) -> Verdicts {
     use Verdict::{
         AlreadyDone, FailedUnknownOutcome, Permanent, Retry, RetryLater, RetryUnknownOutcome,
     };
     match code {
-        // Not a failure; gRPC never gives it as one.
+        // Not a failure; gRPC never returns it as one.
         StatusCode::Ok => row(Permanent, Permanent, Permanent, Permanent),
-        // Somebody ended the call, perhaps the plugin as it stopped. A cancelled call undoes
-        // nothing (section 3.5).
+        // The call was cancelled, perhaps by a plugin that stops. Cancelling undoes nothing.
         StatusCode::Cancelled => row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome),
-        // Most Go plugins answer so to any error that they do not classify, wrong parameters
-        // included: the operator should see it now, not at the deadline.
+        // Most Go plugins return this for errors that they do not classify, such as wrong
+        // parameters. Show it now instead of at the deadline.
         StatusCode::Unknown => row(
             RetryLater,
             RetryLater,
             FailedUnknownOutcome,
             FailedUnknownOutcome,
         ),
-        // The request has to change (section 3.6).
+        // The request must change (CSI, "Error Scheme").
         StatusCode::InvalidArgument => row(Permanent, Permanent, Permanent, Permanent),
-        // Any call may take longer than its deadline; the identical call continues it (3.5).
+        // Any call may exceed its deadline; the identical call continues it (CSI, "Timeouts").
         StatusCode::DeadlineExceeded => {
             row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome)
         }
-        // What is to be made needs something that is not there; what is to go is gone (W28, and
-        // section 8.2: teardown after the volume's deletion).
+        // Setup depends on an object that does not exist. For teardown the object is already gone,
+        // also when the volume was deleted first.
         StatusCode::NotFound => row(Permanent, RetryLater, RetryLater, AlreadyDone),
-        // The name or the path is taken by something else: other arguments are needed.
+        // The name or the path belongs to another volume: the arguments must change.
         StatusCode::AlreadyExists => row(Permanent, Permanent, Permanent, Permanent),
-        // An administrator grants the right, then it works (section 3.6).
+        // The call works after an administrator grants the permission (CSI, "Error Scheme").
         StatusCode::PermissionDenied => row(RetryLater, RetryLater, RetryLater, RetryLater),
-        // A quota or a full pool: only freeing something helps, so waiting here would only look
-        // like hanging. Section 8.1: some plugins send INTERNAL's number for it.
+        // A quota or a full pool: waiting here does not free space. Some plugins send the number of
+        // INTERNAL for it.
         StatusCode::ResourceExhausted => row(RetryLater, RetryLater, RetryLater, RetryLater),
-        // In use, or a step is missing: the caller acts first (5.3, 5.16, 5.18), or the plugin
-        // lacks something of its machine (5.1).
+        // The volume is in use, a step is missing, or the plugin lacks something on its machine:
+        // the caller acts first.
         StatusCode::FailedPrecondition => row(RetryLater, RetryLater, RetryLater, RetryLater),
-        // An operation on this volume is pending (section 3.6), and it may be our own, sent before
-        // a crash or before a deadline: wait and repeat (B54).
+        // An operation on this volume is pending (CSI, "Error Scheme"). It may be this program's from before
+        // a crash or a deadline, so wait and repeat.
         StatusCode::Aborted => row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome),
-        // The size cannot be had (5.2).
+        // The size is not available (CSI, "CreateVolume").
         StatusCode::OutOfRange => row(Permanent, Permanent, Permanent, Permanent),
-        // The plugin does not have the RPC, and never will (section 3.6).
+        // The plugin does not support the RPC (CSI, "Error Scheme").
         StatusCode::Unimplemented => row(Permanent, Permanent, Permanent, Permanent),
-        // The plugin's own failure: as with UNKNOWN, and Nomad shows it at once too.
+        // An error inside the plugin: as UNKNOWN. Nomad reports it immediately too.
         StatusCode::Internal => row(
             RetryLater,
             RetryLater,
             FailedUnknownOutcome,
             FailedUnknownOutcome,
         ),
-        // The plugin, or the storage behind it, is not there for the moment; it may have gone in
-        // the middle (B53).
+        // The plugin or its storage is temporarily unavailable. The failure may have happened during
+        // the operation.
         StatusCode::Unavailable => row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome),
-        // Something is broken for good: no repetition mends it.
+        // Permanent damage: a retry does not repair it.
         StatusCode::DataLoss => row(
             RetryLater,
             RetryLater,
             FailedUnknownOutcome,
             FailedUnknownOutcome,
         ),
-        // Secrets have to be renewed first (section 3.6).
+        // The secrets must be renewed first (CSI, "Error Scheme").
         StatusCode::Unauthenticated => row(RetryLater, RetryLater, RetryLater, RetryLater),
     }
 }
 
-/// What the plugin's answer `code` to `rpc` means.
+/// Returns the meaning of status `code` from `rpc`.
 pub const fn verdict_of(rpc: Rpc, code: StatusCode) -> Verdict {
-    let row = row_of(code);
+    let row = verdicts_of(code);
     match kind(rpc) {
-        Kind::Information => row.information,
-        // The page is not one of the list any more: it has to be begun anew (5.7, 5.13).
-        Kind::List if matches!(code, StatusCode::Aborted) => Verdict::Permanent,
-        Kind::Check | Kind::List => row.check,
-        Kind::Make => row.make,
-        Kind::Undo => row.undo,
+        RpcKind::Fingerprint => row.fingerprint,
+        // The page token has expired: the caller restarts the list (CSI, "ListVolumes").
+        RpcKind::List if matches!(code, StatusCode::Aborted) => Verdict::Permanent,
+        RpcKind::Validate | RpcKind::List => row.validate,
+        RpcKind::Setup => row.setup,
+        RpcKind::Teardown => row.teardown,
     }
 }
 
-/// What it means that nothing could be sent, because nobody listens on the socket.
+/// Returns the meaning of a failure to connect: nothing was sent.
 pub const fn verdict_unsent(rpc: Rpc) -> Verdict {
     match kind(rpc) {
-        Kind::Information => Verdict::RetryLater,
-        Kind::Check | Kind::List | Kind::Make | Kind::Undo => Verdict::Retry,
+        RpcKind::Fingerprint => Verdict::RetryLater,
+        RpcKind::Validate | RpcKind::List | RpcKind::Setup | RpcKind::Teardown => Verdict::Retry,
     }
 }
 
@@ -154,9 +153,9 @@ pub const fn verdict_unsent(rpc: Rpc) -> Verdict {
 mod tests {
     use super::*;
 
-    /// B53, B54, W05: what is repeated within one request, and that nothing else is.
+    /// Exactly the temporary failures are retried within one request.
     #[test]
-    fn only_passing_failures_are_repeated_before_the_deadline() {
+    fn only_temporary_failures_are_retried_before_the_deadline() {
         let repeated = [
             StatusCode::Cancelled,
             StatusCode::DeadlineExceeded,
@@ -165,11 +164,11 @@ mod tests {
         ];
         for rpc in Rpc::ALL {
             for code in StatusCode::ALL {
-                let page_is_gone = kind(rpc) == Kind::List && code == StatusCode::Aborted;
+                let page_expired = kind(rpc) == RpcKind::List && code == StatusCode::Aborted;
                 let expected =
-                    repeated.contains(&code) && kind(rpc) != Kind::Information && !page_is_gone;
+                    repeated.contains(&code) && kind(rpc) != RpcKind::Fingerprint && !page_expired;
                 assert_eq!(
-                    verdict_of(rpc, code).is_repeated(),
+                    verdict_of(rpc, code).is_retried(),
                     expected,
                     "{rpc} {}",
                     code.as_str()
@@ -178,31 +177,30 @@ mod tests {
         }
     }
 
-    /// B55: a fingerprint asks each question once.
+    /// A fingerprint sends each RPC once.
     #[test]
-    fn information_is_asked_once_whatever_fails() {
+    fn fingerprint_rpcs_are_never_retried() {
         for rpc in Rpc::ALL {
             assert_eq!(
-                verdict_unsent(rpc).is_repeated(),
-                kind(rpc) != Kind::Information,
+                verdict_unsent(rpc).is_retried(),
+                kind(rpc) != RpcKind::Fingerprint,
                 "{rpc}"
             );
         }
     }
 
-    /// W28, and section 8.2 of `csi-spec`.
+    /// A teardown of an object that does not exist is done (W28); other calls fail.
     #[test]
-    fn what_is_not_found_is_gone_only_where_it_should_go() {
+    fn not_found_means_done_only_for_teardown() {
         for rpc in Rpc::ALL {
             let done = verdict_of(rpc, StatusCode::NotFound) == Verdict::AlreadyDone;
-            assert_eq!(done, kind(rpc) == Kind::Undo, "{rpc}");
+            assert_eq!(done, kind(rpc) == RpcKind::Teardown, "{rpc}");
         }
     }
 
-    /// A call that makes or undoes something is never called untouched after a failure that says
-    /// nothing of how far it came.
+    /// A failed setup or teardown may have taken effect, unless the code excludes it.
     #[test]
-    fn an_unknown_outcome_is_never_taken_for_nothing() {
+    fn unclear_failures_may_have_taken_effect() {
         for rpc in Rpc::ALL {
             for code in [
                 StatusCode::Cancelled,
@@ -213,8 +211,8 @@ mod tests {
                 StatusCode::Unavailable,
                 StatusCode::DataLoss,
             ] {
-                let changes = matches!(kind(rpc), Kind::Make | Kind::Undo);
-                let unknown = verdict_of(rpc, code).may_have_happened();
+                let changes = matches!(kind(rpc), RpcKind::Setup | RpcKind::Teardown);
+                let unknown = verdict_of(rpc, code).may_have_taken_effect();
                 assert_eq!(unknown, changes, "{rpc} {}", code.as_str());
             }
         }

@@ -1,7 +1,7 @@
-//! What the CLI needs of a server, be it a Nomad cluster or our agent.
+//! The requests of the CLI to a server: a Nomad cluster or the embedded agent.
 //!
-//! A read gives both the volume in the model's words and the server's own document, which `-o json`
-//! prints untouched. Writes are sent at most once if they may have arrived (`nomad-http-api` 10.1).
+//! A read returns the object in the types of the model, with the server's own JSON, which `-o json`
+//! prints unchanged. A write that may have reached the server is never repeated.
 
 use std::collections::BTreeSet;
 
@@ -14,24 +14,24 @@ use crate::model::{
     Volume, VolumeRequest, VolumeSummary,
 };
 
-/// A server said no, or could not be asked.
+/// A request to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What kind of failure, from the one table in `nomad::error`.
+    /// The kind of failure, from the table in `nomad::error`.
     pub code: Code,
-    /// The HTTP status, if there was an answer.
+    /// The HTTP status, if the server answered.
     pub status: Option<u16>,
-    /// One sentence: what happened to which object.
+    /// The headline: what failed for which object.
     pub message: String,
-    /// What to do, if more is known than the code's remedy.
+    /// What to do; empty to use the remedy of the code.
     pub help: Vec<String>,
-    /// The server's own words, verbatim, if there was an answer.
+    /// The server's error text, verbatim, if the server answered.
     pub server_text: Option<String>,
 }
 
 impl ApiError {
-    /// As it is told to people: the message, the server's own words, what to do.
+    /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
         if let Some(text) = self
@@ -43,7 +43,7 @@ impl ApiError {
             let status = self
                 .status
                 .map_or_else(String::new, |status| format!(" (status {status})"));
-            diagnostic = diagnostic.note(format!("the server said{status}: {text}"));
+            diagnostic = diagnostic.note(format!("server response{status}: {text}"));
         }
         if self.help.is_empty() {
             return diagnostic.help(self.code.remedy());
@@ -53,88 +53,91 @@ impl ApiError {
     }
 }
 
-/// A thing in the model's words, beside the server's own JSON of it.
+/// An object and the server's JSON of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading<T> {
-    /// In the model's words.
+pub struct WithDocument<T> {
+    /// The object in the types of the model.
     pub value: T,
-    /// The server's own JSON, untouched.
+    /// The server's JSON, unchanged.
     pub document: Document,
 }
 
-/// What `list` asks for.
+/// The filter of a volume list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeQuery {
     /// One namespace, or `*`.
     pub namespace: Namespace,
-    /// Only IDs that start so.
+    /// Only IDs with this prefix.
     pub prefix: Option<String>,
     /// Only volumes of this plugin.
     pub plugin: Option<PluginId>,
 }
 
-/// What a write answered.
+/// The response to a write.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
-    /// The server's own JSON of the volume, if it sent one (older ones answer nothing).
+pub struct WriteReply {
+    /// The server's JSON of the volume; older servers send none.
     pub document: Option<Document>,
-    /// The server's warnings, a sentence each.
+    /// The server's warnings, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Whose API it is, and of which version.
+/// The kind and version of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Our own agent.
+    /// The embedded agent.
     Agent,
-    /// A Nomad of that version.
+    /// Nomad of this version.
     Nomad(ServerVersion),
-    /// A Nomad that does not say its version to this token: that needs `agent { policy = "read" }`
-    /// (`nomad-neighbour-apis` 3.7). The strictest rules hold.
-    Undisclosed,
+    /// Nomad of a version that this token cannot read, which needs `agent { policy = "read" }`. The
+    /// rules of the strictest version apply.
+    NomadUnknownVersion,
 }
 
-/// Reads volumes and plugins, and can do nothing else: who is given only this cannot write.
+/// Reads volumes and plugins. A holder of this trait cannot write.
 #[async_trait]
 pub trait VolumeReader: Send + Sync {
-    /// What people call this server: its address.
+    /// Returns the server's address for messages.
     fn name(&self) -> &str;
-    /// Who answers.
+    /// Returns the kind of the server.
     async fn server(&self) -> Result<ServerKind, ApiError>;
-    /// Names of all namespaces in which the token may do anything, as
-    /// [`super::access::AccessReader`] gives them.
+    /// Returns the names of all namespaces in which the token has any permission, like
+    /// [`super::access::AccessReader::namespaces`].
     async fn namespace_names(&self) -> Result<BTreeSet<Namespace>, ApiError>;
-    /// All volumes that match, through all pages, sorted by namespace and ID.
+    /// Returns all matching volumes from all pages, sorted by namespace and ID.
     async fn list_volumes(
         &self,
         query: &VolumeQuery,
-    ) -> Result<Vec<Reading<VolumeSummary>>, ApiError>;
-    /// One volume; `None` if there is none of that name.
-    async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError>;
-    /// All plugins whose ID starts so, sorted by ID.
+    ) -> Result<Vec<WithDocument<VolumeSummary>>, ApiError>;
+    /// Returns one volume; `None` if it does not exist.
+    async fn read_volume(
+        &self,
+        key: &NamespacedId,
+    ) -> Result<Option<WithDocument<Volume>>, ApiError>;
+    /// Returns all plugins whose ID has this prefix, sorted by ID.
     async fn list_plugins(
         &self,
         prefix: Option<&str>,
-    ) -> Result<Vec<Reading<PluginSummary>>, ApiError>;
-    /// One plugin; `None` if there is none of that name.
+    ) -> Result<Vec<WithDocument<PluginSummary>>, ApiError>;
+    /// Returns one plugin; `None` if it does not exist.
     async fn read_plugin(
         &self,
         id: &PluginId,
         namespace: &Namespace,
-    ) -> Result<Option<Reading<Plugin>>, ApiError>;
+    ) -> Result<Option<WithDocument<Plugin>>, ApiError>;
 }
 
-/// A server of volumes and plugins, to be read and written.
+/// Reads and writes volumes.
 #[async_trait]
 pub trait VolumeApi: VolumeReader {
-    /// Creates it in the provider and registers it; of an existing one, an update.
-    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
-    /// Registers it, or updates its registration.
-    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError>;
-    /// Removes the registration; the data stays.
+    /// Creates the volume at the provider and registers it. Updates an existing volume.
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError>;
+    /// Registers the volume, or updates its registration.
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError>;
+    /// Deletes the registration. The data stays.
     async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError>;
-    /// Deletes the data in the provider, and the registration.
+    /// Deletes the data at the provider and the registration.
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError>;
-    /// Releases the claims that ended allocations left on a node, and unpublishes it there.
+    /// Releases the claims of stopped allocations on a node, and unpublishes the volume there.
     async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError>;
 }

@@ -1,48 +1,47 @@
-//! Waiting for a server's volumes to change.
+//! Blocking queries for a server's volumes.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::volume_api::{ApiError, Reading, VolumeQuery};
+use super::volume_api::{ApiError, VolumeQuery, WithDocument};
 use crate::model::{NamespacedId, Volume, VolumeSummary};
 
-/// What was there, and from where to wait on.
+/// The response to a blocking query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Watched<T> {
-    /// What was there.
+pub struct WatchResponse<T> {
+    /// The current value.
     pub value: T,
-    /// What to wait for a change from; at least 1, since 0 would not wait
-    /// (`nomad-neighbour-apis` 0.5).
+    /// The index for the next query. It is at least 1, because 0 would not block.
     pub index: u64,
-    /// Whether it may have changed since; `false` if the time ran out.
+    /// Whether the value may have changed; `false` if the wait timed out.
     pub changed: bool,
 }
 
-/// From where to wait, and for how long at most.
+/// The parameters of a blocking query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitFor {
-    /// [`Watched::index`] of the answer before; `None` to be answered at once.
+pub struct WatchRequest {
+    /// [`WatchResponse::index`] of the previous response; `None` to get an immediate response.
     pub index: Option<u64>,
-    /// A server waits for at most five minutes, and up to a sixteenth longer, by chance.
-    pub at_most: Duration,
+    /// The maximum wait. A server waits at most five minutes, plus up to a sixteenth as jitter.
+    pub max_wait: Duration,
 }
 
-/// Waits for changes. A change that concerns another volume may end a wait too, and so may a server
-/// that starts anew: what is answered is what is there, and `changed` only says that a look pays.
+/// Waits for changes. A change of another volume or a server restart can end a wait too. The response
+/// is always the current value, and `changed` is only a hint.
 #[async_trait]
 pub trait VolumeWatch: Send + Sync {
-    /// All volumes that match, once something changed or the time ran out.
+    /// Returns all matching volumes after a change or a timeout.
     async fn watch_volumes(
         &self,
         query: &VolumeQuery,
-        wait: WaitFor,
-    ) -> Result<Watched<Vec<Reading<VolumeSummary>>>, ApiError>;
+        wait: WatchRequest,
+    ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError>;
 
-    /// One volume, once something changed or the time ran out; `None` if there is none of that name.
+    /// Returns one volume after a change or a timeout; `None` if it does not exist.
     async fn watch_volume(
         &self,
         key: &NamespacedId,
-        wait: WaitFor,
-    ) -> Result<Watched<Option<Reading<Volume>>>, ApiError>;
+        wait: WatchRequest,
+    ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError>;
 }

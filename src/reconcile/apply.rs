@@ -1,84 +1,74 @@
-//! A plan carried out in a set's name: what it found is written down, then each step before and after
-//! it is taken.
+//! Carries out a plan for a set, and records each step in the set's ledger.
 //!
-//! Whoever calls this holds the set's lock and has read the set under it, so that nobody else works
-//! on it meanwhile; should that fail, check-and-set still keeps both from overwriting the other. If
-//! the ledger cannot be written at the start, nothing is begun. Without a set nothing is remembered.
+//! The caller holds the set's lock and has read the set under it. If the lock fails, check-and-set
+//! still prevents two writers from overwriting each other. If the ledger cannot be written at the
+//! start, nothing is started. Without a set, nothing is recorded.
 
 use std::sync::Arc;
 
 use super::execute::execute;
 use super::execution::Execution;
 use super::ledger::SetLedger;
-use super::notebook::{Notebook, keep};
+use super::ledger_writer::{LedgerWriter, write_updates};
 use super::outcome::Outcome;
-use crate::plan::{Actor, Observed, Plan, note_findings};
+use super::recorded_scope::RecordedScope;
+use crate::plan::{Actor, ObservedState, Plan, record_observations};
 use crate::ports::{Clock, LedgerError};
 
-/// In whose name a plan is carried out.
-pub struct Owner<'a> {
+/// The set that records a plan.
+pub struct SetRecording<'a> {
     /// The set, read while its lock was held.
     pub set: &'a mut SetLedger,
-    /// Who is at work.
-    pub by: Actor,
-    /// When it is.
+    /// The author of the changes.
+    pub actor: Actor,
+    /// The time.
     pub clock: Arc<dyn Clock>,
     /// What the plan was made from.
-    pub observed: &'a Observed,
-    /// The plan's ID if it was saved, under which the set remembers that it was applied.
-    pub saved: Option<&'a str>,
-    /// What of a request that was carried out counts as applied.
-    pub applied: Applied,
+    pub observed: &'a ObservedState,
+    /// The plan's ID if it was saved: the set records that it was applied.
+    pub saved_plan: Option<&'a str>,
+    /// What the set records of each request.
+    pub scope: RecordedScope,
 }
 
-/// What of a request that was carried out a set remembers as applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// All of it: a file says so.
-    All,
-    /// Its size. The rest is what the server had, whoever put it there, so that what has drifted goes
-    /// on being seen.
-    Size,
-}
-
-/// Carries out a plan; the outcomes are in its order. `execution.record` is used where there is no
-/// owner.
+/// Carries out a plan, and returns the outcomes in its order. `execution.record` is used only without
+/// a set.
 ///
 /// # Errors
-/// If what the plan found cannot be written to the ledger. Then nothing was begun.
+/// If the changes of ownership cannot be written to the ledger. Nothing was started then.
 pub async fn apply(
     execution: &Execution<'_>,
     plan: &Plan,
-    owner: Option<Owner<'_>>,
+    recording: Option<SetRecording<'_>>,
 ) -> Result<Vec<Outcome>, LedgerError> {
-    let Some(owner) = owner else {
+    let Some(recording) = recording else {
         return Ok(execute(execution, plan).await);
     };
-    let Owner {
+    let SetRecording {
         set,
-        by,
+        actor,
         clock,
         observed,
-        saved,
-        applied,
-    } = owner;
+        saved_plan,
+        scope,
+    } = recording;
     let now = clock.now();
     set.update(|set| {
-        note_findings(set, plan, observed, now);
-        if let Some(id) = saved {
+        record_observations(set, plan, observed, now);
+        if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }
     })
     .await?;
-    let (notebook, notes) = Notebook::new(plan, execution.rules, applied, by, clock);
-    let working = async move {
-        let noted = Execution {
-            record: &notebook,
+    let (writer, updates) = LedgerWriter::new(plan, execution.rules, scope, actor, clock);
+    let executing = async move {
+        let recorded = Execution {
+            record: &writer,
             ..*execution
         };
-        execute(&noted, plan).await
+        execute(&recorded, plan).await
     };
-    let (outcomes, ()) = tokio::join!(working, keep(set, notes));
+    let (outcomes, ()) = tokio::join!(executing, write_updates(set, updates));
     Ok(outcomes)
 }
 

@@ -1,149 +1,121 @@
-//! One volume is made or changed: recheck, note, call, read back, note.
+//! Creates or changes one volume: read it, record the step, call, read it back, record the result.
 //!
-//! After a change the volume is read back and compared with what was wanted, so that a server that
-//! took a field and dropped it is noticed. A call whose answer is lost is not repeated; whether it
-//! arrived is read from what is there.
-
-use std::time::Duration;
+//! After a change the volume is compared with the request. This detects a server that accepted a field
+//! and dropped it. A call whose reply is lost is not repeated; its effect is read from the server.
 
 use super::execution::Execution;
-use super::outcome::{Ending, Outcome};
+use super::lost_reply::CONFIRMATION_PAUSES;
+use super::outcome::{Outcome, Status};
+use super::precondition::recheck;
 use super::record::Recorded;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Volume, VolumeRequest, WantedRequest};
-use crate::plan::{IntentStep, MergeRules, Pin, Planned, remaining};
-use crate::ports::{ApiError, Reading, VolumeApi, Written};
+use crate::model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest};
+use crate::plan::{IntentStep, MergeRules, PlannedVolume, VolumeVersion, remaining_differences};
+use crate::ports::{ApiError, WithDocument, WriteReply};
 
-/// What is called.
+/// The kind of a call that creates or changes a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    /// Create it in the provider and register it.
+pub(super) enum CallKind {
+    /// Creates the volume in the provider and registers it.
     Create,
-    /// Register it, or register it again with other fields.
+    /// Registers the volume, or updates its registration.
     Register,
-    /// The same, and the provider makes it larger.
+    /// Updates the registration, and the provider expands the volume.
     Expand,
 }
 
-/// A call that makes or changes a volume.
+/// A call that creates or changes a volume.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    verb: Verb,
-    wanted: &'a WantedRequest,
+    kind: CallKind,
+    wanted: &'a UnresolvedRequest,
 }
 
 impl<'a> Call<'a> {
-    /// Sends what is wanted so.
-    pub(super) fn new(verb: Verb, wanted: &'a WantedRequest) -> Self {
-        Self { verb, wanted }
+    /// A call that sends this request.
+    pub(super) fn new(kind: CallKind, wanted: &'a UnresolvedRequest) -> Self {
+        Self { kind, wanted }
     }
 
     fn step(self) -> IntentStep {
-        match self.verb {
-            Verb::Create => IntentStep::Create,
-            Verb::Register => IntentStep::Register,
-            Verb::Expand => IntentStep::Expand,
+        match self.kind {
+            CallKind::Create => IntentStep::Create,
+            CallKind::Register => IntentStep::Register,
+            CallKind::Expand => IntentStep::Expand,
         }
     }
 }
 
-/// Makes or changes the volume of an entry.
+/// Creates or changes the volume of a plan's entry.
 pub(super) async fn change(
     execution: &Execution<'_>,
-    planned: &Planned,
+    planned: &PlannedVolume,
     call: Call<'_>,
 ) -> Outcome {
-    if let Err(ending) = recheck(execution.api, &planned.key, planned.pin).await {
-        return Outcome::plain(ending);
+    let (key, expected_version) = (&planned.key, planned.expected_version);
+    if let Err(status) = recheck(execution.api, key, expected_version).await {
+        return Outcome::plain(status);
     }
     if execution.stop.is_cancelled() {
-        return Outcome::plain(Ending::NotBegun);
+        return Outcome::plain(Status::NotStarted);
     }
-    send(execution, &planned.key, planned.pin, call).await
+    send(execution, key, expected_version, call).await
 }
 
-/// The volume as it is now, if it is what the plan relied on.
-pub(super) async fn recheck(
-    api: &dyn VolumeApi,
-    key: &NamespacedId,
-    pin: Pin,
-) -> Result<Option<Volume>, Ending> {
-    let now = match api.read_volume(key).await {
-        Ok(now) => now.map(|reading| reading.value),
-        Err(error) => {
-            let failed = error.diagnostic().note(format!(
-                "volume {key} was left as it is: it has to be read right before it is changed"
-            ));
-            return Err(Ending::Failed(failed));
-        }
-    };
-    match pin.broken_by(now.as_ref()) {
-        None => Ok(now),
-        Some(why) => Err(Ending::Stale(
-            Diagnostic::error(
-                Code::PlanStale,
-                format!("volume {key} was left as it is: it has changed since the plan was made"),
-            )
-            .note(why)
-            .help("run the command again: it plans from what is there now"),
-        )),
-    }
-}
-
-/// Sends a call whose volume was as `pin` says, and finds out what became of it.
+/// Sends a call about a volume that has the expected version, and finds out how it ended.
 pub(super) async fn send(
     execution: &Execution<'_>,
     key: &NamespacedId,
-    pin: Pin,
+    expected_version: VolumeVersion,
     call: Call<'_>,
 ) -> Outcome {
     let Some(request) = execution.resolved.request(key) else {
-        let message = format!("the secrets of volume {key} were not looked up");
+        let message = format!("the secrets of volume `{key}` were not looked up");
         let failed = Diagnostic::error(Code::Internal, message);
-        return Outcome::plain(Ending::Failed(failed));
+        return Outcome::plain(Status::Failed(failed));
     };
     if let Err(refused) = execution.record.begin(key, call.step()).await {
-        return Outcome::plain(Ending::Failed(refused));
+        return Outcome::plain(Status::Failed(refused));
     }
-    let written = match call.verb {
-        Verb::Create => execution.api.create_volume(request).await,
-        Verb::Register | Verb::Expand => execution.api.register_volume(request).await,
+    let sent = match call.kind {
+        CallKind::Create => execution.api.create_volume(request).await,
+        CallKind::Register | CallKind::Expand => execution.api.register_volume(request).await,
     };
-    let outcome = match written {
-        Ok(written) => read_back(execution, key, call, written).await,
+    let outcome = match sent {
+        Ok(reply) => read_back(execution, key, call, reply).await,
         Err(error) if error.code == Code::ApiOutcomeUnknown => {
-            let outcome = find_out(execution, key, pin, call, error).await;
-            if !outcome.ending.is_success() {
+            let outcome = confirm_change(execution, key, expected_version, call, error).await;
+            if !outcome.status.is_success() {
                 return outcome;
             }
             outcome
         }
-        Err(error) => Outcome::plain(Ending::Failed(error.diagnostic())),
+        Err(error) => Outcome::plain(Status::Failed(error.diagnostic())),
     };
-    noted(execution, key, request, outcome).await
+    record_outcome(execution, key, request, outcome).await
 }
 
-/// Notes how it ended. That this fails is told, and changes nothing of what was done.
-async fn noted(
+/// Records how the step ended. A failure to record is a warning: the change is done.
+async fn record_outcome(
     execution: &Execution<'_>,
     key: &NamespacedId,
     request: &VolumeRequest,
     mut outcome: Outcome,
 ) -> Outcome {
-    let what = match &outcome.ending {
-        Ending::Done(reading) => Recorded::Applied {
+    let recorded = match &outcome.status {
+        Status::Done(reading) => Recorded::Applied {
             request,
             now: reading.as_ref().map(|reading| &reading.value),
         },
-        Ending::Removed => Recorded::Removed,
-        Ending::Unchanged
-        | Ending::Blocked
-        | Ending::Stale(_)
-        | Ending::Held(_)
-        | Ending::Failed(_)
-        | Ending::NotBegun => Recorded::Nothing,
+        Status::Removed => Recorded::Removed,
+        Status::Unchanged
+        | Status::Blocked
+        | Status::Stale(_)
+        | Status::DependencyFailed(_)
+        | Status::Failed(_)
+        | Status::NotStarted => Recorded::Nothing,
     };
-    if let Err(problem) = execution.record.end(key, what).await {
+    if let Err(problem) = execution.record.end(key, recorded).await {
         outcome.warnings.push(problem);
     }
     outcome
@@ -153,116 +125,108 @@ async fn read_back(
     execution: &Execution<'_>,
     key: &NamespacedId,
     call: Call<'_>,
-    written: Written,
+    reply: WriteReply,
 ) -> Outcome {
-    let said = written.warnings.iter().map(|text| {
-        Diagnostic::warning(
-            Code::ApplyServerWarning,
-            format!("the server warns about volume {key}"),
-        )
-        .note(text.clone())
+    let server_warnings = reply.warnings.iter().map(|text| {
+        let message = format!("the server warns about volume `{key}`");
+        Diagnostic::warning(Code::ApplyServerWarning, message).note(text.clone())
     });
-    let mut warnings: Vec<_> = said.collect();
+    let mut warnings: Vec<_> = server_warnings.collect();
     let reading = match execution.api.read_volume(key).await {
         Ok(Some(reading)) => reading,
         Ok(None) => {
-            let gone = format!("volume {key} was accepted, but the server does not have it");
-            let help = "somebody may have removed it meanwhile; run the command again";
-            let ending = Diagnostic::error(Code::ApplyNotAsWritten, gone).help(help);
+            let message = format!("the server accepted volume `{key}`, but does not have it");
+            let failed = Diagnostic::error(Code::ApplyNotAsWritten, message)
+                .help("run the command again; another user may have removed the volume");
             return Outcome {
-                ending: Ending::Failed(ending),
+                status: Status::Failed(failed),
                 warnings,
             };
         }
         Err(error) => {
-            let message = format!("volume {key} was written, but could not be read back");
+            let message = format!("volume `{key}` was written, but cannot be read back");
             let warning = Diagnostic::warning(error.code, message).note(error.message);
             warnings.push(warning);
             return Outcome {
-                ending: Ending::Done(None),
+                status: Status::Done(None),
                 warnings,
             };
         }
     };
     warnings.extend(not_as_written(execution.rules, call.wanted, &reading.value));
     Outcome {
-        ending: Ending::Done(Some(Box::new(reading))),
+        status: Status::Done(Some(Box::new(reading))),
         warnings,
     }
 }
 
-fn not_as_written(rules: MergeRules, request: &WantedRequest, now: &Volume) -> Option<Diagnostic> {
-    let fields = remaining(request, now, rules);
+fn not_as_written(
+    rules: MergeRules,
+    request: &UnresolvedRequest,
+    now: &Volume,
+) -> Option<Diagnostic> {
+    let fields = remaining_differences(request, now, rules);
     (!fields.is_empty()).then(|| {
         let key = now.key();
         let fields = fields.join(", ");
-        Diagnostic::warning(
-            Code::ApplyNotAsWritten,
-            format!("the server accepted volume {key}, and it still differs in: {fields}"),
-        )
-        .help(format!(
-            "compare with `nomad-csi volume status {} -o json`",
+        let message =
+            format!("the server accepted volume `{key}`, but did not apply all fields: {fields}");
+        Diagnostic::warning(Code::ApplyNotAsWritten, message).help(format!(
+            "run `nomad-csi volume status {} -o json` to compare",
             key.id
         ))
     })
 }
 
-/// How often and after which pauses an unanswered change is looked for.
-pub(super) const LOOKS: [Duration; 4] = [
-    Duration::ZERO,
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-];
-
-async fn find_out(
+/// Looks for the change after a lost reply, four times within seven seconds.
+async fn confirm_change(
     execution: &Execution<'_>,
     key: &NamespacedId,
-    pin: Pin,
+    expected_version: VolumeVersion,
     call: Call<'_>,
     error: ApiError,
 ) -> Outcome {
-    let mut seen = None;
-    for pause in LOOKS {
+    let mut exists = None;
+    for pause in CONFIRMATION_PAUSES {
         tokio::time::sleep(pause).await;
         match execution.api.read_volume(key).await {
-            Ok(Some(reading)) if has_arrived(execution.rules, pin, call.wanted, &reading) => {
-                let message = format!(
-                    "the answer was lost, but the change of volume {key} was found to be done"
-                );
+            Ok(Some(reading))
+                if has_arrived(execution.rules, expected_version, call.wanted, &reading) =>
+            {
+                let message =
+                    format!("the server's reply was lost, but volume `{key}` has the change");
                 let warning =
                     Diagnostic::warning(Code::ApiOutcomeUnknown, message).note(error.message);
                 return Outcome {
-                    ending: Ending::Done(Some(Box::new(reading))),
+                    status: Status::Done(Some(Box::new(reading))),
                     warnings: vec![warning],
                 };
             }
-            Ok(found) => seen = Some(found.is_some()),
+            Ok(found) => exists = Some(found.is_some()),
             Err(_) => {}
         }
     }
-    let found = match seen {
-        None => "looking for it failed too: the server cannot be reached",
+    let found = match exists {
+        None => "the server cannot be reached to read the volume",
         Some(false) => {
-            "seven seconds later the server does not have the volume; it may still be at work"
+            "the volume does not exist after 7 seconds; the server may still be creating it"
         }
         Some(true) => {
-            "seven seconds later the volume is as before; the server may still be at work"
+            "the volume is unchanged after 7 seconds; the server may still be changing it"
         }
     };
-    let failed = error
-        .diagnostic()
-        .note(found)
-        .help("wait a little, then run the same command again: it plans from what is there, and does nothing twice");
-    Outcome::plain(Ending::Failed(failed))
+    let failed = error.diagnostic().note(found).help(
+        "wait a moment, then run the same command again; it starts from the current state and repeats nothing",
+    );
+    Outcome::plain(Status::Failed(failed))
 }
 
 fn has_arrived(
     rules: MergeRules,
-    pin: Pin,
-    request: &WantedRequest,
-    reading: &Reading<Volume>,
+    expected_version: VolumeVersion,
+    request: &UnresolvedRequest,
+    reading: &WithDocument<Volume>,
 ) -> bool {
-    let moved = pin != Pin::of(Some(&reading.value));
-    moved && remaining(request, &reading.value, rules).is_empty()
+    let moved = expected_version != VolumeVersion::of(Some(&reading.value));
+    moved && remaining_differences(request, &reading.value, rules).is_empty()
 }

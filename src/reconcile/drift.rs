@@ -9,7 +9,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{NamespacedId, Volume};
-use crate::plan::{DriftInputs, LedgerSet, MergeRules, VolumeDrift, drift, rules_remark};
+use crate::plan::{
+    DriftInputs, LedgerSet, MergeRules, VolumeDrift, detect_drift, server_version_warning,
+};
 use crate::ports::{ApiError, ServerKind, VolumeReader};
 use crate::spec::VolumeSpec;
 
@@ -32,23 +34,23 @@ pub struct DriftFound {
     /// Every volume of the files and of the set, by name.
     pub volumes: Vec<VolumeDrift>,
     /// What an old server cannot tell.
-    pub remark: Option<Diagnostic>,
+    pub warning: Option<Diagnostic>,
 }
 
 /// Looks for drift.
 ///
 /// # Errors
 /// The first volume that could not be read: what was not read has neither drifted nor not.
-pub async fn look_for_drift(
+pub async fn find_drift(
     reader: &dyn VolumeReader,
     query: DriftQuery<'_>,
 ) -> Result<DriftFound, ApiError> {
-    let (unseen, remark) = match reader.server().await? {
-        ServerKind::Agent => (MergeRules::AGENT.unseen, None),
-        ServerKind::Undisclosed => (MergeRules::NOMAD.unseen, None),
+    let (unreported, warning) = match reader.server().await? {
+        ServerKind::Agent => (MergeRules::AGENT.unreported, None),
+        ServerKind::NomadUnknownVersion => (MergeRules::NOMAD.unreported, None),
         ServerKind::Nomad(version) => {
             let rules = MergeRules::of_nomad(&version);
-            (rules.unseen, rules_remark(Some(&version)))
+            (rules.unreported, server_version_warning(Some(&version)))
         }
     };
     let wanted = query.wanted.iter().map(VolumeSpec::key);
@@ -61,12 +63,12 @@ pub async fn look_for_drift(
     let reads = stream::iter(reads).buffer_unordered(query.parallelism.max(1));
     let found: Vec<Option<(NamespacedId, Volume)>> = reads.try_collect().await?;
     let volumes: BTreeMap<NamespacedId, Volume> = found.into_iter().flatten().collect();
-    let volumes = drift(&DriftInputs {
+    let volumes = detect_drift(&DriftInputs {
         wanted: query.wanted,
         set: query.set,
         volumes: &volumes,
-        unseen,
+        unreported,
         ignore: query.ignore,
     });
-    Ok(DriftFound { volumes, remark })
+    Ok(DriftFound { volumes, warning })
 }

@@ -9,7 +9,7 @@ use crate::plan::MergeRules;
 use crate::ports::{SnapshotApi, VolumeApi};
 
 /// Is told what goes on, to show it.
-pub trait Watch: Sync {
+pub trait ProgressObserver: Sync {
     /// The volume at this position of the plan is being worked on.
     fn began(&self, position: usize);
     /// It has ended.
@@ -31,7 +31,7 @@ pub struct Execution<'a> {
     /// Nothing new begins once this is cancelled.
     pub stop: &'a CancellationToken,
     /// Is told what goes on.
-    pub watch: &'a dyn Watch,
+    pub progress: &'a dyn ProgressObserver,
     /// Remembers every step.
     pub record: &'a dyn Record,
 }

@@ -7,18 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use super::volume_list::list_all_volumes;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::model::{ExternalId, ExternalVolume, Namespace, NamespacedId, PluginId, Volume};
-use crate::plan::{Imported, Surroundings, import};
-use crate::ports::{ApiError, ProviderReader, VolumeQuery, VolumeReader};
+use crate::plan::{ImportContext, Imported, import_volume};
+use crate::ports::{ApiError, ProviderReader, VolumeReader};
 
 /// Which volumes are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
+pub enum ImportSelection {
     /// All of a namespace, or of all.
     All(Namespace),
     /// These.
-    These(BTreeSet<NamespacedId>),
+    Volumes(BTreeSet<NamespacedId>),
 }
 
 /// What was found.
@@ -31,28 +32,22 @@ pub struct ImportFound {
     /// What providers list and no volume that can be seen is made of.
     pub unregistered: Vec<(PluginId, ExternalId)>,
     /// What could not be found out.
-    pub remarks: Vec<Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Reads what is meant, and what is needed to know how it is.
 ///
 /// # Errors
 /// If the volumes cannot be listed, or one of them cannot be read.
-pub async fn find_to_import<S: VolumeReader + ProviderReader>(
+pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
     server: &S,
-    selection: &Selection,
+    selection: &ImportSelection,
     parallelism: usize,
 ) -> Result<ImportFound, ApiError> {
-    let everywhere = VolumeQuery {
-        namespace: Namespace::new(Namespace::ALL),
-        prefix: None,
-        plugin: None,
-    };
-    let listed = server.list_volumes(&everywhere).await?;
-    let registered: Vec<_> = listed.into_iter().map(|reading| reading.value).collect();
+    let registered = list_all_volumes(server).await?;
     let keys: BTreeSet<NamespacedId> = match selection {
-        Selection::These(keys) => keys.clone(),
-        Selection::All(namespace) => registered
+        ImportSelection::Volumes(keys) => keys.clone(),
+        ImportSelection::All(namespace) => registered
             .iter()
             .filter(|one| namespace.as_str() == Namespace::ALL || one.namespace == *namespace)
             .map(|one| NamespacedId::new(one.namespace.clone(), one.id.clone()))
@@ -66,17 +61,17 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader>(
     let read: Vec<(NamespacedId, Option<Volume>)> = reads.try_collect().await?;
     let mut found = ImportFound::default();
     let volumes: Vec<&Volume> = read.iter().filter_map(|(_, one)| one.as_ref()).collect();
-    let provided = provided(server, &volumes, &mut found.remarks).await;
-    let surroundings = Surroundings {
+    let provided = provided(server, &volumes, &mut found.warnings).await;
+    let context = ImportContext {
         registered,
         provided,
     };
-    if matches!(selection, Selection::All(_)) {
-        found.unregistered = unregistered(&surroundings);
+    if matches!(selection, ImportSelection::All(_)) {
+        found.unregistered = unregistered(&context);
     }
     for (key, volume) in &read {
         match volume {
-            Some(volume) => found.volumes.push(import(volume, &surroundings)),
+            Some(volume) => found.volumes.push(import_volume(volume, &context)),
             None => found.missing.push(key.clone()),
         }
     }
@@ -84,7 +79,7 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader>(
 }
 
 /// What each plugin's provider lists, of those that do.
-async fn provided<S: ProviderReader>(
+async fn provided<S: ProviderReader + ?Sized>(
     server: &S,
     volumes: &[&Volume],
     remarks: &mut Vec<Diagnostic>,
@@ -115,8 +110,8 @@ fn not_known(plugin: &PluginId, error: &ApiError) -> Diagnostic {
     ))
 }
 
-fn unregistered(surroundings: &Surroundings) -> Vec<(PluginId, ExternalId)> {
-    let taken: BTreeSet<(&PluginId, &str)> = surroundings
+fn unregistered(context: &ImportContext) -> Vec<(PluginId, ExternalId)> {
+    let taken: BTreeSet<(&PluginId, &str)> = context
         .registered
         .iter()
         .map(|one| {
@@ -124,7 +119,7 @@ fn unregistered(surroundings: &Surroundings) -> Vec<(PluginId, ExternalId)> {
             (&one.plugin_id, external.unwrap_or(one.id.as_str()))
         })
         .collect();
-    let all = surroundings.provided.iter();
+    let all = context.provided.iter();
     let all = all.flat_map(|(plugin, ids)| ids.iter().map(move |id| (plugin, id)));
     all.filter(|(plugin, id)| !taken.contains(&(*plugin, id.as_str())))
         .map(|(plugin, id)| (plugin.clone(), id.clone()))

@@ -4,7 +4,7 @@
 //! meanwhile, or a write's answer was lost for good, the set is read anew and the same change is
 //! made to what is there. A change must therefore say what shall hold (`own`, `settle`), never count.
 //!
-//! The lock is beside that: [`SetLedger::lock`] waits for it and says for whom, and [`hold`] renews it
+//! The lock is beside that: [`SetLedger::lock`] waits for it and says for whom, and [`hold_lock`] renews it
 //! while the work goes on. A lock that is lost does not stop the work by force, since calls that are
 //! under way end better than they break off; it says so, and nothing new should be begun.
 
@@ -166,7 +166,7 @@ impl SetLedger {
                 Ok(lock) => return Ok(lock),
                 Err(error) => error,
             };
-            let LedgerFailure::Held(other) = &error.failure else {
+            let LedgerFailure::Locked(other) = &error.failure else {
                 return Err(error);
             };
             if start.elapsed() + LOOK > patience {
@@ -212,7 +212,7 @@ async fn read(
 ///
 /// The work is handed a channel that turns `true` when the lock is lost. What it gives is given on,
 /// beside how the lock ended.
-pub async fn hold<T>(
+pub async fn hold_lock<T>(
     lock: Box<dyn SetLock>,
     work: impl AsyncFnOnce(watch::Receiver<bool>) -> T,
 ) -> (T, Result<(), LedgerError>) {
@@ -237,7 +237,7 @@ pub async fn hold<T>(
 fn may_be_made_anew(failure: &LedgerFailure) -> bool {
     match failure {
         LedgerFailure::Conflict | LedgerFailure::OutcomeUnknown => true,
-        LedgerFailure::Held(_)
+        LedgerFailure::Locked(_)
         | LedgerFailure::LockLost
         | LedgerFailure::Unsupported
         | LedgerFailure::Forbidden

@@ -10,34 +10,35 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::timeout;
 
+use super::volume_list::list_all_volumes;
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
-use crate::plan::{LastSnapshot, Observed, PluginState};
-use crate::ports::{ApiError, Document, ProviderReader, VolumeApi, VolumeQuery};
+use crate::plan::{LastSnapshot, ObservedState, PluginState};
+use crate::ports::{ApiError, Document, ProviderReader, VolumeApi};
 use crate::spec::VolumeSpec;
 
 /// What was read.
 #[derive(Debug, Default)]
 pub struct Observation {
     /// In the planner's words.
-    pub observed: Observed,
+    pub observed: ObservedState,
     /// The server's own JSON of every volume that exists.
     pub documents: BTreeMap<NamespacedId, Document>,
 }
 
 /// What is to be read.
 #[derive(Clone, Debug, Default)]
-pub struct Looking<'a> {
+pub struct ObserveRequest<'a> {
     /// Volumes that are wanted.
     pub wanted: &'a [VolumeSpec],
     /// Volumes that are to go, or that somebody asked about.
-    pub others: BTreeSet<NamespacedId>,
+    pub other_volumes: BTreeSet<NamespacedId>,
     /// Whether all volumes that can be seen are listed, to know whose data is shared.
-    pub sharing: bool,
+    pub lists_all_volumes: bool,
     /// Whether a namespace has to exist before a volume can be in it: on Nomad, not on our agent.
-    pub namespaces: bool,
+    pub lists_namespaces: bool,
     /// Whether the server's own JSON is kept.
-    pub documents: bool,
+    pub keeps_documents: bool,
     /// How many requests at once.
     pub parallelism: usize,
 }
@@ -46,50 +47,47 @@ pub struct Looking<'a> {
 ///
 /// # Errors
 /// The first volume that could not be read.
-pub async fn observe(api: &dyn VolumeApi, looking: &Looking<'_>) -> Result<Observation, ApiError> {
+pub async fn observe(
+    api: &dyn VolumeApi,
+    request: &ObserveRequest<'_>,
+) -> Result<Observation, ApiError> {
     let mut observation = Observation::default();
-    let keys: BTreeSet<NamespacedId> = looking
+    let keys: BTreeSet<NamespacedId> = request
         .wanted
         .iter()
         .map(VolumeSpec::key)
-        .chain(looking.others.iter().cloned())
+        .chain(request.other_volumes.iter().cloned())
         .collect();
     let reads = keys
         .iter()
         .map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));
-    let mut reads = stream::iter(reads).buffer_unordered(looking.parallelism.max(1));
+    let mut reads = stream::iter(reads).buffer_unordered(request.parallelism.max(1));
     while let Some((key, found)) = reads.try_next().await? {
         if let Some(reading) = found {
             observation
                 .observed
                 .volumes
                 .insert(key.clone(), reading.value);
-            if looking.documents {
+            if request.keeps_documents {
                 observation.documents.insert(key.clone(), reading.document);
             }
         }
     }
     let observed = &mut observation.observed;
     let stored = observed.volumes.values().map(|volume| &volume.plugin_id);
-    let wanted = looking.wanted.iter().map(|spec| &spec.request.plugin_id);
+    let wanted = request.wanted.iter().map(|spec| &spec.request.plugin_id);
     let ids: BTreeSet<PluginId> = stored.chain(wanted).cloned().collect();
     let reads = ids
         .iter()
         .map(async |id| Ok::<_, ApiError>((id.clone(), plugin(api, id).await?)));
-    let plugins = stream::iter(reads).buffered(looking.parallelism.max(1));
+    let plugins = stream::iter(reads).buffered(request.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
-    if looking.namespaces {
-        observed.namespaces = namespaces(api, looking.wanted, observed).await;
+    if request.lists_namespaces {
+        observed.namespaces = namespaces(api, request.wanted, observed).await;
     }
-    if looking.sharing {
-        let everywhere = VolumeQuery {
-            namespace: Namespace::new(Namespace::ALL),
-            prefix: None,
-            plugin: None,
-        };
-        let listed = api.list_volumes(&everywhere).await?;
-        observed.registered = listed.into_iter().map(|reading| reading.value).collect();
+    if request.lists_all_volumes {
+        observed.registered = list_all_volumes(api).await?;
     }
     Ok(observation)
 }
@@ -98,7 +96,7 @@ pub async fn observe(api: &dyn VolumeApi, looking: &Looking<'_>) -> Result<Obser
 async fn namespaces(
     api: &dyn VolumeApi,
     wanted: &[VolumeSpec],
-    observed: &Observed,
+    observed: &ObservedState,
 ) -> Option<BTreeSet<Namespace>> {
     let is_new = |spec: &&VolumeSpec| !observed.volumes.contains_key(&spec.key());
     let mut new = wanted.iter().filter(is_new);
@@ -116,7 +114,7 @@ const SNAPSHOTS: Duration = Duration::from_secs(20);
 /// unknown, which is no error.
 pub async fn last_snapshots(
     provider: &dyn ProviderReader,
-    observed: &Observed,
+    observed: &ObservedState,
     keys: impl IntoIterator<Item = &NamespacedId>,
 ) -> BTreeMap<NamespacedId, LastSnapshot> {
     let mut asked: BTreeMap<(&PluginId, &Namespace), Vec<&Volume>> = BTreeMap::new();

@@ -5,15 +5,15 @@
 //! read, a server or a proxy that does not answer such questions. The server has the last word.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::plan::{Grants, Needs, missing_permissions};
-use crate::ports::{AccessReader, ApiError, Policy, TokenOwner};
+use crate::plan::{Grants, RequiredPermissions, missing_permissions};
+use crate::ports::{AccessReader, ApiError, Policy, TokenKind};
 use crate::spec::acl_policy;
 
 /// Whose token it is, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Whose token it is.
-    pub owner: TokenOwner,
+    pub owner: TokenKind,
     /// What it may do.
     pub grants: Grants,
 }
@@ -25,9 +25,9 @@ pub struct Access {
 pub async fn access(reader: &dyn AccessReader) -> Result<Access, ApiError> {
     let owner = reader.token().await?;
     let grants = match &owner {
-        TokenOwner::Anyone | TokenOwner::Management { .. } => Grants::Everything,
-        TokenOwner::Workload => Grants::Unknown,
-        TokenOwner::Client { .. } => granted(&reader.policies().await?),
+        TokenKind::AclDisabled | TokenKind::Management { .. } => Grants::Everything,
+        TokenKind::Workload => Grants::Unknown,
+        TokenKind::Client { .. } => granted(&reader.policies().await?),
     };
     Ok(Access { owner, grants })
 }
@@ -55,7 +55,10 @@ pub enum Preflight {
 ///
 /// # Errors
 /// If the server does not know the token, or cannot be reached.
-pub async fn preflight(reader: &dyn AccessReader, needs: &Needs) -> Result<Preflight, ApiError> {
+pub async fn preflight(
+    reader: &dyn AccessReader,
+    needs: &RequiredPermissions,
+) -> Result<Preflight, ApiError> {
     let found = match access(reader).await {
         Ok(found) => found,
         Err(error) if does_not_answer(&error) => return Ok(Preflight::Unknown(error.message)),
@@ -66,7 +69,7 @@ pub async fn preflight(reader: &dyn AccessReader, needs: &Needs) -> Result<Prefl
     }
     Ok(match (found.grants, found.owner) {
         (Grants::Everything | Grants::Rules(_), _) => Preflight::Granted,
-        (Grants::Unknown, TokenOwner::Workload) => {
+        (Grants::Unknown, TokenKind::Workload) => {
             Preflight::Unknown("it is a workload's identity".to_owned())
         }
         (Grants::Unknown, _) => {
@@ -92,13 +95,13 @@ mod tests {
 
     use super::*;
     use crate::model::Namespace;
-    use crate::plan::Step;
+    use crate::plan::AclOperation;
 
-    struct Server(Result<TokenOwner, ApiError>, Vec<&'static str>);
+    struct Server(Result<TokenKind, ApiError>, Vec<&'static str>);
 
     #[async_trait]
     impl AccessReader for Server {
-        async fn token(&self) -> Result<TokenOwner, ApiError> {
+        async fn token(&self) -> Result<TokenKind, ApiError> {
             self.0.clone()
         }
 
@@ -115,14 +118,14 @@ mod tests {
         }
     }
 
-    fn client() -> Result<TokenOwner, ApiError> {
-        Ok(TokenOwner::Client {
+    fn client() -> Result<TokenKind, ApiError> {
+        Ok(TokenKind::Client {
             name: "deploy".into(),
             policies: ["some".to_owned()].into(),
         })
     }
 
-    fn error(code: Code, status: u16) -> Result<TokenOwner, ApiError> {
+    fn error(code: Code, status: u16) -> Result<TokenKind, ApiError> {
         Err(ApiError {
             code,
             status: Some(status),
@@ -138,13 +141,13 @@ mod tests {
         const READ: &str = "namespace \"default\" { policy = \"read\" }";
         const WRITE: &str = "namespace \"default\" { policy = \"write\" }";
         const PLUGIN: &str = "plugin { policy = \"read\" }";
-        let management = Ok(TokenOwner::Management { name: "m".into() });
-        let mut needs = Needs::default();
-        needs.add(Step::Write, &Namespace::default());
+        let management = Ok(TokenKind::Management { name: "m".into() });
+        let mut needs = RequiredPermissions::default();
+        needs.add(AclOperation::Write, &Namespace::default());
         for (owner, rules, expected) in [
-            (Ok(TokenOwner::Anyone), vec![], Ok(false)),
+            (Ok(TokenKind::AclDisabled), vec![], Ok(false)),
             (management, vec![], Ok(false)),
-            (Ok(TokenOwner::Workload), vec![], Ok(false)),
+            (Ok(TokenKind::Workload), vec![], Ok(false)),
             (client(), vec![], Ok(true)),
             (client(), vec![WRITE], Ok(true)),
             (client(), vec![READ, PLUGIN], Ok(true)),

@@ -1,87 +1,79 @@
-//! One volume goes: recheck, look who is in the way, note, call, look that it is gone, note.
+//! Removes one volume: read it, check claims and shared data, call, confirm that it is gone.
 //!
-//! A server may delete the data before it asks whether anybody uses it (W09, `nomad-http-api` 3.7),
-//! so that is asked here, of what was read right before: who claims the volume, and which other
-//! registration has the same data. That somebody has removed it already is what was wanted.
+//! Nomad deletes the data before it checks for claims. So the checks are made here, on a volume that
+//! was read right before: which allocations claim it, and which other registration has its data (W09).
+//! A volume that is already gone is a success.
 
-use super::change::{LOOKS, recheck};
 use super::execution::Execution;
-use super::outcome::{Ending, Outcome};
-use super::record::Recorded;
+use super::lost_reply::CONFIRMATION_PAUSES;
+use super::outcome::{Outcome, Status};
+use super::precondition::recheck;
+use super::record::{Record, Recorded};
+use super::volume_list::list_all_volumes;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NamespacedId, Secrets, Volume, VolumeSummary};
-use crate::plan::{IntentStep, Pin, Planned, Removal, removal_problems};
-use crate::ports::{ApiError, VolumeApi, VolumeQuery};
+use crate::model::{NamespacedId, Secrets, Volume};
+use crate::plan::{IntentStep, PlannedVolume, Removal, VolumeVersion, removal_problems};
+use crate::ports::{ApiError, VolumeApi};
 
-/// Removes the volume of an entry.
+/// Removes the volume of a plan's entry.
 pub(super) async fn remove(
     execution: &Execution<'_>,
-    planned: &Planned,
+    planned: &PlannedVolume,
     removal: Removal,
 ) -> Outcome {
-    match clear(execution, &planned.key, planned.pin, removal).await {
-        Ok(Clear::Gone) => gone(execution, &planned.key, vec![]).await,
-        Ok(Clear::There(_)) if execution.stop.is_cancelled() => Outcome::plain(Ending::NotBegun),
-        Ok(Clear::There(existing)) => take_away(execution, planned, &existing, removal).await,
-        Err(ending) => Outcome::plain(ending),
+    let key = &planned.key;
+    match check_removable(execution.api, key, planned.expected_version, removal).await {
+        Ok(None) => removed(execution.record, key, vec![]).await,
+        Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
+        Ok(Some(existing)) => {
+            let secrets = secrets_for(execution, &existing);
+            send_removal(execution.api, execution.record, key, removal, &secrets).await
+        }
+        Err(outcome) => outcome,
     }
 }
 
-/// What there is to remove.
-pub(super) enum Clear {
-    /// The volume, and nothing stands against its removal.
-    There(Box<Volume>),
-    /// Nothing any more.
-    Gone,
-}
-
-/// Looks right before a removal whether anything has come to stand against it.
-pub(super) async fn clear(
-    execution: &Execution<'_>,
+/// Reads the volume right before its removal, and checks that nothing prevents the removal. Returns
+/// `None` if the volume is gone.
+pub(super) async fn check_removable(
+    api: &dyn VolumeApi,
     key: &NamespacedId,
-    pin: Pin,
+    expected_version: VolumeVersion,
     removal: Removal,
-) -> Result<Clear, Ending> {
-    let now = match recheck(execution.api, key, pin).await {
-        Ok(Some(now)) => now,
-        Ok(None) => return Ok(Clear::Gone),
-        Err(ending) => return is_gone(execution.api, key, ending).await,
+) -> Result<Option<Volume>, Outcome> {
+    let now = match recheck(api, key, expected_version).await {
+        Ok(now) => now,
+        // Another user may have removed it since it was read.
+        Err(status @ Status::Stale(_)) => match api.read_volume(key).await {
+            Ok(None) => None,
+            Ok(Some(_)) | Err(_) => return Err(Outcome::plain(status)),
+        },
+        Err(status) => return Err(Outcome::plain(status)),
+    };
+    let Some(now) = now else {
+        return Ok(None);
     };
     let others = match removal {
-        Removal::Delete => everything(execution.api).await.map_err(|error| {
+        Removal::Delete => list_all_volumes(api).await.map_err(|error| {
             let failed = error.diagnostic().note(format!(
-                "volume {key} was left as it is: whether another registration has its data must be known first"
+                "volume `{key}` was not deleted: its data may belong to another registration"
             ));
-            Ending::Failed(failed)
+            Outcome::plain(Status::Failed(failed))
         })?,
         Removal::Deregister { .. } => vec![],
     };
-    match removal_problems(&now, removal, &others).into_iter().next() {
-        None => Ok(Clear::There(Box::new(now))),
-        Some(problem) => Err(Ending::Stale(problem)),
+    let mut problems = removal_problems(&now, removal, &others).into_iter();
+    match problems.next() {
+        None => Ok(Some(now)),
+        Some(problem) => Err(Outcome {
+            status: Status::Stale(problem),
+            warnings: problems.collect(),
+        }),
     }
 }
 
-/// Somebody else may have removed it since the plan was made.
-async fn is_gone(api: &dyn VolumeApi, key: &NamespacedId, ending: Ending) -> Result<Clear, Ending> {
-    match (&ending, api.read_volume(key).await) {
-        (Ending::Stale(_), Ok(None)) => Ok(Clear::Gone),
-        _ => Err(ending),
-    }
-}
-
-async fn everything(api: &dyn VolumeApi) -> Result<Vec<VolumeSummary>, ApiError> {
-    let query = VolumeQuery {
-        namespace: Namespace::new(Namespace::ALL),
-        prefix: None,
-        plugin: None,
-    };
-    let listed = api.list_volumes(&query).await?;
-    Ok(listed.into_iter().map(|reading| reading.value).collect())
-}
-
-/// The secrets that a call about the volume as it is takes along: those of its file, unless they are
-/// meant for another plugin.
+/// Returns the secrets for a call about an existing volume: those of its file, unless they are for
+/// another plugin.
 pub(super) fn secrets_for(execution: &Execution<'_>, existing: &Volume) -> Secrets {
     let wanted = execution.resolved.request(&existing.key());
     let given = wanted.filter(|wanted| wanted.plugin_id == existing.plugin_id);
@@ -90,84 +82,86 @@ pub(super) fn secrets_for(execution: &Execution<'_>, existing: &Volume) -> Secre
         .unwrap_or_default()
 }
 
-/// Removes it, with nothing in the way.
-pub(super) async fn take_away(
-    execution: &Execution<'_>,
-    planned: &Planned,
-    existing: &Volume,
+/// Sends the removal of a volume that was checked, and finds out how it ended.
+pub(super) async fn send_removal(
+    api: &dyn VolumeApi,
+    record: &dyn Record,
+    key: &NamespacedId,
     removal: Removal,
+    secrets: &Secrets,
 ) -> Outcome {
-    let key = &planned.key;
     let step = match removal {
         Removal::Delete => IntentStep::Delete,
         Removal::Deregister { .. } => IntentStep::Deregister,
     };
-    if let Err(refused) = execution.record.begin(key, step).await {
-        return Outcome::plain(Ending::Failed(refused));
+    if let Err(refused) = record.begin(key, step).await {
+        return Outcome::plain(Status::Failed(refused));
     }
     let sent = match removal {
-        Removal::Delete => {
-            let secrets = secrets_for(execution, existing);
-            execution.api.delete_volume(key, &secrets).await
-        }
-        Removal::Deregister { force } => execution.api.deregister_volume(key, force).await,
+        Removal::Delete => api.delete_volume(key, secrets).await,
+        Removal::Deregister { force } => api.deregister_volume(key, force).await,
     };
     match sent {
-        Ok(()) => gone(execution, key, vec![]).await,
-        Err(error) if error.code == Code::VolumeNotFound => gone(execution, key, vec![]).await,
+        Ok(()) => removed(record, key, vec![]).await,
+        Err(error) if error.code == Code::VolumeNotFound => removed(record, key, vec![]).await,
         Err(error) if error.code == Code::ApiOutcomeUnknown => {
-            find_out(execution, key, error).await
+            confirm_removal(api, record, key, error).await
         }
-        Err(error) => not_removed(execution, key, &error).await,
+        Err(error) => not_removed(record, key, &error).await,
     }
 }
 
-async fn not_removed(execution: &Execution<'_>, key: &NamespacedId, error: &ApiError) -> Outcome {
-    let ending = if error.code == Code::VolumeInUse {
-        Ending::Stale(error.diagnostic())
+async fn not_removed(record: &dyn Record, key: &NamespacedId, error: &ApiError) -> Outcome {
+    let status = if error.code == Code::VolumeInUse {
+        Status::Stale(error.diagnostic())
     } else {
-        Ending::Failed(error.diagnostic())
+        Status::Failed(error.diagnostic())
     };
-    let noted = execution.record.end(key, Recorded::Nothing).await;
+    let recorded = record.end(key, Recorded::Nothing).await;
     Outcome {
-        ending,
-        warnings: noted.err().into_iter().collect(),
+        status,
+        warnings: recorded.err().into_iter().collect(),
     }
 }
 
-async fn gone(
-    execution: &Execution<'_>,
+async fn removed(
+    record: &dyn Record,
     key: &NamespacedId,
     mut warnings: Vec<Diagnostic>,
 ) -> Outcome {
-    let noted = execution.record.end(key, Recorded::Removed).await;
-    warnings.extend(noted.err());
+    let recorded = record.end(key, Recorded::Removed).await;
+    warnings.extend(recorded.err());
     Outcome {
-        ending: Ending::Removed,
+        status: Status::Removed,
         warnings,
     }
 }
 
-async fn find_out(execution: &Execution<'_>, key: &NamespacedId, error: ApiError) -> Outcome {
-    let mut seen = false;
-    for pause in LOOKS {
+/// Looks for the volume after a lost reply, four times within seven seconds.
+async fn confirm_removal(
+    api: &dyn VolumeApi,
+    record: &dyn Record,
+    key: &NamespacedId,
+    error: ApiError,
+) -> Outcome {
+    let mut exists = false;
+    for pause in CONFIRMATION_PAUSES {
         tokio::time::sleep(pause).await;
-        match execution.api.read_volume(key).await {
+        match api.read_volume(key).await {
             Ok(None) => {
-                let message =
-                    format!("the answer was lost, but volume {key} was found to be removed");
+                let message = format!("the server's reply was lost, but volume `{key}` is gone");
                 let warning = Diagnostic::warning(Code::ApiOutcomeUnknown, message);
-                return gone(execution, key, vec![warning.note(error.message)]).await;
+                return removed(record, key, vec![warning.note(error.message)]).await;
             }
-            Ok(Some(_)) => seen = true,
+            Ok(Some(_)) => exists = true,
             Err(_) => {}
         }
     }
-    let found = if seen {
-        "seven seconds later the server still has the volume; it may still be at work"
+    let found = if exists {
+        "the volume still exists after 7 seconds; the server may still be removing it"
     } else {
-        "looking for it failed too: the server cannot be reached"
+        "the server cannot be reached to read the volume"
     };
-    let help = "wait a little, then run the same command again: it plans from what is there";
-    Outcome::plain(Ending::Failed(error.diagnostic().note(found).help(help)))
+    let help = "wait a moment, then run the same command again; it starts from the current state";
+    Outcome::plain(Status::Failed(error.diagnostic().note(found).help(help)))
 }

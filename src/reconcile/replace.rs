@@ -1,100 +1,107 @@
-//! A volume is removed, then made anew, because somebody asked for that by name.
+//! Replaces a volume: removes it, then creates it again.
 //!
-//! Between the two steps there is none. Each is noted by itself, and both are level-triggered: a run
-//! that was cut short after the first finds no volume, and the next plan creates it. With a snapshot
-//! wanted first, nothing is removed before the provider has said that it is cut and ready; that takes
-//! its time, so whoever has come to use the volume meanwhile is looked for again. A snapshot is named
-//! after the volume and the index at which it was seen, so that a repetition finds the one that is
-//! there.
+//! Between the two steps the volume does not exist. A run that ends after the first step leaves no
+//! volume, and the next plan creates it. If a snapshot is requested, nothing is removed until it is
+//! ready. That takes time, so claims are checked again after it. The snapshot's name holds the volume's
+//! ID and modify index: a second run finds the same snapshot.
 
 use std::time::Duration;
 
-use super::change::{Call, Verb, send};
+use super::change::{Call, CallKind, send};
 use super::execution::Execution;
-use super::outcome::{Ending, Outcome};
-use super::remove::{Clear, clear, secrets_for, take_away};
+use super::outcome::{Outcome, Status};
+use super::remove::{check_removable, secrets_for, send_removal};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Snapshot, Volume};
-use crate::plan::{Pin, Planned, Removal, Replace, ReplaceSteps};
+use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps, VolumeVersion};
 use crate::ports::SnapshotRequest;
 
-/// Carries out a replacement.
+/// Replaces the volume of a plan's entry.
 pub(super) async fn replace(
     execution: &Execution<'_>,
-    planned: &Planned,
-    order: &Replace,
+    planned: &PlannedVolume,
+    replace: &Replace,
 ) -> Outcome {
-    let (removal, verb) = match order.steps {
-        ReplaceSteps::DeleteThenCreate => (Removal::Delete, Verb::Create),
+    let (removal, kind) = match replace.steps {
+        ReplaceSteps::DeleteThenCreate => (Removal::Delete, CallKind::Create),
         ReplaceSteps::DeregisterThenRegister => {
-            (Removal::Deregister { force: false }, Verb::Register)
+            (Removal::Deregister { force: false }, CallKind::Register)
         }
     };
+    let removed = remove_old(execution, planned, replace.snapshot_first, removal).await;
+    if !removed.status.is_success() {
+        return removed;
+    }
+    let key = &planned.key;
+    let call = Call::new(kind, &replace.request);
+    let created = send(execution, key, VolumeVersion::Absent, call).await;
+    let status = match created.status {
+        Status::Failed(why) => Status::Failed(
+            why.note(format!("the old volume `{key}` was removed"))
+                .help("run the same command again to create the new volume"),
+        ),
+        Status::Unchanged
+        | Status::Blocked
+        | Status::Done(_)
+        | Status::Removed
+        | Status::Stale(_)
+        | Status::DependencyFailed(_)
+        | Status::NotStarted => created.status,
+    };
+    Outcome {
+        status,
+        warnings: [removed.warnings, created.warnings].concat(),
+    }
+}
+
+/// Removes the old volume, after its snapshot if one is requested. A volume that is gone is removed.
+async fn remove_old(
+    execution: &Execution<'_>,
+    planned: &PlannedVolume,
+    snapshot_first: bool,
+    removal: Removal,
+) -> Outcome {
     let mut warnings = vec![];
-    if let Err(ending) = make_room(execution, planned, order, removal, &mut warnings).await {
-        return Outcome { ending, warnings };
-    }
-    let call = Call::new(verb, &order.request);
-    let made = send(execution, &planned.key, Pin::Absent, call).await;
-    warnings.extend(made.warnings);
-    let ending = match made.ending {
-        Ending::Failed(why) => Ending::Failed(why.note(format!(
-            "the first step was done: the old volume {} is gone; run the same command again to make the new one",
-            planned.key
-        ))),
-        Ending::Unchanged
-        | Ending::Blocked
-        | Ending::Done(_)
-        | Ending::Removed
-        | Ending::Stale(_)
-        | Ending::Held(_)
-        | Ending::NotBegun => made.ending,
+    let removed = async {
+        let Some(mut existing) = check_old(execution, planned, removal).await? else {
+            return Ok(Outcome::plain(Status::Removed));
+        };
+        if snapshot_first {
+            take_snapshot(execution, planned, &existing, &mut warnings)
+                .await
+                .map_err(Outcome::plain)?;
+            existing = match check_old(execution, planned, removal).await? {
+                Some(existing) => existing,
+                None => return Ok(Outcome::plain(Status::Removed)),
+            };
+        }
+        let (key, secrets) = (&planned.key, secrets_for(execution, &existing));
+        Ok(send_removal(execution.api, execution.record, key, removal, &secrets).await)
     };
-    Outcome { ending, warnings }
-}
-
-/// Takes the old volume away, after its snapshot if one is wanted. Warnings are told also if it stays.
-async fn make_room(
-    execution: &Execution<'_>,
-    planned: &Planned,
-    order: &Replace,
-    removal: Removal,
-    warnings: &mut Vec<Diagnostic>,
-) -> Result<(), Ending> {
-    let mut found = look(execution, planned, removal).await?;
-    if let Clear::There(existing) = &found
-        && order.snapshot_first
-    {
-        snapshot(execution, planned, existing, warnings).await?;
-        found = look(execution, planned, removal).await?;
-    }
-    let Clear::There(existing) = found else {
-        return Ok(());
-    };
-    let removed = take_away(execution, planned, &existing, removal).await;
-    warnings.extend(removed.warnings);
-    if removed.ending.is_success() {
-        Ok(())
-    } else {
-        Err(removed.ending)
+    let (Ok(mut outcome) | Err(mut outcome)): Result<Outcome, Outcome> = removed.await;
+    warnings.append(&mut outcome.warnings);
+    Outcome {
+        status: outcome.status,
+        warnings,
     }
 }
 
-/// Whether the old volume may go now.
-async fn look(
+/// Checks that the old volume can be removed now. `None` if it is gone.
+async fn check_old(
     execution: &Execution<'_>,
-    planned: &Planned,
+    planned: &PlannedVolume,
     removal: Removal,
-) -> Result<Clear, Ending> {
-    let found = clear(execution, &planned.key, planned.pin, removal).await?;
+) -> Result<Option<Volume>, Outcome> {
+    let (key, version) = (&planned.key, planned.expected_version);
+    let existing = check_removable(execution.api, key, version, removal).await?;
     if execution.stop.is_cancelled() {
-        return Err(Ending::NotBegun);
+        return Err(Outcome::plain(Status::NotStarted));
     }
-    Ok(found)
+    Ok(existing)
 }
 
-/// How often and after which pauses a snapshot is asked for that is not ready yet.
-const READY: [Duration; 6] = [
+/// The pauses before each request for a snapshot that is not ready yet.
+const SNAPSHOT_PAUSES: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_secs(2),
     Duration::from_secs(5),
@@ -103,14 +110,13 @@ const READY: [Duration; 6] = [
     Duration::from_secs(40),
 ];
 
-/// Cuts a snapshot and waits until a volume can be made from it. One that was cut is told, whatever
-/// happens then.
-async fn snapshot(
+/// Takes a snapshot and waits until it is ready. Reports a snapshot that was taken in any case.
+async fn take_snapshot(
     execution: &Execution<'_>,
-    planned: &Planned,
+    planned: &PlannedVolume,
     existing: &Volume,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<(), Ending> {
+) -> Result<(), Status> {
     let key = &planned.key;
     let request = SnapshotRequest {
         volume: key.clone(),
@@ -119,57 +125,47 @@ async fn snapshot(
         parameters: [].into(),
         secrets: secrets_for(execution, existing),
     };
-    let mut cut = None;
-    for pause in READY {
+    let mut taken = None;
+    for pause in SNAPSHOT_PAUSES {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = execution.stop.cancelled() => {
-                warnings.extend(cut);
-                return Err(Ending::NotBegun);
+                warnings.extend(taken);
+                return Err(Status::NotStarted);
             }
         }
         match execution.snapshots.create_snapshot(&request).await {
             Ok(snapshot) if snapshot.is_ready => {
-                warnings.push(taken(existing, &snapshot));
+                warnings.push(snapshot_taken(existing, &snapshot));
                 return Ok(());
             }
-            Ok(snapshot) => cut = Some(taken(existing, &snapshot)),
+            Ok(snapshot) => taken = Some(snapshot_taken(existing, &snapshot)),
             Err(error) => {
-                warnings.extend(cut);
-                return Err(Ending::Failed(left(key, error.diagnostic())));
+                warnings.extend(taken);
+                return Err(Status::Failed(not_replaced(key, error.diagnostic())));
             }
         }
     }
-    warnings.extend(cut);
-    let message = format!("the snapshot {} of volume {key} is not ready", request.name);
-    let unready = Diagnostic::error(Code::ApplySnapshotNotReady, message);
-    let unready = unready.help(Code::ApplySnapshotNotReady.remedy());
-    Err(Ending::Failed(left(key, unready)))
+    warnings.extend(taken);
+    let message = format!("snapshot `{}` of volume `{key}` is not ready", request.name);
+    let not_ready = Diagnostic::error(Code::ApplySnapshotNotReady, message)
+        .help(Code::ApplySnapshotNotReady.remedy());
+    Err(Status::Failed(not_replaced(key, not_ready)))
 }
 
-/// Says where the old data is.
-fn taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
+/// Reports where the old data is.
+fn snapshot_taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
+    let (key, id, plugin) = (existing.key(), &snapshot.id, &existing.plugin_id);
     let message = if snapshot.is_ready {
-        format!(
-            "the old data of volume {} is in snapshot {} of plugin {}",
-            existing.key(),
-            snapshot.id,
-            existing.plugin_id
-        )
+        format!("the old data of volume `{key}` is in snapshot `{id}` of plugin `{plugin}`")
     } else {
-        format!(
-            "a snapshot {} of volume {} was cut at plugin {}, and is not ready yet",
-            snapshot.id,
-            existing.key(),
-            existing.plugin_id
-        )
+        format!("snapshot `{id}` of volume `{key}` at plugin `{plugin}` is not ready yet")
     };
-    let told = Diagnostic::warning(Code::ApplySnapshotTaken, message);
-    told.help(Code::ApplySnapshotTaken.remedy())
+    Diagnostic::warning(Code::ApplySnapshotTaken, message).help(Code::ApplySnapshotTaken.remedy())
 }
 
-fn left(key: &NamespacedId, why: Diagnostic) -> Diagnostic {
+fn not_replaced(key: &NamespacedId, why: Diagnostic) -> Diagnostic {
     why.note(format!(
-        "volume {key} was left as it is: a snapshot was wanted before it is replaced"
+        "volume `{key}` was not changed: a snapshot is required before it is replaced"
     ))
 }

@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 use crate::model::{
-    NamespacedId, Secret, SecretRef, SecretRefs, Secrets, VolumeRequest, WantedRequest,
+    NamespacedId, Secret, SecretRef, SecretRefs, Secrets, UnresolvedRequest, VolumeRequest,
 };
-use crate::ports::{SecretRemark, SecretSource};
+use crate::ports::{SecretProblem, SecretSource};
 use crate::spec::VolumeSpec;
 
 /// A request that is about to be sent.
 #[derive(Clone, Debug)]
 pub struct Unresolved {
     /// What is to be sent.
-    pub request: WantedRequest,
+    pub request: UnresolvedRequest,
     /// Where relative paths in it start from: the directory of its specification.
     pub directory: PathBuf,
     places: BTreeMap<String, Span>,
@@ -29,7 +29,7 @@ pub struct Unresolved {
 
 impl Unresolved {
     /// A request of this specification.
-    pub fn new(spec: &VolumeSpec, request: WantedRequest, directory: PathBuf) -> Self {
+    pub fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
         let keys = request.secrets.iter().flat_map(SecretRefs::iter);
         let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
         Self {
@@ -103,7 +103,7 @@ fn resolve_all(
 
 /// What was said of a reference, which may stand in many volumes.
 struct Remark {
-    said: SecretRemark,
+    said: SecretProblem,
     is_error: bool,
     secret: String,
     volume: NamespacedId,
@@ -114,7 +114,7 @@ struct Remark {
 impl Remark {
     fn told(self) -> Diagnostic {
         let Self { secret, volume, .. } = &self;
-        let clause = &self.said.clause;
+        let clause = &self.said.message;
         let diagnostic = if self.is_error {
             let message =
                 format!("the secret `{secret}` of volume {volume} has no value: {clause}");
@@ -193,7 +193,7 @@ impl<'s> Lookup<'s> {
             }
             return found.value.ok_or(());
         }
-        let (value, said) = match self.source.find(reference, &wanted.directory) {
+        let (value, said) = match self.source.resolve(reference, &wanted.directory) {
             Ok(found) => (Some(found.value), found.warning),
             Err(said) => (None, Some(said)),
         };
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::diagnostic::{Severity, SourceMap};
     use crate::model::Namespace;
-    use crate::ports::FoundSecret;
+    use crate::ports::ResolvedSecret;
     use crate::spec::{Defaults, Syntax, parse};
     use std::path::Path;
     use std::sync::Mutex;
@@ -229,14 +229,18 @@ mod tests {
     struct Source(Mutex<Vec<String>>);
 
     impl SecretSource for Source {
-        fn find(&self, from: &SecretRef, directory: &Path) -> Result<FoundSecret, SecretRemark> {
+        fn resolve(
+            &self,
+            from: &SecretRef,
+            directory: &Path,
+        ) -> Result<ResolvedSecret, SecretProblem> {
             self.0.lock().unwrap().push(format!("{from:?}"));
-            let remark = |code, clause: &str| SecretRemark {
+            let remark = |code, clause: &str| SecretProblem {
                 code,
-                clause: clause.into(),
+                message: clause.into(),
             };
             let found = |value: &str, warning| {
-                Ok(FoundSecret {
+                Ok(ResolvedSecret {
                     value: Secret::new(value.into()),
                     warning,
                 })

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::model::Namespace;
-use crate::ports::{IdSource, VolumeQuery, VolumeWatch, WaitFor};
+use crate::ports::{IdSource, VolumeQuery, VolumeWatch, WatchRequest};
 
 /// The pause between two rounds, however much changes.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -137,9 +137,9 @@ impl Watching {
             return;
         }
         let query = Self::query();
-        let wait = WaitFor {
+        let wait = WatchRequest {
             index: None,
-            at_most: interval,
+            max_wait: interval,
         };
         let asked = tokio::time::timeout(interval, watch.watch_volumes(&query, wait));
         self.index = match asked.await {
@@ -156,9 +156,9 @@ impl Watching {
     async fn change(&mut self, watch: &dyn VolumeWatch, interval: Duration) {
         let query = Self::query();
         while let Some(index) = self.index {
-            let wait = WaitFor {
+            let wait = WatchRequest {
                 index: Some(index),
-                at_most: interval,
+                max_wait: interval,
             };
             let asked = Instant::now();
             match watch.watch_volumes(&query, wait).await {

@@ -1,6 +1,6 @@
 //! Which entry of a plan may begin next: pure, without calls.
 //!
-//! A source is done before its copy ([`Planned::depends_on`]); one that did not succeed holds back
+//! A source is done before its copy ([`PlannedVolume::depends_on`]); one that did not succeed holds back
 //! everything that needs it, and nothing else. No plugin is asked for more than [`PER_PLUGIN`]
 //! volumes at once, so that one provider's thousand volumes do not keep the others waiting, and a
 //! controller that works off one call after the other is not buried. Within that the order is the
@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::PluginId;
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, PlannedVolume};
 
 /// The most volumes of one plugin that are worked on at once.
 pub(super) const PER_PLUGIN: usize = 16;
@@ -109,7 +109,7 @@ impl Schedule {
     }
 }
 
-fn entry(planned: &Planned) -> Entry {
+fn entry(planned: &PlannedVolume) -> Entry {
     Entry {
         plugin: plugin(planned).cloned(),
         waits_for: planned.depends_on.len(),
@@ -119,10 +119,10 @@ fn entry(planned: &Planned) -> Entry {
 }
 
 /// Whose provider has something to do for it.
-fn plugin(planned: &Planned) -> Option<&PluginId> {
+fn plugin(planned: &PlannedVolume) -> Option<&PluginId> {
     let sent = planned.request().map(|request| &request.plugin_id);
-    let stakes = planned.stakes.as_ref();
-    let lost = stakes.and_then(|stakes| stakes.lost.as_ref());
+    let stakes = planned.impact.as_ref();
+    let lost = stakes.and_then(|stakes| stakes.loss.as_ref());
     sent.or_else(|| lost.map(|lost| &lost.plugin_id))
 }
 
@@ -130,16 +130,16 @@ fn plugin(planned: &Planned) -> Option<&PluginId> {
 mod tests {
     use super::*;
     use crate::model::{Namespace, NamespacedId, VolumeId};
-    use crate::plan::{Action, Pin};
+    use crate::plan::{Action, VolumeVersion};
 
     /// An entry per list of what it needs.
     fn plan(needs: &[&[usize]]) -> Plan {
-        let entry = |(at, needs): (usize, &&[usize])| Planned {
+        let entry = |(at, needs): (usize, &&[usize])| PlannedVolume {
             key: NamespacedId::new(Namespace::default(), VolumeId::new(format!("v{at}"))),
             spec: None,
             action: Action::Deregister,
-            pin: Pin::At(1),
-            stakes: None,
+            expected_version: VolumeVersion::At(1),
+            impact: None,
             depends_on: needs.to_vec(),
             warnings: vec![],
         };

@@ -1,9 +1,8 @@
-//! Waiting until a volume is as somebody wants to have it.
+//! Waits until a volume meets a condition.
 //!
-//! Nothing is changed. A server is asked to answer as soon as something changes, and at least every
-//! few seconds, since not everything that matters moves a volume's index (a plugin's health does not
-//! on Nomad). Once it has answered, a server that is away for a while ends no wait: that is a reason
-//! like others. The wait ends when its time is over, at the latest.
+//! The server answers when something changes, and at least every few seconds: not everything that
+//! matters moves a volume's index. On Nomad a plugin's health does not. Once the server has answered,
+//! later failures to reach it do not end the wait. The timeout does.
 
 use std::time::Duration;
 
@@ -11,85 +10,86 @@ use tokio::time::{Instant, sleep};
 
 use crate::diagnostic::Code;
 use crate::model::NamespacedId;
-use crate::plan::{Awaited, Standing};
-use crate::ports::{ApiError, VolumeWatch, WaitFor};
+use crate::plan::{ConditionStatus, WaitCondition};
+use crate::ports::{ApiError, VolumeWatch, WatchRequest};
 
-/// What is waited for, and for how long at most.
+/// A volume to wait for.
 #[derive(Clone, Debug)]
-pub struct Wait {
+pub struct WaitRequest {
     /// The volume.
     pub volume: NamespacedId,
-    /// How it shall be.
-    pub awaited: Awaited,
-    /// How long at most; looked at once in any case.
-    pub patience: Duration,
+    /// The condition that it must meet.
+    pub condition: WaitCondition,
+    /// How long to wait. The volume is read once in any case.
+    pub timeout: Duration,
 }
 
 /// How a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// The volume is as it shall be.
-    Reached,
-    /// There is no such volume any more, or never was.
-    Gone,
-    /// The time is over; why it was not so, when it was looked at last.
-    TooLong(String),
+pub enum WaitOutcome {
+    /// The volume meets the condition.
+    Met,
+    /// The volume does not exist.
+    VolumeNotFound,
+    /// The timeout passed. Holds the last reason why the condition was not met.
+    TimedOut(String),
 }
 
-/// A server is asked again after that long, also if it says that nothing has changed.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A server takes no wait at all for its default, which is minutes.
-const SHORTEST: Duration = Duration::from_millis(1);
-/// Between two questions, so that a server that answers at once is not flooded.
+/// The longest time that one request waits for a change.
+const LONGEST_REQUEST: Duration = Duration::from_secs(10);
+/// A server takes a wait of zero as its default, which is minutes.
+const SHORTEST_REQUEST: Duration = Duration::from_millis(1);
+/// The pause between two requests, for servers that answer immediately.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Waits. `tell` hears why it is not so yet, each time that the reason changes.
+/// Waits for a volume. Calls `report` with the reason why the condition is not met, each time that the
+/// reason changes.
 ///
 /// # Errors
-/// If the server cannot be asked at first, or refuses.
-pub async fn wait(
+/// If the first request fails, or the server refuses one.
+pub async fn wait_for_volume(
     watch: &dyn VolumeWatch,
-    wait: &Wait,
-    tell: &mut (dyn FnMut(&str) + Send),
-) -> Result<Waited, ApiError> {
-    let end = Instant::now() + wait.patience;
+    request: &WaitRequest,
+    report: &mut (dyn FnMut(&str) + Send),
+) -> Result<WaitOutcome, ApiError> {
+    let end = Instant::now() + request.timeout;
     let mut index = None;
     let mut reason = String::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let asked = WaitFor {
+        let watched = WatchRequest {
             index,
-            at_most: left.clamp(SHORTEST, LOOK_AGAIN),
+            max_wait: left.clamp(SHORTEST_REQUEST, LONGEST_REQUEST),
         };
-        let why = match watch.watch_volume(&wait.volume, asked).await {
-            Ok(seen) => {
-                index = Some(seen.index);
-                let volume = seen.value.as_ref().map(|reading| &reading.value);
-                match wait.awaited.standing(volume) {
-                    Standing::Reached => return Ok(Waited::Reached),
-                    Standing::Gone => return Ok(Waited::Gone),
-                    Standing::NotYet(why) => why,
+        let why = match watch.watch_volume(&request.volume, watched).await {
+            Ok(answer) => {
+                index = Some(answer.index);
+                let volume = answer.value.as_ref().map(|reading| &reading.value);
+                match request.condition.status(volume) {
+                    ConditionStatus::Met => return Ok(WaitOutcome::Met),
+                    ConditionStatus::VolumeNotFound => return Ok(WaitOutcome::VolumeNotFound),
+                    ConditionStatus::NotMet(why) => why,
                 }
             }
-            Err(error) if index.is_some() && may_pass(&error) => {
-                format!("the server cannot be asked: {}", error.message)
+            Err(error) if index.is_some() && is_temporary(&error) => {
+                format!("the server cannot be reached: {}", error.message)
             }
             Err(error) => return Err(error),
         };
         if why != reason {
-            tell(&why);
+            report(&why);
             reason = why;
         }
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Waited::TooLong(reason));
+            return Ok(WaitOutcome::TimedOut(reason));
         }
         sleep(PAUSE.min(left)).await;
     }
 }
 
-/// Whether another attempt may fare better: nobody answered, or the server was in trouble.
-fn may_pass(error: &ApiError) -> bool {
+/// Whether a retry may succeed: the server did not answer, or had an internal error.
+fn is_temporary(error: &ApiError) -> bool {
     let refused = matches!(error.code, Code::ApiForbidden | Code::ApiUnknownToken);
     !refused
         && error
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::model::{Volume, VolumeSummary};
-    use crate::ports::{Document, Reading, VolumeQuery, Watched};
+    use crate::ports::{Document, VolumeQuery, WatchResponse, WithDocument};
     use crate::wire;
 
     /// One answer, and how long the server holds it back.
@@ -115,13 +115,13 @@ mod tests {
     /// Answers with volumes that are schedulable or not, the last answer for ever.
     struct Server(Mutex<VecDeque<Answer>>);
 
-    fn volume(schedulable: bool) -> Reading<Volume> {
+    fn volume(schedulable: bool) -> WithDocument<Volume> {
         let document = wire::VolumeDocument {
             id: "db".into(),
             schedulable,
             ..wire::VolumeDocument::default()
         };
-        Reading {
+        WithDocument {
             value: wire::volume_from_wire(&document),
             document: Document::of(&document),
         }
@@ -132,16 +132,16 @@ mod tests {
         async fn watch_volumes(
             &self,
             _: &VolumeQuery,
-            _: WaitFor,
-        ) -> Result<Watched<Vec<Reading<VolumeSummary>>>, ApiError> {
+            _: WatchRequest,
+        ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError> {
             panic!("nobody asks for a list")
         }
 
         async fn watch_volume(
             &self,
             _: &NamespacedId,
-            wait: WaitFor,
-        ) -> Result<Watched<Option<Reading<Volume>>>, ApiError> {
+            wait: WatchRequest,
+        ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError> {
             let (seconds, answer) = {
                 let mut answers = self.0.lock().unwrap();
                 match answers.len() {
@@ -150,10 +150,10 @@ mod tests {
                 }
             };
             if wait.index.is_some() {
-                sleep(wait.at_most.min(Duration::from_secs(seconds))).await;
+                sleep(wait.max_wait.min(Duration::from_secs(seconds))).await;
             }
             match answer {
-                Ok(found) => Ok(Watched {
+                Ok(found) => Ok(WatchResponse {
                     value: found.map(volume),
                     index: 7,
                     changed: true,
@@ -172,42 +172,54 @@ mod tests {
     /// How it ended, what was told, and after how many seconds.
     async fn waited(
         answers: impl IntoIterator<Item = Answer>,
-        awaited: Awaited,
-    ) -> (Result<Waited, ApiError>, usize, u64) {
+        awaited: WaitCondition,
+    ) -> (Result<WaitOutcome, ApiError>, usize, u64) {
         let server = Server(Mutex::new(answers.into_iter().collect()));
-        let order = Wait {
+        let request = WaitRequest {
             volume: NamespacedId::new("default".into(), "db".into()),
-            awaited,
-            patience: Duration::from_secs(60),
+            condition: awaited,
+            timeout: Duration::from_secs(60),
         };
         let start = Instant::now();
         let mut told = vec![];
-        let ended = wait(&server, &order, &mut |why| told.push(why.to_owned())).await;
+        let ended = wait_for_volume(&server, &request, &mut |why| told.push(why.to_owned())).await;
         (ended, told.len(), start.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_it_is_so_or_cannot_come() {
-        use Awaited::{Absent, Schedulable};
+        use WaitCondition::{Absent, Schedulable};
         let no = (0, Ok(Some(false)));
         for (answers, awaited, expected, told, seconds) in [
             (
                 vec![(0, Ok(Some(true)))],
                 Schedulable,
-                Waited::Reached,
+                WaitOutcome::Met,
                 0,
                 0,
             ),
             (
                 vec![no, (5, Ok(Some(true)))],
                 Schedulable,
-                Waited::Reached,
+                WaitOutcome::Met,
                 1,
                 5,
             ),
-            (vec![no, (1, Ok(None))], Schedulable, Waited::Gone, 1, 1),
-            (vec![(0, Ok(None))], Schedulable, Waited::Gone, 0, 0),
-            (vec![no, (3, Ok(None))], Absent, Waited::Reached, 1, 3),
+            (
+                vec![no, (1, Ok(None))],
+                Schedulable,
+                WaitOutcome::VolumeNotFound,
+                1,
+                1,
+            ),
+            (
+                vec![(0, Ok(None))],
+                Schedulable,
+                WaitOutcome::VolumeNotFound,
+                0,
+                0,
+            ),
+            (vec![no, (3, Ok(None))], Absent, WaitOutcome::Met, 1, 3),
         ] {
             let (ended, heard, after) = waited(answers, awaited).await;
             assert_eq!(
@@ -221,12 +233,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reason_is_told_once_and_time_is_over_in_time() {
-        let (ended, heard, after) = waited([(90, Ok(Some(false)))], Awaited::Schedulable).await;
-        assert!(matches!(ended, Ok(Waited::TooLong(_))), "{ended:?}");
+        let (ended, heard, after) =
+            waited([(90, Ok(Some(false)))], WaitCondition::Schedulable).await;
+        assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
         assert_eq!((heard, after), (1, 60));
         // A server that does not hold answers back is not flooded, and waited for no longer.
-        let (ended, heard, after) = waited([(0, Ok(Some(false)))], Awaited::Schedulable).await;
-        assert!(matches!(ended, Ok(Waited::TooLong(_))), "{ended:?}");
+        let (ended, heard, after) =
+            waited([(0, Ok(Some(false)))], WaitCondition::Schedulable).await;
+        assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
         assert_eq!((heard, after), (1, 60));
     }
 
@@ -234,10 +248,10 @@ mod tests {
     async fn a_server_that_goes_away_is_waited_for_and_one_that_never_answered_is_not() {
         let no = (0, Ok(Some(false)));
         let back = vec![no, (1, Err(0)), (1, Err(500)), (1, Ok(Some(true)))];
-        let (ended, heard, _) = waited(back, Awaited::Schedulable).await;
-        assert_eq!((ended, heard), (Ok(Waited::Reached), 2));
+        let (ended, heard, _) = waited(back, WaitCondition::Schedulable).await;
+        assert_eq!((ended, heard), (Ok(WaitOutcome::Met), 2));
         for answers in [vec![(0, Err(0))], vec![no, (1, Err(403))]] {
-            let (ended, ..) = waited(answers, Awaited::Schedulable).await;
+            let (ended, ..) = waited(answers, WaitCondition::Schedulable).await;
             assert!(ended.is_err(), "{ended:?}");
         }
     }

@@ -1,21 +1,20 @@
 //! Secrets in environment variables.
 //!
-//! The environment is not read here: who started the process hands over a look-up, so that a test has
-//! its own and nothing else of it is seen.
+//! The caller provides the lookup, so tests can replace the environment.
 
 use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::diagnostic::Code;
 use crate::model::Secret;
-use crate::ports::{FoundSecret, SecretRemark};
+use crate::ports::{ResolvedSecret, SecretProblem};
 
-/// Looks a variable up by its name.
-pub type Variables = Arc<dyn Fn(&str) -> Option<OsString> + Send + Sync>;
+/// Looks up an environment variable.
+pub type EnvLookup = Arc<dyn Fn(&str) -> Option<OsString> + Send + Sync>;
 
-/// The value of a variable.
-pub(super) fn find(variables: &Variables, name: &str) -> Result<FoundSecret, SecretRemark> {
-    let remark = |code, clause| Err(SecretRemark { code, clause });
+/// Returns the secret in a variable.
+pub(super) fn find(variables: &EnvLookup, name: &str) -> Result<ResolvedSecret, SecretProblem> {
+    let remark = |code, clause| Err(SecretProblem { code, message: clause });
     let Some(value) = variables(name) else {
         let clause = format!("the environment variable `{name}` is not set");
         return remark(Code::SecretUnset, clause);
@@ -25,12 +24,12 @@ pub(super) fn find(variables: &Variables, name: &str) -> Result<FoundSecret, Sec
             let clause = format!("the environment variable `{name}` is empty");
             remark(Code::SecretEmpty, clause)
         }
-        Ok(value) => Ok(FoundSecret {
+        Ok(value) => Ok(ResolvedSecret {
             value: Secret::new(value),
             warning: None,
         }),
         Err(_) => {
-            let clause = format!("the environment variable `{name}` is not text in UTF-8");
+            let clause = format!("the environment variable `{name}` is not UTF-8");
             remark(Code::SecretNotText, clause)
         }
     }

@@ -1,10 +1,9 @@
 //! Secrets in files.
 //!
-//! A file is read whole, at most [`MAX_BYTES`] of it; one line break at its end is no part of the
-//! value, because editors and `echo` add it. It must be a regular file (a pipe could wait for ever).
-//! One that other users can write to is refused, since the value may be anybody's; one that they can
-//! read is used with a warning: mounted secrets of containers are often like that, and their
-//! permissions are not for the user to change.
+//! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the value, because
+//! editors and `echo` add it. The file must be a regular file: a pipe could block forever. A file that other
+//! users can write is refused. A file that they can read gives a warning, because users cannot change the
+//! permissions of secrets that containers mount.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -14,24 +13,24 @@ use zeroize::Zeroizing;
 
 use crate::diagnostic::Code;
 use crate::model::Secret;
-use crate::ports::{FoundSecret, SecretRemark};
+use crate::ports::{ResolvedSecret, SecretProblem};
 
-/// The largest file that is read for a secret: sixteen times what CSI allows for a map.
+/// Limit of a secret's file: sixteen times CSI's limit of a map.
 pub const MAX_BYTES: u64 = 64 << 10;
 
-/// The value in a file; `shown` is its path as it was written.
-pub(super) fn find(path: &Path, shown: &str) -> Result<FoundSecret, SecretRemark> {
-    let unreadable = |error: &io::Error| SecretRemark {
+/// Returns the secret in a file; `shown` is the path as given.
+pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretProblem> {
+    let unreadable = |error: &io::Error| SecretProblem {
         code: Code::SecretFile,
-        clause: if error.kind() == io::ErrorKind::NotFound {
-            format!("there is no file `{shown}`")
+        message: if error.kind() == io::ErrorKind::NotFound {
+            format!("the file `{shown}` does not exist")
         } else {
-            format!("the file `{shown}` cannot be read: {}", reason(error))
+            format!("cannot read the file `{shown}`: {}", reason(error))
         },
     };
-    let refused = |code, what: &str| SecretRemark {
+    let refused = |code, what: &str| SecretProblem {
         code,
-        clause: format!("the file `{shown}` {what}"),
+        message: format!("the file `{shown}` {what}"),
     };
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
     if !metadata.is_file() {
@@ -39,11 +38,11 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<FoundSecret, SecretRemark
     }
     let mut file = File::open(path).map_err(|error| unreadable(&error))?;
     let metadata = file.metadata().map_err(|error| unreadable(&error))?;
-    let others = others(&metadata);
-    if others == Others::Write {
+    let access = other_access(&metadata);
+    if access == OtherAccess::Write {
         return Err(refused(
             Code::SecretExposed,
-            "can be written by every user of this machine",
+            "is writable by every user of this machine",
         ));
     }
     let bytes = read(&mut file).map_err(|error| unreadable(&error))?;
@@ -51,28 +50,28 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<FoundSecret, SecretRemark
         return Err(refused(Code::SecretTooLarge, "is larger than 64 KiB"));
     }
     let Some(value) = text(&bytes) else {
-        return Err(refused(Code::SecretNotText, "is not text in UTF-8"));
+        return Err(refused(Code::SecretNotText, "is not UTF-8"));
     };
     if value.is_empty() {
         return Err(refused(Code::SecretEmpty, "is empty"));
     }
-    let warning = (others == Others::Read).then(|| SecretRemark {
+    let warning = (access == OtherAccess::Read).then(|| SecretProblem {
         code: Code::SecretExposed,
-        clause: format!("other users of this machine may read the file `{shown}`"),
+        message: format!("the file `{shown}` is readable by other users of this machine"),
     });
-    Ok(FoundSecret { value, warning })
+    Ok(ResolvedSecret { value, warning })
 }
 
-/// At most one byte more than is allowed. The room is made before, so that no copy stays behind.
+/// Reads at most one byte more than the limit. The buffer never grows, so no copy remains in memory.
 fn read(file: &mut File) -> io::Result<Zeroizing<Vec<u8>>> {
     let limit = MAX_BYTES + 1;
-    let room = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    let capacity = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The text without one line break at its end; `None` if it is none.
+/// Returns the text without a line break at its end; `None` if it is not text.
 fn text(bytes: &[u8]) -> Option<Secret> {
     let text = std::str::from_utf8(bytes).ok()?;
     let text = text
@@ -81,30 +80,30 @@ fn text(bytes: &[u8]) -> Option<Secret> {
     (!text.contains('\0')).then(|| Secret::new(text.to_owned()))
 }
 
-/// What other users may do with a file.
+/// The access of other users to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Others {
-    Nothing,
+enum OtherAccess {
+    None,
     Read,
     Write,
 }
 
 #[cfg(unix)]
-fn others(metadata: &Metadata) -> Others {
+fn other_access(metadata: &Metadata) -> OtherAccess {
     use std::os::unix::fs::MetadataExt as _;
     match metadata.mode() {
-        mode if mode & 0o002 != 0 => Others::Write,
-        mode if mode & 0o044 != 0 => Others::Read,
-        _ => Others::Nothing,
+        mode if mode & 0o002 != 0 => OtherAccess::Write,
+        mode if mode & 0o044 != 0 => OtherAccess::Read,
+        _ => OtherAccess::None,
     }
 }
 
 #[cfg(not(unix))]
-fn others(_: &Metadata) -> Others {
-    Others::Nothing
+fn other_access(_: &Metadata) -> OtherAccess {
+    OtherAccess::None
 }
 
-/// What the operating system says, without its number.
+/// Returns the operating system's message without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

@@ -1,29 +1,29 @@
-//! The sources that this machine has.
+//! Resolves references on this machine.
 
 use std::path::Path;
 
-use super::env::{self, Variables};
+use super::env::{self, EnvLookup};
 use super::file;
 use crate::model::{Secret, SecretRef};
-use crate::ports::{FoundSecret, SecretRemark, SecretSource};
+use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
 
 /// Environment variables and files.
 #[derive(Clone)]
 pub struct LocalSecrets {
-    variables: Variables,
+    variables: EnvLookup,
 }
 
 impl LocalSecrets {
-    /// With these variables.
-    pub fn new(variables: Variables) -> Self {
+    /// Returns a source with this lookup of environment variables.
+    pub fn new(variables: EnvLookup) -> Self {
         Self { variables }
     }
 }
 
 impl SecretSource for LocalSecrets {
-    fn find(&self, reference: &SecretRef, directory: &Path) -> Result<FoundSecret, SecretRemark> {
+    fn resolve(&self, reference: &SecretRef, directory: &Path) -> Result<ResolvedSecret, SecretProblem> {
         match reference {
-            SecretRef::Literal(value) => Ok(FoundSecret {
+            SecretRef::Literal(value) => Ok(ResolvedSecret {
                 value: Secret::clone(value),
                 warning: None,
             }),
@@ -47,7 +47,7 @@ mod tests {
         }))
     }
 
-    fn code(found: &Result<FoundSecret, SecretRemark>) -> Result<&str, Code> {
+    fn code(found: &Result<ResolvedSecret, SecretProblem>) -> Result<&str, Code> {
         let found = found.as_ref();
         found
             .map(|found| found.value.as_str())
@@ -55,15 +55,15 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_taken_as_it_is_and_an_empty_one_is_none() {
-        let find = |name: &str| sources().find(&SecretRef::Env(name.into()), Path::new("/"));
+    fn a_variable_keeps_its_value_and_an_empty_one_is_refused() {
+        let find = |name: &str| sources().resolve(&SecretRef::Env(name.into()), Path::new("/"));
         assert_eq!(code(&find("SET")), Ok("hunter2\n"));
         assert_eq!(code(&find("EMPTY")), Err(Code::SecretEmpty));
         assert_eq!(code(&find("GONE")), Err(Code::SecretUnset));
     }
 
     #[test]
-    fn of_a_file_one_line_break_is_cut() {
+    fn one_line_break_at_the_end_of_a_file_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         for (name, bytes, expected) in [
             ("plain", &b"hunter2"[..], Ok("hunter2")),
@@ -78,19 +78,19 @@ mod tests {
             ("large", &[b'x'; 65537], Err(Code::SecretTooLarge)),
         ] {
             std::fs::write(directory.path().join(name), bytes).unwrap();
-            let found = sources().find(&SecretRef::File(name.into()), directory.path());
+            let found = sources().resolve(&SecretRef::File(name.into()), directory.path());
             assert_eq!(code(&found), expected, "{name}");
             assert!(!format!("{found:?}").contains("hunter2"));
         }
         for name in ["nowhere", "."] {
-            let found = sources().find(&SecretRef::File(name.into()), directory.path());
+            let found = sources().resolve(&SecretRef::File(name.into()), directory.path());
             assert_eq!(code(&found), Err(Code::SecretFile), "{name}");
         }
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_file_that_others_can_write_is_refused_and_one_they_can_read_warned_of() {
+    fn a_writable_file_is_refused_and_a_readable_one_warns() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
@@ -105,7 +105,7 @@ mod tests {
             (0o666, Err(Code::SecretExposed)),
         ] {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-            let found = sources().find(&SecretRef::File("key".into()), directory.path());
+            let found = sources().resolve(&SecretRef::File("key".into()), directory.path());
             let warned = found.map(|found| found.warning.is_some());
             assert_eq!(warned.map_err(|remark| remark.code), expected, "{mode:o}");
         }

@@ -1,14 +1,13 @@
-//! Values of secrets that a specification only refers to: environment variables and files.
+//! Resolves secret references: environment variables and files.
 //!
-//! Owns how a source is asked and what it may answer; when it is asked is `reconcile::resolve`'s. A
-//! value is a text of at most [`MAX_BYTES`] that is not empty: a pipeline whose secret is missing sets
-//! an empty variable, and whoever means an empty secret writes `""`. No answer is kept, and no remark
-//! holds a value.
+//! A secret is a text of at most [`MAX_BYTES`] and is not empty: an empty variable usually means a missing
+//! secret, and a specification can set an empty one as `""`. `reconcile` decides when to resolve. Nothing is
+//! cached, and no error contains a value.
 
 mod env;
 mod file;
 mod local;
 
-pub use env::Variables;
+pub use env::EnvLookup;
 pub use file::MAX_BYTES;
 pub use local::LocalSecrets;

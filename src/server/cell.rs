@@ -1,17 +1,16 @@
-//! `StateCell`: the only one that changes what the agent remembers.
+//! [`StateCell`]: the only way to change the agent's state.
 //!
-//! Whoever wants a change commits an [`Event`] together with what he [`Expected`] to find. One writer
-//! takes events from a bounded queue, checks each against the state (compare-and-set, W08), appends
-//! those that fit to the journal in one durable write for all of them, applies them, publishes the
-//! new index, and answers. So whatever can be read is durable, and a change that was answered with
-//! an index survives the loss of power. If the journal fails, everyone in that write gets the error,
-//! the state stays as it was, and the next change is tried anew.
+//! A change is an [`Event`] with what its author [`Expected`] to find. One writer takes events from a
+//! bounded queue, compares each with the state, appends those that fit to the journal in one durable
+//! write, applies them, publishes the new index and answers. So everything that can be read is
+//! durable, and an answered change survives a power failure. If the journal fails, all events of that
+//! write fail, the state does not change, and the next change is tried normally.
 //!
-//! Events about one volume or variable are never in one write together, nor is an event about no
-//! single one with any other: each is checked against the state that it will be applied to.
+//! Two events about one volume or variable are never in one write. An event about neither is written
+//! alone. Each event is therefore checked against exactly the state that it is applied to.
 //!
-//! Snapshots are taken beside all this, when the journal has become as long as the state is large,
-//! so that a restart replays at most about as much as it loads.
+//! Snapshots are written in the background once the journal is as long as the state is large. A
+//! restart then replays about as much as it loads.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -23,42 +22,44 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::{NamespacedId, VariableKey};
 use crate::ports::{Journal, JournalError, JournalErrorKind};
-use crate::state::{Event, Misfit, Phase, ReplayError, State, StateSnapshot, apply, check, replay};
+use crate::state::{
+    Event, EventConflict, Phase, ReplayError, State, StateSnapshot, apply, check, replay,
+};
 
-/// What the one who commits has seen, and relies on.
+/// The state that a commit relies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Nothing but that the event fits.
+    /// Any state that the event fits.
     Any,
-    /// There is no record of that volume, in no phase.
+    /// No record of that volume, in any phase.
     VolumeAbsent(NamespacedId),
     /// The record of that volume was last changed at this index.
     VolumeAt(NamespacedId, u64),
-    /// That variable was last changed at this index; `None` if it is not there.
+    /// That variable was last changed at this index; `None` if it does not exist.
     VariableAt(VariableKey, Option<u64>),
 }
 
-/// An event was not committed.
+/// Why an event was not committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Another change came first: read again and decide again.
-    #[error("volume {volume} has changed meanwhile")]
+    /// Another change came first. Read and decide again.
+    #[error("volume {volume} has changed in the meantime")]
     Conflict {
-        /// The volume that was expected otherwise.
+        /// The volume.
         volume: NamespacedId,
-        /// Its phase and the index of its last change; `None` if there is none.
+        /// Its phase and the index of its last change; `None` without a record.
         found: Option<(Phase, u64)>,
     },
-    /// Another change came first: read again and decide again.
-    #[error("variable {variable} has changed meanwhile")]
+    /// Another change came first. Read and decide again.
+    #[error("variable {variable} has changed in the meantime")]
     VariableConflict {
-        /// The variable that was expected otherwise.
+        /// The variable.
         variable: VariableKey,
     },
-    /// The event cannot happen to the volume or variable as it is now.
+    /// The event does not fit the current volume or variable.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
-    /// It could not be made durable.
+    InvalidEvent(#[from] EventConflict),
+    /// The journal could not store the event.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The agent is stopping.
@@ -67,27 +68,27 @@ pub enum CommitError {
 }
 
 impl CommitError {
-    /// What failed and why, for a log.
-    pub fn in_full(&self) -> String {
+    /// Returns the error with its cause, for a log.
+    pub fn detail(&self) -> String {
         match self {
             Self::Journal(error) => format!("{error}: {}", error.source),
             Self::Conflict { .. }
             | Self::VariableConflict { .. }
-            | Self::Misfit(_)
+            | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),
         }
     }
 }
 
-/// Sizes; the defaults are for production.
+/// Sizes of the cell. The defaults are for production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellOptions {
-    /// How many commits wait before the next one has to wait for a place.
+    /// How many commits the queue holds.
     pub queue: usize,
-    /// How many events one durable write has at most.
+    /// The largest number of events in one durable write.
     pub batch: usize,
-    /// A snapshot is taken after this many events, or as many as there are volumes and variables if
-    /// those are more.
+    /// The number of events after which a snapshot is written. The number of volumes and variables
+    /// applies if it is larger.
     pub snapshot_every: u64,
 }
 
@@ -101,7 +102,7 @@ impl Default for CellOptions {
     }
 }
 
-/// What the agent remembers. A clone is the same cell.
+/// The state of the agent. A clone is the same cell.
 #[derive(Clone)]
 pub struct StateCell {
     state: Arc<RwLock<State>>,
@@ -115,23 +116,23 @@ pub struct StateCell {
 struct Commit {
     expected: Expected,
     event: Event,
-    answer: Answer,
+    reply: CommitReply,
 }
 
-type Answer = oneshot::Sender<Result<u64, CommitError>>;
+type CommitReply = oneshot::Sender<Result<u64, CommitError>>;
 
-/// What is about to be written: events from index `first` on, and where to answer each.
-struct Admitted {
+/// Events to write from index `first` on, and the reply channel of each.
+struct AcceptedBatch {
     first: u64,
     events: Vec<Event>,
-    answers: Vec<Answer>,
+    replies: Vec<CommitReply>,
 }
 
 impl StateCell {
     /// Loads the journal and starts the writer. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// If the journal cannot be read, or contradicts itself.
+    /// If the journal cannot be read, or is inconsistent.
     pub async fn open(
         journal: Arc<dyn Journal>,
         options: CellOptions,
@@ -139,7 +140,7 @@ impl StateCell {
         let loaded = journal.load().await?;
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
         let state = replay(loaded.snapshot, loaded.events)
-            .map_err(|error| contradiction(journal.path(), error))?;
+            .map_err(|error| inconsistent(journal.path(), error))?;
         let (publish, index) = watch::channel(state.index());
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
@@ -166,54 +167,53 @@ impl StateCell {
         Ok(cell)
     }
 
-    /// Commits an event and returns its index, which readers see by then. Waits if the queue is full.
-    ///
-    /// Giving up waiting does not take the event back: it may be committed or not.
+    /// Commits an event and returns its index, which readers can see by then. Waits while the queue is
+    /// full. A dropped future does not revoke the event: it may still be committed.
     ///
     /// # Errors
-    /// If what was expected does not hold, if the event does not fit, if it cannot be made durable,
-    /// or if the cell is stopping. Nothing has changed then; after a journal error and the end of the
-    /// process the event may still turn up (see [`Journal::append`]).
+    /// If the expectation does not hold, the event does not fit, the journal fails, or the cell is
+    /// stopping. The state is then unchanged. After a journal error, the event may still appear when
+    /// the process restarts (see [`Journal::append`]).
     pub async fn commit(&self, expected: Expected, event: Event) -> Result<u64, CommitError> {
         let (answer, answered) = oneshot::channel();
         let commit = Commit {
             expected,
             event,
-            answer,
+            reply: answer,
         };
         let sent = self.queue.send(commit).await;
         sent.map_err(|_| CommitError::Stopping)?;
         answered.await.unwrap_or(Err(CommitError::Stopping))
     }
 
-    /// Looks at the state. Nothing changes while `look` runs, so it is to be short: take pointers and
-    /// make documents of them afterwards.
-    pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    /// Reads the state. `read` blocks all changes, so it must be short: clone pointers, and encode
+    /// documents afterwards.
+    pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Index of the last event that readers can see.
+    /// Returns the index of the last event that readers can see.
     pub fn index(&self) -> u64 {
         *self.index.borrow()
     }
 
-    /// Wakes whenever the index moves. A reader who is woken sees at least that index.
+    /// Wakes whenever the index changes. A woken reader sees at least that index.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.index.clone()
     }
 
-    /// Takes no further commits, ends those that are waiting, and returns when all is done and the
-    /// journal is closed. The state can still be read.
+    /// Refuses further commits, completes the waiting ones and closes the journal. The state can still
+    /// be read afterwards.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
         if let Err(error) = self.journal.close().await {
-            tracing::warn!(error = %error, reason = %error.source, "the journal was not closed well; nothing of it is lost");
+            tracing::warn!(error = %error, reason = %error.source, "the journal was not closed cleanly; no data is lost");
         }
     }
 }
 
-fn contradiction(path: &Path, error: ReplayError) -> JournalError {
+fn inconsistent(path: &Path, error: ReplayError) -> JournalError {
     JournalError {
         kind: JournalErrorKind::Damaged,
         operation: "replay",
@@ -228,10 +228,10 @@ struct Writer {
     journal: Arc<dyn Journal>,
     options: CellOptions,
     commits: mpsc::Receiver<Commit>,
-    /// Arrived, and waiting for a write of their own; older than everything in `commits`.
+    /// Commits that need another write; older than everything in `commits`.
     postponed: VecDeque<Commit>,
     tasks: TaskTracker,
-    /// Ends when the snapshot that is being written is.
+    /// Closes when the running snapshot is written.
     snapshot: Option<oneshot::Receiver<()>>,
     since_snapshot: u64,
 }
@@ -245,8 +245,8 @@ impl Writer {
         }
     }
 
-    /// The next commit; `None` when there will be none any more. After a stop, what is waiting is
-    /// still done.
+    /// Returns the next commit; `None` once the cell has stopped. Commits that waited at the stop are
+    /// still written.
     async fn next(&mut self, stop: &CancellationToken) -> Option<Commit> {
         if let Some(commit) = self.postponed.pop_front() {
             return Some(commit);
@@ -261,16 +261,16 @@ impl Writer {
         }
     }
 
-    /// `first`, and what is waiting and can go with it, in the order of arrival as far as each volume
-    /// and variable is concerned.
+    /// Returns `first` and the waiting commits that fit into one write with it. Commits of one volume
+    /// or variable keep their order.
     fn batch(&mut self, first: Commit) -> Vec<Commit> {
         let mut subjects = HashSet::new();
-        let alone = match first.event.kind.subject() {
+        let is_alone = match first.event.kind.subject() {
             None => true,
             Some(subject) => !subjects.insert(subject),
         };
         let mut batch = vec![first];
-        if alone {
+        if is_alone {
             return batch;
         }
         let mut waiting = std::mem::take(&mut self.postponed);
@@ -292,18 +292,18 @@ impl Writer {
     }
 
     async fn write(&mut self, batch: Vec<Commit>) {
-        let Admitted {
+        let AcceptedBatch {
             first,
             events,
-            answers,
-        } = self.admit(batch);
+            replies: answers,
+        } = self.validate_batch(batch);
         if events.is_empty() {
             return;
         }
         let events: Arc<[Event]> = events.into();
         let written = self.journal.append(first, events.clone()).await;
         if let Err(error) = written {
-            tracing::error!(error = %error, reason = %error.source, "nothing can be committed");
+            tracing::error!(error = %error, reason = %error.source, "the journal failed; no change was committed");
             for answer in answers {
                 answer.send(Err(error.clone().into())).ok();
             }
@@ -317,26 +317,26 @@ impl Writer {
         }
     }
 
-    /// Answers those that do not fit, and numbers the others.
-    fn admit(&self, batch: Vec<Commit>) -> Admitted {
+    /// Refuses the commits that do not fit, and numbers the others.
+    fn validate_batch(&self, batch: Vec<Commit>) -> AcceptedBatch {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let mut admitted = Admitted {
+        let mut accepted = AcceptedBatch {
             first: state.index() + 1,
             events: Vec::with_capacity(batch.len()),
-            answers: Vec::with_capacity(batch.len()),
+            replies: Vec::with_capacity(batch.len()),
         };
         for commit in batch {
-            match admissible(&state, &commit) {
+            match check_commit(&state, &commit) {
                 Ok(()) => {
-                    admitted.events.push(commit.event);
-                    admitted.answers.push(commit.answer);
+                    accepted.events.push(commit.event);
+                    accepted.replies.push(commit.reply);
                 }
                 Err(refusal) => {
-                    commit.answer.send(Err(refusal)).ok();
+                    commit.reply.send(Err(refusal)).ok();
                 }
             }
         }
-        admitted
+        accepted
     }
 
     fn apply(&self, events: &[Event]) -> u64 {
@@ -369,14 +369,14 @@ impl Writer {
         self.tasks.spawn(async move {
             let index = snapshot.index;
             if let Err(error) = journal.write_snapshot(snapshot).await {
-                tracing::warn!(index, error = %error, reason = %error.source, "no snapshot was taken; the journal grows until one is");
+                tracing::warn!(index, error = %error, reason = %error.source, "the snapshot was not written; the journal grows until the next one");
             }
             done.send(()).ok();
         });
     }
 }
 
-fn admissible(state: &State, commit: &Commit) -> Result<(), CommitError> {
+fn check_commit(state: &State, commit: &Commit) -> Result<(), CommitError> {
     let (volume, wanted) = match &commit.expected {
         Expected::Any => return Ok(check(state, &commit.event)?),
         Expected::VolumeAbsent(key) => (key, None),

@@ -1,15 +1,15 @@
-//! The server half over fakes, for tests: one node, one plugin, everything in memory.
+//! The server half of the agent over fakes, for tests: one node, one plugin, all in memory.
 //!
-//! What outlives the agent (the journal, the plugin with its world, clock and IDs) is in the value;
-//! [`FakeAgent::restart`] ends the agent as `kill -9` does and starts it again on what is left.
+//! [`FakeAgent`] owns what outlives the agent: the journal, the plugin, the clock and the IDs.
+//! [`FakeAgent::restart`] ends the agent as `kill -9` does, and starts it again on them.
 
 use std::sync::Arc;
 
 use tokio_util::sync::DropGuard;
 
 use super::cell::{CellOptions, Expected, StateCell};
-use super::services::{About, Services};
-use super::volumes::{VolumeLimits, VolumePorts, Volumes};
+use super::services::{AgentInfo, Services};
+use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, Health, Namespace,
     NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, VolumeId,
@@ -17,16 +17,16 @@ use crate::model::{
 };
 use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
-    Settings,
+    PluginSettings,
 };
 use crate::ports::{Clock as _, JournalError, PluginConnection};
 use crate::state::{Event, EventKind, State};
 
-/// The agent and its world.
+/// The agent with its fakes.
 pub struct FakeAgent {
     /// The plugin.
     pub backend: Arc<FakeBackend>,
-    /// What the agent has written.
+    /// The agent's journal.
     pub journal: MemoryJournal,
     /// Its clock.
     pub clock: FakeClock,
@@ -34,16 +34,16 @@ pub struct FakeAgent {
     pub ids: CountingIds,
     /// Its key.
     pub sealer: FakeSealer,
-    /// Where it finds the plugin.
+    /// Connections to plugins.
     pub directory: Arc<FakeDirectory>,
-    /// What it remembers.
+    /// The state.
     pub cell: StateCell,
-    /// What it does with volumes.
-    pub volumes: Volumes,
-    /// All that requests are answered from.
+    /// Volume operations.
+    pub volumes: VolumeService,
+    /// The services behind the HTTP API.
     pub services: Services,
     limits: VolumeLimits,
-    /// Ends what works unasked, with the agent.
+    /// Stops background tasks with the agent.
     _end: DropGuard,
 }
 
@@ -53,17 +53,17 @@ impl FakeAgent {
     /// The node's ID.
     pub const NODE: &'static str = "11111111-2222-4333-8444-555555555555";
 
-    /// An agent that has just started for the first time, with a plugin that is well.
+    /// Starts an agent for the first time, with a healthy plugin.
     ///
     /// # Errors
-    /// Never, as long as the journal in memory has no fault to play.
-    pub async fn start(settings: Settings) -> Result<Self, JournalError> {
+    /// If the journal has an injected fault.
+    pub async fn start(settings: PluginSettings) -> Result<Self, JournalError> {
         let backend = FakeBackend::new(settings);
         let (journal, clock, ids) = Default::default();
         Self::on(backend, journal, clock, ids, VolumeLimits::default()).await
     }
 
-    /// The agent's end at this moment, and its start on what is left, with other limits.
+    /// Ends the agent like a crash, and starts it again with other limits.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -78,7 +78,7 @@ impl FakeAgent {
         Self::on(backend, journal, clock, ids, limits).await
     }
 
-    /// An agent that starts on what another one left.
+    /// Starts an agent on the journal and plugin of another one.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -91,7 +91,7 @@ impl FakeAgent {
     ) -> Result<Self, JournalError> {
         let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default()).await?;
         let directory = Arc::new(FakeDirectory::default());
-        let connection = FakePlugin::over(backend.clone()).connection();
+        let connection = FakePlugin::new(backend.clone()).connection();
         directory.insert(Self::PLUGIN.into(), Self::NODE.into(), connection);
         let sealer = FakeSealer::default();
         let ports = VolumePorts {
@@ -101,7 +101,7 @@ impl FakeAgent {
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
         };
-        let services = Services::new(ports, limits, Self::about());
+        let services = Services::new(ports, limits, Self::agent_info());
         let agent = Self {
             _end: services.stopping.clone().drop_guard(),
             volumes: services.volumes.clone(),
@@ -115,29 +115,29 @@ impl FakeAgent {
             cell,
             limits,
         };
-        agent.report().await;
+        agent.record_start().await;
         Ok(agent)
     }
 
-    /// What it says of itself.
-    pub fn about() -> About {
-        About {
+    /// What the agent reports about itself.
+    pub fn agent_info() -> AgentInfo {
+        AgentInfo {
             version: "1.2.3".into(),
             name: "here".into(),
-            region: About::REGION.into(),
-            datacenter: About::DATACENTER.into(),
+            region: AgentInfo::REGION.into(),
+            datacenter: AgentInfo::DATACENTER.into(),
             address: "127.0.0.1:4646".into(),
             node_id: Self::NODE.into(),
         }
     }
 
-    /// The limits it was started with.
+    /// The limits that it was started with.
     pub fn limits(&self) -> VolumeLimits {
         self.limits
     }
 
-    /// Records what a start and a fingerprint of the plugin would.
-    pub async fn report(&self) {
+    /// Records the events of a start and of a first fingerprint.
+    pub async fn record_start(&self) {
         let node = Node {
             id: NodeId::new(Self::NODE),
             name: "here".into(),
@@ -145,25 +145,30 @@ impl FakeAgent {
             status: NodeStatus::Ready,
         };
         let origin = "00000000-0000-4000-8000-00000000000a".to_owned();
-        self.happened(EventKind::AgentStarted { origin }).await;
-        self.happened(EventKind::NodeRegistered { node }).await;
+        self.record_event(EventKind::AgentStarted { origin }).await;
+        self.record_event(EventKind::NodeRegistered { node }).await;
         self.observe(true).await;
     }
 
-    /// Puts another plugin on its node, well, behind that connection.
-    pub async fn add_plugin(&self, id: &str, settings: Settings, connection: PluginConnection) {
+    /// Adds another healthy plugin to the node.
+    pub async fn add_plugin(
+        &self,
+        id: &str,
+        settings: PluginSettings,
+        connection: PluginConnection,
+    ) {
         self.directory
             .insert(id.into(), Self::NODE.into(), connection);
         self.observe_as(id, settings, true).await;
     }
 
-    /// Records the plugin as it says it is, well or unwell.
+    /// Records a fingerprint of the plugin.
     pub async fn observe(&self, healthy: bool) {
         self.observe_as(Self::PLUGIN, self.backend.settings(), healthy)
             .await;
     }
 
-    async fn observe_as(&self, id: &str, settings: Settings, healthy: bool) {
+    async fn observe_as(&self, id: &str, settings: PluginSettings, healthy: bool) {
         let instance = PluginInstance {
             alloc_id: AllocId::new("99999999-2222-4333-8444-555555555555"),
             health: Health {
@@ -185,7 +190,7 @@ impl FakeAgent {
                 accessible_topology: settings.description.accessible_topology,
             }),
         };
-        self.happened(EventKind::PluginInstanceObserved {
+        self.record_event(EventKind::PluginInstanceObserved {
             plugin: PluginId::new(id),
             node: NodeId::new(Self::NODE),
             instance: Box::new(instance),
@@ -193,19 +198,19 @@ impl FakeAgent {
         .await;
     }
 
-    async fn happened(&self, kind: EventKind) {
+    async fn record_event(&self, kind: EventKind) {
         let event = Event::new(self.clock.now(), kind);
         if let Err(error) = self.cell.commit(Expected::Any, event).await {
             tracing::error!(error = %error, "the fake agent could not record an event");
         }
     }
 
-    /// What the agent remembers now.
+    /// A copy of the state.
     pub fn state(&self) -> State {
         self.cell.read(State::clone)
     }
 
-    /// A request that can be created and registered.
+    /// A valid request to create or register a volume.
     pub fn request(id: &str) -> VolumeRequest {
         let capability = Capability {
             access_mode: AccessMode::SingleNodeWriter,

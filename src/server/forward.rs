@@ -1,18 +1,16 @@
-//! From a plugin's ID to an answer of one of its controllers.
+//! Calls a plugin's controllers until there is a final answer or the time is up.
 //!
-//! Chooses the instances that can be asked ([`candidates`], pure) and calls them until there is an
-//! answer that counts or the time is up ([`Forward::call`]). This is the one loop that repeats a
-//! controller call (W05, B53, B54): the port below makes one attempt per call, and nobody above
-//! loops. What a failure means is the port's [`crate::retry::Verdict`]; texts are never looked at (W32).
+//! [`candidates`] chooses the usable instances; [`Forwarder::call`] calls them. This is the only loop
+//! that repeats a controller call: the port below makes one attempt, and callers do not retry. The
+//! port's [`crate::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
-//! Instances are asked in the order of their node IDs, so that calls prefer the same one, which
-//! drivers with a leader expect (`csi-orchestration` 5.2). The next one is asked only when one
-//! cannot be reached (B102); an instance that answered something to be repeated is asked again
-//! after a pause, because it may still be working on the call.
+//! Instances are called in the order of their node IDs, because drivers with a leader expect one
+//! preferred instance. The next instance is called only if one is unreachable. An instance that asks
+//! for a retry is called again after a pause, because it may still be working on the call.
 //!
-//! A call that was given up, or whose connection broke, may have taken effect: every error says
-//! whether that is so ([`Outcome`]), and the caller keeps its intent until the identical call was
-//! answered (`csi-spec` 3.5). A caller that stops waiting loses the answer, never the intent.
+//! Every error reports whether the call may have taken effect ([`ForwardOutcome`]). If so, the caller
+//! keeps its intent until the identical call is answered (CSI 1.12, Timeouts). A caller that stops
+//! waiting loses the answer, not the intent.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,34 +23,33 @@ use crate::model::{Node, NodeId, NodeStatus, PluginId, PluginInstance};
 use crate::ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc, StatusCode};
 use crate::retry::RetryPolicy;
 
-/// Why no controller can be asked. Nothing was sent.
+/// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoController {
-    /// Nothing serves the plugin's controller service.
+    /// No instance provides the plugin's controller service.
     #[error("failed to find instances of controller plugin \"{0}\"")]
     NoInstance(PluginId),
-    /// Every instance is left out for a reason.
+    /// No instance is usable.
     #[error("failed to find clients running controller plugin \"{plugin}\": {}", reasons.join(", "))]
     NoneUsable {
         /// The plugin.
         plugin: PluginId,
-        /// Why each is left out, in Nomad's words.
+        /// The reason for each instance, with Nomad's text.
         reasons: Vec<String>,
     },
 }
 
-/// The instances of one plugin that can be asked, first choice first; never empty.
+/// The usable instances of one plugin, the preferred one first; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
     plugin: PluginId,
     nodes: Vec<NodeId>,
 }
 
-/// Chooses whom to ask (`csi-orchestration` 5.2, B101): controllers that are healthy, on nodes that
-/// are known and ready, by node ID.
+/// Chooses the instances to call: healthy controllers on ready nodes, ordered by node ID.
 ///
 /// # Errors
-/// With the reason for each instance, if none is left.
+/// If none is usable, with the reason for each.
 pub fn candidates(
     plugin: &PluginId,
     instances: &BTreeMap<NodeId, PluginInstance>,
@@ -64,7 +61,7 @@ pub fn candidates(
     let mut usable = vec![];
     let mut reasons = vec![];
     for (node, instance) in instances {
-        match obstacle(node, instance, nodes) {
+        match unusable_reason(node, instance, nodes) {
             None => usable.push(node.clone()),
             Some(reason) => reasons.push(reason),
         }
@@ -81,7 +78,7 @@ pub fn candidates(
     })
 }
 
-fn obstacle(
+fn unusable_reason(
     node: &NodeId,
     instance: &PluginInstance,
     nodes: &BTreeMap<NodeId, Node>,
@@ -106,65 +103,65 @@ fn obstacle(
     }
 }
 
-/// What is known of the effect of a call that failed, from the answers to all its attempts.
+/// The known effect of a failed call, from the answers to all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It has taken no effect and will take none.
-    Nothing,
-    /// It may have taken effect, or may still take it.
+pub enum ForwardOutcome {
+    /// It had no effect and will have none.
+    NoEffect,
+    /// It may have taken effect, or may still do so.
     Unknown,
 }
 
-/// A controller call failed for good, as far as this request goes.
+/// A controller call failed, and this request does not retry it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardError {
-    /// There is nobody to ask.
-    #[error("no controller can be asked")]
+    /// No controller can be called.
+    #[error("no controller can be called")]
     NoController(#[from] NoController),
-    /// The plugin answered, and the same call is not worth repeating.
+    /// The plugin gave a final answer.
     #[error("{} was refused", error.rpc)]
     Failed {
         /// The answer.
         #[source]
         error: PluginError,
-        /// What it leaves behind.
-        outcome: Outcome,
+        /// The known effect.
+        outcome: ForwardOutcome,
     },
-    /// The time for the whole operation was up.
-    #[error("{rpc} had no answer within {} s", after.as_secs())]
+    /// The deadline passed.
+    #[error("{rpc} was not answered within {} s", after.as_secs())]
     TimedOut {
         /// The call.
         rpc: Rpc,
-        /// How long it was tried.
+        /// The time that it was tried.
         after: Duration,
-        /// The last answer, if there was any.
+        /// The last answer, if any.
         last: Option<PluginError>,
-        /// What it leaves behind.
-        outcome: Outcome,
+        /// The known effect.
+        outcome: ForwardOutcome,
     },
 }
 
 impl ForwardError {
-    /// What the call leaves behind.
-    pub fn outcome(&self) -> Outcome {
+    /// Returns the known effect of the call.
+    pub fn outcome(&self) -> ForwardOutcome {
         match self {
-            Self::NoController(_) => Outcome::Nothing,
+            Self::NoController(_) => ForwardOutcome::NoEffect,
             Self::Failed { outcome, .. } | Self::TimedOut { outcome, .. } => *outcome,
         }
     }
 }
 
-/// How patiently plugins are called.
+/// The limits of controller calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardLimits {
     /// Pauses between attempts.
     pub policy: RetryPolicy,
-    /// For one call with all its repetitions.
+    /// The deadline of one call, retries included.
     pub deadline: Duration,
 }
 
 impl Default for ForwardLimits {
-    /// Two minutes for one operation (`csi-orchestration` 12.1).
+    /// Two minutes for one operation.
     fn default() -> Self {
         Self {
             policy: RetryPolicy::CONTROLLER,
@@ -173,34 +170,34 @@ impl Default for ForwardLimits {
     }
 }
 
-/// Calls controllers.
+/// Calls controllers of plugins.
 #[derive(Clone)]
-pub struct Forward {
+pub struct Forwarder {
     directory: Arc<dyn PluginDirectory>,
     ids: Arc<dyn IdSource>,
     limits: ForwardLimits,
 }
 
-/// What has happened so far to one call; outlives the attempt that the deadline cuts off.
+/// The progress of one call. It survives the attempt that the deadline interrupts.
 #[derive(Default)]
-struct Progress {
+struct CallProgress {
     in_flight: bool,
     uncertain: bool,
     last: Option<PluginError>,
 }
 
-/// What to do after a failed attempt.
-enum Reaction {
-    /// It is the answer.
+/// What follows a failed attempt.
+enum RetryAction {
+    /// Return the error.
     GiveUp,
-    /// Nobody works on the call there: ask the next instance at once.
+    /// The instance is unreachable: call the next one immediately.
     TryNextInstance,
-    /// Pause, then begin again.
+    /// Pause, then start again with the first instance.
     Pause,
 }
 
-impl Forward {
-    /// Calls over `directory`, with jitter from `ids`.
+impl Forwarder {
+    /// A forwarder over `directory`, with jitter from `ids`.
     pub fn new(
         directory: Arc<dyn PluginDirectory>,
         ids: Arc<dyn IdSource>,
@@ -213,12 +210,11 @@ impl Forward {
         }
     }
 
-    /// Sends `call`, again and again if its failures allow it, until it succeeds, fails for good or
-    /// the time is up. `call` must send the identical request every time.
+    /// Sends `call` until it succeeds, fails finally, or the deadline passes. `call` must send the
+    /// identical request every time.
     ///
     /// # Errors
-    /// With the last answer and what is known of the effect; never a success that was not answered
-    /// (W04).
+    /// With the last answer and the known effect. Success is returned only if the plugin answered it.
     pub async fn call<T, F, A>(
         &self,
         candidates: &Candidates,
@@ -252,13 +248,13 @@ impl Forward {
         A: Future<Output = Option<Result<T, PluginError>>> + Send,
         T: Send,
     {
-        let mut progress = Progress::default();
+        let mut progress = CallProgress::default();
         let passes = self.passes(nodes, &attempt, &mut progress);
         let outcome = |unknown| {
             if unknown {
-                Outcome::Unknown
+                ForwardOutcome::Unknown
             } else {
-                Outcome::Nothing
+                ForwardOutcome::NoEffect
             }
         };
         match tokio::time::timeout(self.limits.deadline, passes).await {
@@ -279,7 +275,7 @@ impl Forward {
         &self,
         nodes: &[NodeId],
         attempt: &F,
-        progress: &mut Progress,
+        progress: &mut CallProgress,
     ) -> Result<T, PluginError>
     where
         F: Fn(NodeId) -> A + Send + Sync,
@@ -291,7 +287,7 @@ impl Forward {
             if let Some(answer) = one_pass(nodes, attempt, progress).await {
                 return answer;
             }
-            let pause = self.limits.policy.pause(pass, self.ids.jitter());
+            let pause = self.limits.policy.delay(pass, self.ids.jitter());
             tokio::time::sleep(pause).await;
             pass = pass.saturating_add(1);
         }
@@ -301,7 +297,7 @@ impl Forward {
 async fn one_pass<T, F, A>(
     nodes: &[NodeId],
     attempt: &F,
-    progress: &mut Progress,
+    progress: &mut CallProgress,
 ) -> Option<Result<T, PluginError>>
 where
     F: Fn(NodeId) -> A + Send + Sync,
@@ -319,23 +315,23 @@ where
         };
         debug!(node.id = %node, csi.rpc = %error.rpc, code = error.code.as_str(),
             verdict = ?error.verdict, "the call failed");
-        progress.uncertain |= error.verdict.may_have_happened();
+        progress.uncertain |= error.verdict.may_have_taken_effect();
         progress.last = Some(error.clone());
-        match reaction(&error) {
-            Reaction::GiveUp => return Some(Err(error)),
-            Reaction::TryNextInstance => {}
-            Reaction::Pause => return None,
+        match retry_action(&error) {
+            RetryAction::GiveUp => return Some(Err(error)),
+            RetryAction::TryNextInstance => {}
+            RetryAction::Pause => return None,
         }
     }
     None
 }
 
-fn reaction(error: &PluginError) -> Reaction {
-    if !error.verdict.is_repeated() {
-        return Reaction::GiveUp;
+fn retry_action(error: &PluginError) -> RetryAction {
+    if !error.verdict.is_retried() {
+        return RetryAction::GiveUp;
     }
     match error.code {
-        StatusCode::Unavailable => Reaction::TryNextInstance,
+        StatusCode::Unavailable => RetryAction::TryNextInstance,
         StatusCode::Ok
         | StatusCode::Cancelled
         | StatusCode::Unknown
@@ -351,7 +347,7 @@ fn reaction(error: &PluginError) -> Reaction {
         | StatusCode::Unimplemented
         | StatusCode::Internal
         | StatusCode::DataLoss
-        | StatusCode::Unauthenticated => Reaction::Pause,
+        | StatusCode::Unauthenticated => RetryAction::Pause,
     }
 }
 

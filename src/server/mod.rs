@@ -1,28 +1,32 @@
-//! The control-plane half of the agent.
+//! The server half of the agent: state, volume and variable operations, HTTP API.
 
+mod acquire;
 mod cell;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod forward;
 pub mod http;
-mod lanes;
+mod keyed_limiter;
 mod observer;
 mod services;
-mod turn;
 mod variables;
 mod volumes;
 
 pub use cell::{CellOptions, CommitError, Expected, StateCell};
 pub use error::{
-    Aftermath, CopySource, NotSupported, Object, Operation, PluginFailure, RequestError,
-    ServerError, SnapshotError, UpdateRequest, VariableError,
+    CallTarget, ControllerOperation, CopySource, PluginFailure, RequestError, ResidualState,
+    ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward::{
-    Candidates, Forward, ForwardError, ForwardLimits, NoController, Outcome, candidates,
+    Candidates, ForwardError, ForwardLimits, ForwardOutcome, Forwarder, NoController, candidates,
 };
-pub use lanes::{Lane, LaneFull, Lanes};
+pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
 pub use observer::RecordingObserver;
-pub use services::{About, Services};
-pub use variables::{VariableOutcome, VariablePorts, VariableReading, VariableWrite, Variables};
-pub use volumes::{SnapshotRequest, Submitted, VolumeLimits, VolumePorts, Volumes, WriteOutcome};
+pub use services::{AgentInfo, Services};
+pub use variables::{
+    VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
+};
+pub use volumes::{
+    SnapshotRequest, VolumeLimits, VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+};

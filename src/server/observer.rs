@@ -1,4 +1,4 @@
-//! What nodes find of their plugins, recorded.
+//! Records what nodes report about their plugins.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::model::{NodeId, PluginId, PluginInstance};
 use crate::ports::{Clock, PluginObserver, ReportRefused};
 use crate::state::{Event, EventKind};
 
-/// Records reports in the cell.
+/// Records the reports of nodes in the state.
 pub struct RecordingObserver {
     cell: StateCell,
     clock: Arc<dyn Clock>,
 }
 
 impl RecordingObserver {
-    /// Records there, at that clock's time.
+    /// Records in `cell`, with the time of `clock`.
     pub fn new(cell: StateCell, clock: Arc<dyn Clock>) -> Self {
         Self { cell, clock }
     }
@@ -30,7 +30,7 @@ impl RecordingObserver {
 
 fn refused(error: &CommitError) -> ReportRefused {
     ReportRefused {
-        reason: error.in_full(),
+        reason: error.detail(),
     }
 }
 
@@ -62,13 +62,13 @@ impl PluginObserver for RecordingObserver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::fake::Settings;
+    use crate::ports::fake::PluginSettings;
     use crate::server::fake::FakeAgent;
     use crate::state::plugin;
 
     #[tokio::test]
     async fn reports_are_recorded_until_the_cell_stops() {
-        let agent = FakeAgent::start(Settings::default()).await.unwrap();
+        let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
         let clock = Arc::new(agent.clock.clone());
         let observer = RecordingObserver::new(agent.cell.clone(), clock);
         let (id, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());

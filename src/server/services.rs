@@ -1,17 +1,17 @@
-//! Everything that requests are answered from, and its end.
+//! The services behind the HTTP API, and their shutdown.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::cell::StateCell;
-use super::variables::{VariablePorts, Variables};
-use super::volumes::{VolumeLimits, VolumePorts, Volumes};
+use super::variables::{VariablePorts, VariableService};
+use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::ports::IdSource;
 
-/// What the agent says of itself to who asks.
+/// What the agent reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct AgentInfo {
     /// This program's version.
     pub version: String,
     /// The agent's name, mostly the host's.
@@ -20,41 +20,41 @@ pub struct About {
     pub region: String,
     /// Its datacenter.
     pub datacenter: String,
-    /// `HOST:PORT` where it can be reached; empty if only over its socket.
+    /// `HOST:PORT` of its TCP listener; empty if it has only a socket.
     pub address: String,
-    /// The ID of the node in it; empty if there is none.
+    /// The ID of its node; empty without a node.
     pub node_id: String,
 }
 
-impl About {
-    /// The Nomad whose API this is: what official clients take for the server's version.
+impl AgentInfo {
+    /// The Nomad version whose API the agent serves. Nomad's clients read it as the server's version.
     pub const NOMAD_VERSION: &'static str = "2.0.5";
-    /// Nomad's own default.
+    /// Nomad's default region.
     pub const REGION: &'static str = "global";
-    /// Nomad's own default.
+    /// Nomad's default datacenter.
     pub const DATACENTER: &'static str = "dc1";
 }
 
-/// The server half of the agent. A clone is the same.
+/// The services of the agent. A clone is the same services.
 #[derive(Clone)]
 pub struct Services {
-    /// What is remembered.
+    /// The state.
     pub cell: StateCell,
-    /// What is done with volumes.
-    pub volumes: Volumes,
-    /// What is kept in variables.
-    pub variables: Variables,
-    /// What it says of itself.
-    pub about: std::sync::Arc<About>,
+    /// Volume operations.
+    pub volumes: VolumeService,
+    /// Variables.
+    pub variables: VariableService,
+    /// What the agent reports about itself.
+    pub agent_info: std::sync::Arc<AgentInfo>,
     pub(super) ids: std::sync::Arc<dyn IdSource>,
     pub(super) stopping: CancellationToken,
 }
 
 impl Services {
-    /// The server half over these ports. Needs a running tokio runtime, which ends locks of variables.
-    pub fn new(ports: VolumePorts, limits: VolumeLimits, about: About) -> Self {
+    /// Services over these ports. Needs a running tokio runtime, which expires locks of variables.
+    pub fn new(ports: VolumePorts, limits: VolumeLimits, about: AgentInfo) -> Self {
         let stopping = CancellationToken::new();
-        let of_variables = VariablePorts {
+        let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),
             clock: ports.clock.clone(),
@@ -62,20 +62,20 @@ impl Services {
         };
         Self {
             cell: ports.cell.clone(),
-            variables: Variables::new(of_variables, stopping.clone()),
+            variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
-            volumes: Volumes::new(ports, limits),
-            about: std::sync::Arc::new(about),
+            volumes: VolumeService::new(ports, limits),
+            agent_info: std::sync::Arc::new(about),
             stopping,
         }
     }
 
-    /// Ends waiting reads, so that connections can drain; begins nothing new, waits up to `grace`
-    /// for what is running and cuts off the rest: the next run goes on with it. The cell goes on:
-    /// it is stopped by itself, after everyone who commits.
+    /// Ends blocking reads, refuses new operations, waits up to `grace` for running ones and aborts the
+    /// rest. The next run continues them. The cell keeps running; stop it after everything that
+    /// commits.
     pub async fn drain(&self, grace: Duration) {
         self.stopping.cancel();
         self.volumes.stop(grace).await;
-        self.variables.stopped().await;
+        self.variables.wait_stopped().await;
     }
 }

@@ -1,9 +1,7 @@
-//! Rules of an ACL policy, as far as volumes need them.
+//! Parses the rules of an ACL policy, as far as volumes need them.
 //!
-//! Read as leniently as a server reads what it has stored: what is not known grants nothing
-//! (`nomad-neighbour-apis` 3.4). Coarse words (`policy = "read"`) become the capabilities that they
-//! stand for (3.5), so that nobody has to know both. HCL and JSON mean the same; labels of HCL are
-//! keys in JSON.
+//! Unknown rules grant nothing, as on a server. Coarse policies (`policy = "read"`) become the
+//! capabilities that they include. HCL and JSON mean the same; labels in HCL are keys in JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,36 +9,36 @@ use super::tree::{Entry, Node, Object, Value};
 use super::{hcl, json};
 use crate::diagnostic::{Diagnostics, SourceMap};
 
-/// What the rules of one policy, or of several together, grant.
+/// What one or more policies grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AclPolicy {
-    /// By namespace, or a pattern of namespaces with `*`.
+    /// Rules by namespace, or by a pattern of namespaces with `*`.
     pub namespaces: BTreeMap<String, NamespaceRules>,
-    /// On plugins.
+    /// The level for plugins.
     pub plugin: Option<AclLevel>,
-    /// On agents.
+    /// The level for agents.
     pub agent: Option<AclLevel>,
 }
 
-/// What is granted in a namespace.
+/// What a policy grants in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceRules {
-    /// Capabilities by their words, those of a coarse word spelled out: `csi-write-volume`, `deny`.
+    /// Capabilities, including those of a coarse policy: `csi-write-volume`, `deny`.
     pub capabilities: BTreeSet<String>,
     /// Capabilities on variables, by path or pattern of paths.
     pub variables: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// A coarse word. Of several policies the strongest holds, in this order (3.5).
+/// A coarse policy, in ascending order. The highest level of several policies applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AclLevel {
-    /// Lists only.
+    /// Lists.
     List,
     /// Reads.
     Read,
-    /// Writes; on plugins it grants nothing, and hides a `read` of another policy.
+    /// Writes. For plugins it grants nothing, and overrides `read` of another policy.
     Write,
-    /// Nothing, whatever else is said.
+    /// Grants nothing, and overrides every other level.
     Deny,
 }
 
@@ -56,8 +54,8 @@ impl AclLevel {
     }
 }
 
-/// What `policy = WORD` stands for in a namespace, as far as volumes are concerned (3.5).
-fn coarse(word: &str) -> &'static [&'static str] {
+/// Returns the capabilities of `policy = WORD` in a namespace, as far as volumes need them.
+fn capabilities_of_level(word: &str) -> &'static [&'static str] {
     match word {
         "deny" => &["deny"],
         "read" => &[
@@ -75,31 +73,31 @@ fn coarse(word: &str) -> &'static [&'static str] {
             "csi-mount-volume",
             "csi-write-volume",
         ],
-        // Before Nomad 2.0 it is not: there such a token is refused what is foretold as granted.
+        // Nomad before 2.0 does not grant it.
         "scale" => &["read-job"],
         _ => &[],
     }
 }
 
-/// Reads rules, in HCL or JSON.
+/// Parses rules, in HCL or JSON.
 ///
 /// # Errors
-/// If they are neither; a server stores no such rules.
+/// If the rules are neither; no server stores such rules.
 pub fn acl_policy(rules: &str) -> Result<AclPolicy, String> {
-    let (mut sources, mut said) = (SourceMap::default(), Diagnostics::default());
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("rules", rules);
     let read = if rules.trim_start().starts_with('{') {
-        json::parse(rules, source, &mut said)
+        json::parse(rules, source, &mut diagnostics)
     } else {
-        hcl::parse(rules, source, &mut said)
+        hcl::parse(rules, source, &mut diagnostics)
     };
     let document = read.map_err(|problem| problem.message)?;
     let mut policy = AclPolicy::default();
     for entry in &document.entries {
         match &*entry.key.text {
             "namespace" => labelled(entry, |label, object| namespace(&mut policy, label, object)),
-            "plugin" => stronger(&mut policy.plugin, level(entry)),
-            "agent" => stronger(&mut policy.agent, level(entry)),
+            "plugin" => raise_level(&mut policy.plugin, level(entry)),
+            "agent" => raise_level(&mut policy.agent, level(entry)),
             _ => {}
         }
     }
@@ -107,8 +105,8 @@ pub fn acl_policy(rules: &str) -> Result<AclPolicy, String> {
 }
 
 impl AclPolicy {
-    /// Both together, as a server merges the policies of a token (3.5): capabilities are united, of
-    /// coarse words the strongest holds.
+    /// Merges two policies as a server does for a token: the union of the capabilities, and the higher
+    /// level.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (label, rules) in other.namespaces {
@@ -118,13 +116,13 @@ impl AclPolicy {
                 own.variables.entry(path).or_default().extend(capabilities);
             }
         }
-        stronger(&mut self.plugin, other.plugin);
-        stronger(&mut self.agent, other.agent);
+        raise_level(&mut self.plugin, other.plugin);
+        raise_level(&mut self.agent, other.agent);
         self
     }
 }
 
-fn stronger(own: &mut Option<AclLevel>, other: Option<AclLevel>) {
+fn raise_level(own: &mut Option<AclLevel>, other: Option<AclLevel>) {
     *own = (*own).max(other);
 }
 
@@ -133,7 +131,7 @@ fn namespace(policy: &mut AclPolicy, label: &str, object: &Object<'_>) {
     for entry in &object.entries {
         match &*entry.key.text {
             "policy" => {
-                let words = text(&entry.value).map_or(&[][..], coarse);
+                let words = text(&entry.value).map_or(&[][..], capabilities_of_level);
                 rules
                     .capabilities
                     .extend(words.iter().map(ToString::to_string));
@@ -188,7 +186,7 @@ fn text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
     match &node.value {
         Value::Scalar(scalar) => Some(&scalar.text),
         Value::Null
-        | Value::Broken
+        | Value::Invalid
         | Value::Reference(_)
         | Value::Unknown
         | Value::List(_)
@@ -200,7 +198,7 @@ fn texts(node: &Node<'_>) -> Vec<String> {
     match &node.value {
         Value::List(items) => items.iter().filter_map(text).map(str::to_owned).collect(),
         Value::Null
-        | Value::Broken
+        | Value::Invalid
         | Value::Reference(_)
         | Value::Unknown
         | Value::Scalar(_)
@@ -231,7 +229,7 @@ mod tests {
     "#;
 
     #[test]
-    fn rules_mean_the_same_in_both_languages() {
+    fn hcl_and_json_mean_the_same() {
         let json = r#"{
             "namespace": {"prod-*": {
                 "policy": "read",
@@ -254,9 +252,9 @@ mod tests {
         );
     }
 
-    /// `nomad-neighbour-apis` 3.5: the plugin quirk too.
+    /// Includes `write` for plugins, which overrides `read`.
     #[test]
-    fn of_coarse_words_the_strongest_holds() {
+    fn the_highest_level_applies() {
         let of = |word: &str| acl_policy(&format!("plugin {{ policy = \"{word}\" }}")).unwrap();
         for (one, other, together) in [
             ("list", "read", AclLevel::Read),
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_an_error_and_nothing_grants_nothing() {
+    fn an_invalid_policy_is_an_error_and_an_empty_one_grants_nothing() {
         assert!(acl_policy("namespace \"a\" {").is_err());
         assert_eq!(acl_policy(""), Ok(AclPolicy::default()));
     }

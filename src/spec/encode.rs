@@ -1,40 +1,49 @@
-//! A volume request to a specification that reads back as the same request.
+//! Writes volume requests as specifications that read back as the same requests.
 //!
-//! HCL and JSON are written so that Nomad's own reader takes them for the same, too: `${` is escaped,
-//! because the two versions of HCL disagree on it, and topologies in JSON have the one shape of which
-//! Nomad loses nothing (`nomad-http-api` 5.6). What is not said is not written; a namespace always
-//! is. A secret that is a reference stays one, and a hidden value that is `unknown` is written so. **Secrets that stand in the specification are written
-//! in the clear**: whoever shows the text takes them out of the request before.
+//! Nomad's own reader gives HCL and JSON the same meaning. `${` is escaped as `\u0024{`, because HCL1
+//! and HCL2 disagree on `$${`. Topologies in JSON have the one shape of which Nomad loses nothing.
+//! Unset fields are left out, except the namespace. A secret reference stays a reference, and an unknown
+//! hidden value is written as `unknown`. **Literal secrets are written in clear text**: callers that
+//! show the text remove them first.
+//!
+//! HCL is formatted by hcl-rs. This module adds what hcl-rs has no form for: comments, aligned
+//! attributes, and strings that HCL1 and HCL2 read alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hcl::Identifier;
+use hcl::expr::{Expression, FuncCall, TemplateExpr, Variable};
+use hcl::format::{Format as _, Formatter};
+use hcl::structure::{Attribute, Block, Body, Structure};
 use serde_json::{Map, Value, json};
 
 use super::syntax::Syntax;
 use super::tree::UNKNOWN;
-use crate::model::{Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, WantedRequest};
+use crate::model::{
+    Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest,
+};
 
-/// A volume to be written, with what a specification says beside the request.
+/// A volume to write, with the fields of a specification that are not part of the request.
 #[derive(Clone, Debug)]
-pub struct Written {
-    /// What a server is sent.
-    pub request: WantedRequest,
-    /// Hidden values that nobody knows.
+pub struct WritableSpec {
+    /// The request to the server.
+    pub request: UnresolvedRequest,
+    /// Hidden values that are unknown.
     pub unknown: BTreeSet<HiddenField>,
-    /// Whether it is kept from being removed, if that is said.
+    /// The `protect` field, if set.
     pub protect: Option<bool>,
-    /// Sentences for whoever reads the file; JSON has no place for them.
-    pub remarks: Vec<String>,
+    /// Comments above the volume. JSON has none.
+    pub comments: Vec<String>,
 }
 
-impl Written {
-    /// What is sent, and nothing beside it.
-    pub fn new(request: WantedRequest) -> Self {
+impl WritableSpec {
+    /// Returns a specification of the request alone.
+    pub fn new(request: UnresolvedRequest) -> Self {
         Self {
             request,
             unknown: BTreeSet::new(),
             protect: None,
-            remarks: vec![],
+            comments: vec![],
         }
     }
 
@@ -44,38 +53,33 @@ impl Written {
 }
 
 /// Writes one volume as a flat file.
-pub fn encode(request: &WantedRequest, syntax: Syntax) -> String {
-    encode_file(&Written::new(request.clone()), None, syntax)
+pub fn encode(request: &UnresolvedRequest, syntax: Syntax) -> String {
+    encode_file(&WritableSpec::new(request.clone()), None, syntax)
 }
 
 /// Writes one volume as a flat file, with its set if it has one.
-pub fn encode_file(volume: &Written, set: Option<&SetName>, syntax: Syntax) -> String {
-    let flat = |places| {
-        let mut fields = document(volume, places);
+pub fn encode_file(volume: &WritableSpec, set: Option<&SetName>, syntax: Syntax) -> String {
+    let flat = |topologies| {
+        let mut fields = document(volume, topologies);
         if let (Some(set), Value::Object(fields)) = (set, &mut fields) {
             fields.insert("set".to_owned(), set.as_str().into());
         }
         fields
     };
     match syntax {
-        Syntax::Hcl => {
-            let mut out = Hcl::default();
-            out.set(set);
-            out.volume(volume, None);
-            out.text
-        }
-        Syntax::Json => format!("{:#}\n", flat(json_places)),
-        Syntax::Yaml => comments(&[volume]) + &yaml(&flat(yaml_places)),
+        Syntax::Hcl => hcl_set(set) + &hcl_volume(volume, None),
+        Syntax::Json => format!("{:#}\n", flat(json_topologies)),
+        Syntax::Yaml => comments(&[volume]) + &yaml(&flat(yaml_topologies)),
     }
 }
 
 /// Writes any number of volumes into one file, each in a block.
-pub fn encode_all(volumes: &[Written], set: Option<&SetName>, syntax: Syntax) -> String {
+pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Syntax) -> String {
     let labels = labels(volumes);
-    let all = |places: fn(&[Topology]) -> Value| {
+    let all = |topologies: fn(&[Topology]) -> Value| {
         let blocks = labels.iter().zip(volumes);
         let blocks: Map<_, _> = blocks
-            .map(|(label, volume)| (label.clone(), document(volume, places)))
+            .map(|(label, volume)| (label.clone(), document(volume, topologies)))
             .collect();
         let mut file = Map::new();
         if let Some(set) = set {
@@ -86,26 +90,26 @@ pub fn encode_all(volumes: &[Written], set: Option<&SetName>, syntax: Syntax) ->
     };
     match syntax {
         Syntax::Hcl => {
-            let mut out = Hcl::default();
-            out.set(set);
-            for (label, volume) in labels.iter().zip(volumes) {
-                out.volume(volume, Some(label));
-            }
-            out.text.trim_start().to_owned()
+            let blocks: Vec<_> = labels
+                .iter()
+                .zip(volumes)
+                .map(|(label, volume)| hcl_volume(volume, Some(label)))
+                .collect();
+            hcl_set(set) + &blocks.join("\n")
         }
-        Syntax::Json => format!("{:#}\n", all(json_places)),
+        Syntax::Json => format!("{:#}\n", all(json_topologies)),
         Syntax::Yaml => {
             let volumes: Vec<_> = volumes.iter().collect();
-            comments(&volumes) + &yaml(&all(yaml_places))
+            comments(&volumes) + &yaml(&all(yaml_topologies))
         }
     }
 }
 
-/// What the volumes' blocks are called: their IDs, and where one is taken, the namespace before it.
-fn labels(volumes: &[Written]) -> Vec<String> {
+/// Returns the labels of the volumes' blocks: IDs, with the namespace as a prefix if an ID repeats.
+fn labels(volumes: &[WritableSpec]) -> Vec<String> {
     let mut labels: Vec<String> = vec![];
     let mut taken = BTreeSet::new();
-    for Written { request, .. } in volumes {
+    for WritableSpec { request, .. } in volumes {
         let mut label = request.id.to_string();
         while !taken.insert(label.clone()) {
             label = format!("{}-{label}", request.namespace);
@@ -115,16 +119,16 @@ fn labels(volumes: &[Written]) -> Vec<String> {
     labels
 }
 
-fn comments(volumes: &[&Written]) -> String {
-    let of = |volume: &&Written| {
+fn comments(volumes: &[&WritableSpec]) -> String {
+    let of = |volume: &&WritableSpec| {
         let key = volume.request.key();
         let line = move |remark: &String| format!("# {}\n", one_line(&format!("{key}: {remark}")));
-        volume.remarks.iter().map(line).collect::<String>()
+        volume.comments.iter().map(line).collect::<String>()
     };
     volumes.iter().map(of).collect()
 }
 
-/// A comment ends with its line.
+/// Replaces control characters and line breaks, which would end a comment.
 fn one_line(text: &str) -> String {
     text.replace(
         |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{85}'),
@@ -132,8 +136,8 @@ fn one_line(text: &str) -> String {
     )
 }
 
-/// The fields that are one text, in the order in which people read them.
-fn texts(request: &WantedRequest) -> Vec<(&'static str, String)> {
+/// Returns the fields with one text each, in reading order.
+fn texts(request: &UnresolvedRequest) -> Vec<(&'static str, String)> {
     let size = |size: Bytes| (!size.is_zero()).then(|| size.to_string());
     let fields = [
         ("id", Some(request.id.to_string())),
@@ -150,19 +154,19 @@ fn texts(request: &WantedRequest) -> Vec<(&'static str, String)> {
         ("capacity_min", size(request.capacity.min)),
         ("capacity_max", size(request.capacity.max)),
     ];
-    let said = |(key, text): (&'static str, Option<String>)| text.map(|text| (key, text));
-    fields.into_iter().filter_map(said).collect()
+    let given = |(key, text): (&'static str, Option<String>)| text.map(|text| (key, text));
+    fields.into_iter().filter_map(given).collect()
 }
 
-/// What stands under a key of a map.
+/// A value of a map.
 #[derive(Clone, Copy)]
-enum Entry<'r> {
+enum MapValue<'r> {
     Text(&'r str),
-    /// A reference: its source and what that is asked for.
+    /// A secret reference: its source and argument.
     Reference(&'static str, &'r str),
 }
 
-impl<'r> From<&'r SecretRef> for Entry<'r> {
+impl<'r> From<&'r SecretRef> for MapValue<'r> {
     fn from(reference: &'r SecretRef) -> Self {
         match reference {
             SecretRef::Literal(value) => Self::Text(value),
@@ -172,7 +176,7 @@ impl<'r> From<&'r SecretRef> for Entry<'r> {
     }
 }
 
-impl Entry<'_> {
+impl MapValue<'_> {
     fn json(self) -> Value {
         match self {
             Self::Text(text) => text.into(),
@@ -180,25 +184,30 @@ impl Entry<'_> {
         }
     }
 
-    fn hcl(self) -> String {
+    fn hcl(self) -> Expression {
         match self {
-            Self::Text(text) => quoted(text),
-            Self::Reference(source, argument) => format!("{source}({})", quoted(argument)),
+            Self::Text(text) => string(text),
+            Self::Reference(source, argument) => FuncCall::builder(source)
+                .arg(string(argument))
+                .build()
+                .into(),
         }
     }
 }
 
-/// The fields that are keys with texts, or with references.
-fn maps(request: &WantedRequest) -> Vec<(&'static str, BTreeMap<&str, Entry<'_>>)> {
+/// Returns the fields that are maps of texts or of secret references.
+fn maps(request: &UnresolvedRequest) -> Vec<(&'static str, BTreeMap<&str, MapValue<'_>>)> {
     let secrets = request.secrets.as_ref().map(|secrets| {
-        let pairs = secrets.iter().map(|(key, from)| (key, Entry::from(from)));
+        let pairs = secrets
+            .iter()
+            .map(|(key, from)| (key, MapValue::from(from)));
         pairs.collect()
     });
     let [parameters, context] = [&request.parameters, &request.context].map(|map| {
         let pairs = map
             .as_ref()?
             .iter()
-            .map(|(key, value)| (key.as_str(), Entry::Text(value)));
+            .map(|(key, value)| (key.as_str(), MapValue::Text(value)));
         Some(pairs.collect())
     });
     let fields = [
@@ -212,7 +221,7 @@ fn maps(request: &WantedRequest) -> Vec<(&'static str, BTreeMap<&str, Entry<'_>>
         .collect()
 }
 
-fn document(volume: &Written, places: fn(&[Topology]) -> Value) -> Value {
+fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) -> Value {
     let request = &volume.request;
     let unknown = || json!({ UNKNOWN: true });
     let mut document = Map::new();
@@ -248,7 +257,7 @@ fn document(volume: &Written, places: fn(&[Topology]) -> Value) -> Value {
             ("preferred", &request.preferred),
         ] {
             if !topologies.is_empty() {
-                block.insert(key.to_owned(), places(topologies));
+                block.insert(key.to_owned(), encode_topologies(topologies));
             }
         }
         document.insert("topology_request".to_owned(), block.into());
@@ -269,169 +278,175 @@ fn document(volume: &Written, places: fn(&[Topology]) -> Value) -> Value {
     document.into()
 }
 
-fn json_places(topologies: &[Topology]) -> Value {
-    json!([{ "topology": yaml_places(topologies) }])
+fn json_topologies(topologies: &[Topology]) -> Value {
+    json!([{ "topology": yaml_topologies(topologies) }])
 }
 
-fn yaml_places(topologies: &[Topology]) -> Value {
-    let places = topologies
+fn yaml_topologies(topologies: &[Topology]) -> Value {
+    let segments = topologies
         .iter()
         .map(|topology| json!({ "segments": topology.segments }));
-    places.collect()
+    segments.collect()
 }
 
-/// YAML of a document. A value of texts, lists and objects always has one.
+/// Returns a document as YAML. Texts, lists and objects always have a YAML form.
 pub(super) fn yaml(document: &Value) -> String {
     serde_yaml::to_string(document).unwrap_or_else(|_| format!("{document:#}\n"))
 }
 
-/// HCL being written.
-#[derive(Default)]
-struct Hcl {
-    text: String,
-    depth: usize,
-    /// The depth at which blocks stand apart.
-    paragraphs: usize,
+/// Returns the `set` attribute at the top of a file.
+fn hcl_set(set: Option<&SetName>) -> String {
+    set.map_or_else(String::new, |set| {
+        format_body(attributes([("set", string(set.as_str()))])) + "\n"
+    })
 }
 
-impl Hcl {
-    fn set(&mut self, set: Option<&SetName>) {
-        if let Some(set) = set {
-            self.attributes([("set", set.as_str())]);
-            self.text.push('\n');
-        }
-    }
-
-    /// A volume: in a block of that label, or as the file itself.
-    fn volume(&mut self, volume: &Written, label: Option<&str>) {
-        if label.is_some() && !self.text.is_empty() && !self.text.ends_with("\n\n") {
-            self.text.push('\n');
-        }
-        for remark in &volume.remarks {
-            self.line(&format!("# {}", one_line(remark)));
-        }
-        match label {
-            None => self.fields(volume, None),
-            Some(label) => {
-                self.line(&format!("volume {} {{", quoted(label)));
-                self.depth += 1;
-                self.paragraphs = self.depth;
-                self.fields(volume, Some(label));
-                self.depth -= 1;
-                self.line("}");
-            }
-        }
-    }
-
-    fn fields(&mut self, volume: &Written, label: Option<&str>) {
-        let request = &volume.request;
-        let texts = texts(request).into_iter();
-        let texts: Vec<_> = texts
-            .filter(|(key, text)| *key != "id" || Some(text.as_str()) != label)
-            .map(|(key, text)| (key, quoted(&text)))
-            .chain(
-                volume
-                    .protect
-                    .map(|protect| ("protect", protect.to_string())),
-            )
-            .collect();
-        self.values(texts.iter().map(|(key, text)| (*key, text.clone())));
-        for capability in &request.capabilities {
-            self.block("capability", |out| {
-                out.attributes([
-                    ("access_mode", capability.access_mode.as_str()),
-                    ("attachment_mode", capability.attachment_mode.as_str()),
-                ]);
-            });
-        }
-        if let Some(options) = &request.mount_options {
-            self.mount_options(options, volume.is_unknown(HiddenField::MountFlags));
-        }
-        if let Some(request) = &request.topology_request {
-            self.block("topology_request", |out| {
-                out.places("required", &request.required);
-                out.places("preferred", &request.preferred);
-            });
-        }
-        for (key, map) in maps(request) {
-            self.block(key, |out| {
-                out.values(map.into_iter().map(|(key, entry)| (key, entry.hcl())));
-            });
-        }
-        if volume.is_unknown(HiddenField::Secrets) {
-            self.text.push('\n');
-            self.line(&format!("secrets = {UNKNOWN}"));
-        }
-    }
-
-    fn mount_options(&mut self, options: &MountOptions, unknown_flags: bool) {
-        self.block("mount_options", |out| {
-            if !options.fs_type.is_empty() {
-                out.attributes([("fs_type", options.fs_type.as_str())]);
-            }
-            if unknown_flags {
-                out.line(&format!("mount_flags = {UNKNOWN}"));
-            } else if !options.mount_flags.is_empty() {
-                let flags = options.mount_flags.iter().map(|flag| quoted(flag));
-                let flags: Vec<_> = flags.collect();
-                out.line(&format!("mount_flags = [{}]", flags.join(", ")));
-            }
-        });
-    }
-
-    fn line(&mut self, line: &str) {
-        let indent = "  ".repeat(self.depth);
-        self.text.extend([&indent, line, "\n"]);
-    }
-
-    fn attributes<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t str, &'t str)>) {
-        self.values(pairs.into_iter().map(|(key, text)| (key, quoted(text))));
-    }
-
-    fn values<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t str, String)>) {
-        let pairs: Vec<_> = pairs
-            .into_iter()
-            .map(|(k, value)| (key(k), value))
-            .collect();
-        let width = pairs
-            .iter()
-            .map(|(key, _)| key.chars().count())
-            .max()
-            .unwrap_or_default();
-        for (key, value) in pairs {
-            self.line(&format!("{key:<width$} = {value}"));
-        }
-    }
-
-    fn block(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
-        if self.depth == self.paragraphs {
-            self.text.push('\n');
-        }
-        self.line(&format!("{name} {{"));
-        self.depth += 1;
-        inside(self);
-        self.depth -= 1;
-        self.line("}");
-    }
-
-    fn places(&mut self, name: &str, topologies: &[Topology]) {
-        if topologies.is_empty() {
-            return;
-        }
-        self.block(name, |out| {
-            for topology in topologies {
-                out.block("topology", |out| {
-                    out.block("segments", |out| {
-                        let segments = topology.segments.iter();
-                        out.attributes(segments.map(|(key, value)| (key.as_str(), value.as_str())));
-                    });
-                });
-            }
-        });
+/// Returns a volume as a block with that label, or as a flat file, with its comments above.
+fn hcl_volume(volume: &WritableSpec, label: Option<&str>) -> String {
+    let comments = volume.comments.iter();
+    let comments: String = comments
+        .map(|comment| format!("# {}\n", one_line(comment)))
+        .collect();
+    // Blank lines separate the structures of a volume, but not those within its blocks.
+    let paragraphs: Vec<_> = hcl_fields(volume, label)
+        .into_iter()
+        .map(format_body)
+        .collect();
+    let fields = paragraphs.join("\n");
+    match label {
+        None => comments + &fields,
+        Some(label) => format!(
+            "{comments}volume {} {{\n{}}}\n",
+            quoted(label),
+            indented(&fields)
+        ),
     }
 }
 
-/// A key, in quotes where it needs them.
+/// Returns the fields of a volume, grouped into paragraphs.
+fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>> {
+    let request = &volume.request;
+    let protect = volume.protect.map(|protect| ("protect", protect.into()));
+    let single = texts(request)
+        .into_iter()
+        .filter(|(key, text)| *key != "id" || Some(text.as_str()) != label)
+        .map(|(key, text)| (key, string(&text)))
+        .chain(protect);
+    let mut blocks = vec![];
+    for capability in &request.capabilities {
+        let modes = attributes([
+            ("access_mode", string(capability.access_mode.as_str())),
+            (
+                "attachment_mode",
+                string(capability.attachment_mode.as_str()),
+            ),
+        ]);
+        blocks.push(block("capability", modes));
+    }
+    if let Some(options) = &request.mount_options {
+        blocks.push(hcl_mount_options(
+            options,
+            volume.is_unknown(HiddenField::MountFlags),
+        ));
+    }
+    if let Some(request) = &request.topology_request {
+        let required = hcl_topologies("required", &request.required);
+        let preferred = hcl_topologies("preferred", &request.preferred);
+        let inner = required.into_iter().chain(preferred).collect();
+        blocks.push(block("topology_request", inner));
+    }
+    for (key, map) in maps(request) {
+        let values = map.into_iter().map(|(key, value)| (key, value.hcl()));
+        blocks.push(block(key, attributes(values)));
+    }
+    let mut paragraphs = vec![attributes(single)];
+    paragraphs.extend(blocks.into_iter().map(|block| vec![block]));
+    if volume.is_unknown(HiddenField::Secrets) {
+        paragraphs.push(attributes([("secrets", unknown())]));
+    }
+    paragraphs
+}
+
+fn hcl_mount_options(options: &MountOptions, flags_are_unknown: bool) -> Structure {
+    let mut body = vec![];
+    if !options.fs_type.is_empty() {
+        body.extend(attributes([("fs_type", string(&options.fs_type))]));
+    }
+    if flags_are_unknown {
+        body.extend(attributes([("mount_flags", unknown())]));
+    } else if !options.mount_flags.is_empty() {
+        let flags = options.mount_flags.iter().map(|flag| string(flag));
+        let flags = Expression::Array(flags.collect());
+        body.extend(attributes([("mount_flags", flags)]));
+    }
+    block("mount_options", body)
+}
+
+fn hcl_topologies(name: &str, topologies: &[Topology]) -> Option<Structure> {
+    let topology = |topology: &Topology| {
+        let segments = topology.segments.iter();
+        let segments = segments.map(|(key, value)| (key.as_str(), string(value)));
+        block("topology", vec![block("segments", attributes(segments))])
+    };
+    (!topologies.is_empty()).then(|| block(name, topologies.iter().map(topology).collect()))
+}
+
+fn block(name: &str, body: Vec<Structure>) -> Structure {
+    Block::builder(name).add_structures(body).build().into()
+}
+
+/// Returns attributes with aligned values. hcl-rs aligns nothing, so the keys are padded.
+fn attributes<'t>(pairs: impl IntoIterator<Item = (&'t str, Expression)>) -> Vec<Structure> {
+    let pairs: Vec<_> = pairs
+        .into_iter()
+        .map(|(text, value)| (key(text), value))
+        .collect();
+    let lengths = pairs.iter().map(|(key, _)| key.chars().count());
+    let width = lengths.max().unwrap_or_default();
+    let attribute = |(key, value)| {
+        let padded = Identifier::unchecked(format!("{key:<width$}"));
+        Attribute::new(padded, value).into()
+    };
+    pairs.into_iter().map(attribute).collect()
+}
+
+fn unknown() -> Expression {
+    Variable::unchecked(UNKNOWN).into()
+}
+
+/// Returns a string literal with this module's escapes, which hcl-rs writes unchanged.
+fn string(text: &str) -> Expression {
+    Expression::from(TemplateExpr::QuotedString(escaped(text)))
+}
+
+/// Formats structures without blank lines. Writing to memory cannot fail.
+fn format_body(structures: Vec<Structure>) -> String {
+    let formatter = Formatter::builder().dense(true).compact_arrays(true);
+    let text = Body::from(structures).format_string(&mut formatter.build_vec());
+    open_empty_blocks(&text.unwrap_or_default())
+}
+
+/// Puts the brace of an empty block on its own line, as in other blocks: hcl-rs writes `name {  }`.
+fn open_empty_blocks(text: &str) -> String {
+    let line = |line: &str| match line.split_once(" {") {
+        Some((name, rest)) if rest.trim_matches(' ') == "}\n" && !name.contains('"') => {
+            format!("{name} {{\n{rest}")
+        }
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// Indents every line that is not empty.
+fn indented(text: &str) -> String {
+    let line = |line: &str| match line {
+        "\n" => line.to_owned(),
+        line => format!("  {line}"),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// Returns a key, in quotes if necessary. HCL1 allows quoted keys, HCL2 does not.
 fn key(text: &str) -> String {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -442,10 +457,14 @@ fn key(text: &str) -> String {
     }
 }
 
-/// A text in quotes that both versions of HCL read alike.
 fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
+    format!("\"{}\"", escaped(text))
+}
+
+/// Escapes a text so that HCL1 and HCL2 read it alike. hcl-rs would write `${` as `$${`, which HCL1
+/// takes literally.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let opens = matches!(c, '$' | '%') && chars.peek() == Some(&'{');
@@ -462,6 +481,5 @@ fn quoted(text: &str) -> String {
             c => out.push(c),
         }
     }
-    out.push('"');
     out
 }

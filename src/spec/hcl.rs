@@ -1,32 +1,31 @@
-//! HCL text to a tree; the only file that knows hcl-edit.
+//! Reads HCL to a tree. This is the only file that uses hcl-edit.
 //!
-//! The structure of a file is read by [`super::hcl1`]; here is what HCL2 adds to it: expressions. Only
-//! those that say their value outright are understood (literals, lists, objects with colons,
-//! parentheses), a call with one text, `env("X")`, which says where a secret is, and the word `unknown`
-//! for a value that nobody knows; any other call, a variable or an operator is refused in words, each where it stands.
+//! [`super::hcl1`] reads the structure of a file. This file adds the expressions of HCL2. Literals, lists,
+//! objects and parentheses have values. A call with one text, such as `env("X")`, is a secret reference,
+//! and the word `unknown` is an unknown hidden value. Any other call, variable or operator is refused.
 //!
-//! Where one text means two things, Nomad's meaning wins in a file that uses nothing of HCL2, with a
-//! warning (`dependencies` decisions, `nomad-http-api` 5.1).
+//! Where HCL1 and HCL2 read a text differently, Nomad's reading applies to a file that uses no feature of
+//! HCL2, with a warning.
 
 use std::ops::Range;
 
 use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
-use super::hcl1::{self, Meaning, Parsed};
-use super::problem::Problem;
-use super::tree::{Node, Object, Reference, ReferenceSource, ScalarKind, UNKNOWN, Value, Word};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, nearest};
+use super::hcl1::{self, HclVersion, ParsedHcl};
+use super::parse_error::ParseError;
+use super::tree::{Node, Object, SecretReference, ReferenceSource, ScalarKind, UNKNOWN, Value, SpannedText};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
 
-/// Reads a file; what cannot be read is said, and then there is no tree.
+/// Reads a file to a tree.
 pub(super) fn parse<'a>(
     text: &'a str,
     source: SourceId,
     diagnostics: &mut Diagnostics,
-) -> Result<Object<'a>, Problem> {
-    let mut parsed = read(text, source, Meaning::Nomad)?;
+) -> Result<Object<'a>, ParseError> {
+    let mut parsed = read(text, source, HclVersion::Hcl1)?;
     if parsed.uses_expressions && (parsed.has_octal || !parsed.templates.is_empty()) {
-        parsed = read(text, source, Meaning::Hcl2)?;
+        parsed = read(text, source, HclVersion::Hcl2)?;
     }
     for template in parsed.templates {
         diagnostics.push(literal_template(template));
@@ -34,11 +33,11 @@ pub(super) fn parse<'a>(
     parsed
         .diagnostics
         .into_iter()
-        .for_each(|said| diagnostics.push(said));
+        .for_each(|diagnostic| diagnostics.push(diagnostic));
     Ok(parsed.body)
 }
 
-fn read(text: &str, source: SourceId, meaning: Meaning) -> Result<Parsed<'_>, Problem> {
+fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'_>, ParseError> {
     hcl1::parse(text, source, meaning, |range| {
         expression(text, source, range)
     })
@@ -47,10 +46,10 @@ fn read(text: &str, source: SourceId, meaning: Meaning) -> Result<Parsed<'_>, Pr
 fn literal_template(span: Span) -> Diagnostic {
     Diagnostic::warning(
         Code::SpecLiteralTemplate,
-        "`${…}` and `%{…}` are sent as they stand, as Nomad does; HCL2 would evaluate them",
+        "`${…}` and `%{…}` are not evaluated: Nomad sends them unchanged",
     )
-    .label(span, "this text is taken literally")
-    .help("write the value itself where a value was meant; write `\\u0024{` for a literal `${`, which both languages read alike")
+    .label(span, "sent literally")
+    .help("write the value itself, or write `\\u0024{` for a literal `${`")
 }
 
 /// Reads a range of the text as one expression.
@@ -58,15 +57,15 @@ fn expression(
     text: &str,
     source: SourceId,
     range: Range<usize>,
-) -> Result<hcl1::Expression<'static>, Problem> {
+) -> Result<hcl1::Expression<'static>, ParseError> {
     let parsed = hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
         let mut at = (range.start + error.location().offset()).min(range.end);
         while !text.is_char_boundary(at) {
             at -= 1;
         }
         let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
-        Problem::syntax(at..end, "this is neither a value nor an expression")
-            .help("text needs double quotes")
+        ParseError::syntax(at..end, "expected a value or an expression")
+            .help("put text in double quotes")
     })?;
     let mut reader = Reader {
         source,
@@ -154,13 +153,13 @@ impl Reader {
             };
             let span = self.span(inner);
             let text = text.into();
-            read.push(Word { text, span }, vec![], value);
+            read.push(SpannedText { text, span }, vec![], value);
         }
         read
     }
 
-    /// `env("NAME")` and `file("PATH")` say where a secret is; whether one may stand there is
-    /// decided by `decode`.
+    /// Reads a secret reference: `env("NAME")` or `file("PATH")`. `decode` checks whether the field
+    /// allows one.
     fn call(&mut self, call: &FuncCall, span: Span) -> Node<'static> {
         let name = call.name.name.as_str();
         let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
@@ -172,17 +171,17 @@ impl Reader {
             (Some(source), Some(argument)) => {
                 let argument = argument.clone().into();
                 Node {
-                    value: Value::Reference(Reference { source, argument }),
+                    value: Value::Reference(SecretReference { source, argument }),
                     span,
                 }
             }
             (Some(_), None) => {
                 let message =
-                    format!("`{name}` takes one text, in double quotes and without a template");
-                let said = Diagnostic::error(Code::SpecExpression, message);
+                    format!("`{name}` requires one text in double quotes, without `${{…}}`");
+                let diagnostic = Diagnostic::error(Code::SpecExpression, message);
                 self.diagnostics
-                    .push(said.label(span, format!("write `{name}(\"…\")`")));
-                Node::broken(span)
+                    .push(diagnostic.label(span, format!("write `{name}(\"…\")`")));
+                Node::invalid(span)
             }
             (None, _) => self.refuse_call(name, span),
         }
@@ -190,41 +189,41 @@ impl Reader {
 
     fn refuse_call(&mut self, name: &str, span: Span) -> Node<'static> {
         let message =
-            "a function call stands where a value is needed, and expressions are not evaluated";
-        let near = nearest(name, ReferenceSource::ALL.map(ReferenceSource::as_str));
+            "cannot evaluate a function call: expressions are not supported";
+        let near = closest_match(name, ReferenceSource::ALL.map(ReferenceSource::as_str));
         let label = near.map_or_else(
-            || "a function call is not evaluated".to_owned(),
+            || "expected a value".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         self.diagnostics.push(
             Diagnostic::error(Code::SpecExpression, message)
                 .label(span, label)
-                .help("only a secret may be a call: `env(\"NAME\")` or `file(\"PATH\")`"),
+                .help("use `env(\"NAME\")` or `file(\"PATH\")`, for secrets only"),
         );
-        Node::broken(span)
+        Node::invalid(span)
     }
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {
         self.diagnostics.push(
             Diagnostic::error(
                 Code::SpecExpression,
-                "a word without quotes is a variable, and variables are not evaluated",
+                "cannot evaluate a variable: expressions are not supported",
             )
-            .label(span, "a variable, or a text without its quotes")
-            .help("if it is text, write it in double quotes"),
+            .label(span, "a variable, or text without quotes")
+            .help("put text in double quotes"),
         );
-        Node::broken(span)
+        Node::invalid(span)
     }
 
     fn refuse(&mut self, span: Span, what: &str) -> Node<'static> {
         self.diagnostics.push(
             Diagnostic::error(
                 Code::SpecExpression,
-                format!("{what} stands where a value is needed, and expressions are not evaluated"),
+                format!("cannot evaluate {what}: expressions are not supported"),
             )
-            .label(span, format!("{what} is not evaluated")),
+            .label(span, "expected a value"),
         );
-        Node::broken(span)
+        Node::invalid(span)
     }
 }
 
@@ -240,10 +239,10 @@ fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {
 mod tests {
     use super::*;
 
-    /// Whatever HCL2's own reader takes is read here too: as literals, or refused in words, but never
-    /// as a syntax error, and never differently for standing beside other items.
+    /// Everything that is valid HCL2 is read as a literal or refused as an expression, but is never a
+    /// syntax error. Neighbouring items do not matter.
     #[test]
-    fn what_hcl2_reads_is_no_syntax_error() {
+    fn valid_hcl2_is_no_syntax_error() {
         for item in [
             "a = f(x, [1,\n  2], { b: \"}\" })",
             "a = f(<<EOF\n  text }\nEOF\n  , 1)",
@@ -274,12 +273,12 @@ mod tests {
             "/* c */ a = 1 /* d */",
         ] {
             let text = format!("{item}\nnext = \"x\"\n");
-            let ours = read(&text, source(), Meaning::Nomad);
+            let parsed = read(&text, source(), HclVersion::Hcl1);
             assert!(
                 hcl_edit::parser::parse_body(&text).is_ok(),
                 "not HCL2: {item}"
             );
-            let keys = ours.map(|parsed| parsed.body.entries.len());
+            let keys = parsed.map(|parsed| parsed.body.entries.len());
             assert_eq!(keys, Ok(2), "{item}");
         }
     }

@@ -1,24 +1,23 @@
-//! JSON text to a tree, with a position for every key and value.
+//! Reads JSON to a tree, with a position for every key and value.
 //!
-//! Strict, except for what Nomad's own reader lets pass *without losing anything*
-//! (`nomad-http-api` 5.1): commas too many, or missing between the values of a list; escapes of Go; control characters in
-//! texts. Those are read with a warning, because nothing else reads them. A missing comma in an
-//! object, which Nomad answers by dropping the rest (users' pain 16), is an error, and so is anything
-//! after the object.
+//! Strict, except for what Nomad's own reader accepts without losing anything: superfluous commas, missing
+//! commas in lists, Go's escape sequences, and control characters in texts. Those give a warning, because
+//! no other program reads them. A missing comma in an object, after which Nomad ignores the rest, is an
+//! error. So is text after the object.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::problem::Problem;
-use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use super::parse_error::ParseError;
+use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
-/// Reads a file.
+/// Reads a file to a tree.
 pub(super) fn parse<'a>(
     text: &'a str,
     source: SourceId,
     diagnostics: &mut Diagnostics,
-) -> Result<Object<'a>, Problem> {
+) -> Result<Object<'a>, ParseError> {
     let mut parser = Parser {
         text,
         source,
@@ -28,18 +27,18 @@ pub(super) fn parse<'a>(
     };
     if parser.peek() != Some(b'{') {
         let here = parser.here();
-        return Err(Problem::syntax(
+        return Err(ParseError::syntax(
             here,
-            "a specification in JSON is an object: it starts with `{`",
+            "expected an object: a specification in JSON starts with `{`",
         )
-        .help("several volumes are `{\"volume\": {\"NAME\": {…}, \"NAME\": {…}}}`"));
+        .help("write several volumes as `{\"volume\": {\"NAME\": {…}, \"NAME\": {…}}}`"));
     }
     let node = parser.object()?;
     if parser.peek().is_some() {
         let here = parser.here();
-        return Err(Problem::syntax(
+        return Err(ParseError::syntax(
             here,
-            "something follows the object that is the specification",
+            "unexpected text after the specification",
         ));
     }
     match node.value {
@@ -57,14 +56,14 @@ struct Parser<'a, 'd> {
 }
 
 impl<'a> Parser<'a, '_> {
-    /// The next byte that is no white space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The next character, to point at.
+    /// Returns the range of the next character.
     fn here(&self) -> Range<usize> {
         let next = self.text[self.at..].chars().next();
         self.at..self.at + next.map_or(0, char::len_utf8)
@@ -79,13 +78,13 @@ impl<'a> Parser<'a, '_> {
         self.diagnostics.push(
             Diagnostic::warning(
                 Code::SpecLenientJson,
-                format!("{what} is not JSON; Nomad reads it, and other programs do not"),
+                format!("{what} is not valid JSON: Nomad accepts it, other programs do not"),
             )
             .label(span, ""),
         );
     }
 
-    fn value(&mut self) -> Result<Node<'a>, Problem> {
+    fn value(&mut self) -> Result<Node<'a>, ParseError> {
         match self.peek() {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
@@ -95,38 +94,38 @@ impl<'a> Parser<'a, '_> {
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'a'..=b'z' | b'A'..=b'Z') => self.word(),
-            Some(b'\'') => Err(Problem::syntax(
+            Some(b'\'') => Err(ParseError::syntax(
                 self.here(),
-                "JSON knows double quotes only",
+                "JSON requires double quotes",
             )),
-            Some(_) => Err(Problem::syntax(self.here(), "a value should stand here")),
+            Some(_) => Err(ParseError::syntax(self.here(), "expected a value")),
             None => Err(self.ended()),
         }
     }
 
-    fn ended(&self) -> Problem {
+    fn ended(&self) -> ParseError {
         let end = self.text.len();
-        Problem::syntax(end..end, "the file ends in the middle of a value")
+        ParseError::syntax(end..end, "the file ends within a value")
     }
 
-    fn enter(&mut self) -> Result<usize, Problem> {
+    fn enter(&mut self) -> Result<usize, ParseError> {
         let open = self.at;
         self.at += 1;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Problem::too_deep(open..open + 1));
+            return Err(ParseError::too_deep(open..open + 1));
         }
         Ok(open)
     }
 
-    /// Consumes the closing bracket; gives the span of what it closes.
+    /// Consumes the closing bracket. Returns the span of the object or list.
     fn leave(&mut self, open: usize) -> Span {
         self.at += 1;
         self.depth -= 1;
         self.span(open..self.at)
     }
 
-    fn object(&mut self) -> Result<Node<'a>, Problem> {
+    fn object(&mut self) -> Result<Node<'a>, ParseError> {
         let open = self.enter()?;
         let mut object = Object::default();
         loop {
@@ -135,9 +134,9 @@ impl<'a> Parser<'a, '_> {
                 Some(b'"') => self.member(&mut object)?,
                 Some(found) => {
                     let problem =
-                        Problem::syntax(self.here(), "a key in double quotes should stand here");
+                        ParseError::syntax(self.here(), "expected a key in double quotes");
                     return Err(match found {
-                        b'/' | b'#' => problem.help("a comment in JSON is a key: `\"//\": \"…\"`"),
+                        b'/' | b'#' => problem.help("write a comment as a key: `\"//\": \"…\"`"),
                         _ => problem,
                     });
                 }
@@ -148,8 +147,8 @@ impl<'a> Parser<'a, '_> {
                 Some(b'}') => {}
                 Some(_) => {
                     return Err(
-                        Problem::syntax(self.here(), "a comma is missing before this")
-                            .help("Nomad would silently ignore everything up to the closing brace"),
+                        ParseError::syntax(self.here(), "a comma is missing before this")
+                            .help("add a comma: Nomad would ignore everything up to the closing brace"),
                     );
                 }
                 None => return Err(never_closed(open, "brace")),
@@ -157,34 +156,34 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn member(&mut self, object: &mut Object<'a>) -> Result<(), Problem> {
+    fn member(&mut self, object: &mut Object<'a>) -> Result<(), ParseError> {
         let (text, range) = self.string()?;
         let span = self.span(range);
         match self.peek() {
             Some(b':') => self.at += 1,
             Some(_) => {
-                return Err(Problem::syntax(
+                return Err(ParseError::syntax(
                     self.here(),
-                    "a colon should follow the key",
+                    "expected `:` after the key",
                 ));
             }
             None => return Err(self.ended()),
         }
         let value = self.value()?;
-        object.push(Word { text, span }, vec![], value);
+        object.push(SpannedText { text, span }, vec![], value);
         Ok(())
     }
 
-    /// Consumes a comma; one before the closing bracket is not JSON.
+    /// Consumes a comma, and warns of a trailing one.
     fn comma(&mut self, closing: u8) {
         let comma = self.here();
         self.at += 1;
         if self.peek() == Some(closing) {
-            self.lenient(comma, "a comma after the last value");
+            self.lenient(comma, "a trailing comma");
         }
     }
 
-    fn list(&mut self) -> Result<Node<'a>, Problem> {
+    fn list(&mut self) -> Result<Node<'a>, ParseError> {
         let open = self.enter()?;
         let mut items = vec![];
         let mut comma_needed = false;
@@ -207,7 +206,7 @@ impl<'a> Parser<'a, '_> {
                 Some(_) => {
                     if comma_needed {
                         let here = self.here();
-                        self.lenient(here, "a value without a comma before it");
+                        self.lenient(here, "a missing comma");
                     }
                     items.push(self.value()?);
                     comma_needed = true;
@@ -217,7 +216,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn word(&mut self) -> Result<Node<'a>, Problem> {
+    fn word(&mut self) -> Result<Node<'a>, ParseError> {
         let rest = &self.text[self.at..];
         let length = rest
             .find(|c: char| !c.is_alphanumeric() && c != '_')
@@ -232,18 +231,18 @@ impl<'a> Parser<'a, '_> {
             }),
             word @ ("true" | "false") => Ok(Node::scalar(ScalarKind::Boolean, word, span)),
             word => {
-                let problem = Problem::syntax(range, "a text needs double quotes");
+                let problem = ParseError::syntax(range, "text requires double quotes");
                 Err(match word {
-                    "True" | "TRUE" => problem.help("JSON writes `true`"),
-                    "False" | "FALSE" => problem.help("JSON writes `false`"),
-                    "None" | "nil" | "NULL" => problem.help("JSON writes `null`"),
+                    "True" | "TRUE" => problem.help("write `true`"),
+                    "False" | "FALSE" => problem.help("write `false`"),
+                    "None" | "nil" | "NULL" => problem.help("write `null`"),
                     _ => problem,
                 })
             }
         }
     }
 
-    fn number(&mut self) -> Result<Node<'a>, Problem> {
+    fn number(&mut self) -> Result<Node<'a>, ParseError> {
         let rest = &self.text[self.at..];
         let length = rest
             .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
@@ -252,14 +251,14 @@ impl<'a> Parser<'a, '_> {
         let written = &rest[..length];
         self.at = range.end;
         if !is_number(written) {
-            return Err(Problem::syntax(range, "this is not a number of JSON")
-                .help("write it in double quotes if it is meant as text"));
+            return Err(ParseError::syntax(range, "invalid number")
+                .help("put it in double quotes if it is text"));
         }
         Ok(Node::scalar(ScalarKind::Number, written, self.span(range)))
     }
 
-    /// A quoted text and its range, quotes included.
-    fn string(&mut self) -> Result<(Cow<'a, str>, Range<usize>), Problem> {
+    /// Reads a quoted text. Its range includes the quotes.
+    fn string(&mut self) -> Result<(Cow<'a, str>, Range<usize>), ParseError> {
         let open = self.at;
         let inner = open + 1;
         let rest = &self.text[inner..];
@@ -281,7 +280,7 @@ impl<'a> Parser<'a, '_> {
                 }
                 Some('\\') => text.push(self.escape()?),
                 None | Some('\n') => {
-                    return Err(Problem::syntax(open..inner, "this quote is never closed"));
+                    return Err(ParseError::syntax(open..inner, "this quote is not closed"));
                 }
                 Some(c) => {
                     self.at = here.end;
@@ -294,13 +293,13 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Problem> {
+    fn escape(&mut self) -> Result<char, ParseError> {
         let start = self.at;
         let rest = &self.text[start + 1..];
         let marker = rest.chars().next();
         let bad = || {
             let length = 1 + marker.map_or(0, char::len_utf8);
-            Problem::syntax(start..start + length, "this escape means nothing")
+            ParseError::syntax(start..start + length, "unknown escape sequence")
         };
         let digits = |from: usize, count: usize, base: u32| {
             let digits = rest.get(from..from + count)?;
@@ -338,7 +337,7 @@ impl<'a> Parser<'a, '_> {
         let c = c.ok_or_else(bad)?;
         self.at = start + 1 + length;
         if !strict {
-            self.lenient(start..self.at, "this escape");
+            self.lenient(start..self.at, "this escape sequence");
         }
         Ok(c)
     }
@@ -348,11 +347,11 @@ fn ascii(code: Option<u32>) -> Option<char> {
     code.and_then(char::from_u32).filter(char::is_ascii)
 }
 
-fn never_closed(open: usize, what: &str) -> Problem {
-    Problem::syntax(open..open + 1, format!("this {what} is never closed"))
+fn never_closed(open: usize, what: &str) -> ParseError {
+    ParseError::syntax(open..open + 1, format!("this {what} is not closed"))
 }
 
-/// JSON's grammar of numbers.
+/// Returns whether a text is a number in JSON's grammar.
 fn is_number(text: &str) -> bool {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {

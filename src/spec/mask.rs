@@ -1,19 +1,18 @@
-//! What in a text is a secret and must not be shown.
+//! Finds the secrets in a text, to hide them.
 //!
-//! Of a text that could be read, the values under every key that sounds like a secret, wherever it
-//! stands. Of one that could not, everything from such a word to where its block can have ended: that
-//! hides too much rather than too little, because the error that is about to be shown may be what
-//! makes the block look closed.
+//! In a text that parses, the values under every key that looks like a secret. In any other text,
+//! everything from such a word to the earliest possible end of its block. That hides too much rather than
+//! too little, because the syntax error may make the block look closed.
 
 use std::ops::Range;
 
 use super::schema;
 use super::syntax::Syntax;
 use super::tree::{Entry, Object, Value};
-use crate::diagnostic::{Span, nearest};
+use crate::diagnostic::{Span, closest_match};
 
-/// Whether what stands under this key must not be shown: `secrets`, `mount_flags` (which may hold
-/// passwords), and whatever sounds like either, since a misspelt key holds the same value.
+/// Returns whether values under a key are hidden: `secrets`, `mount_flags` (which may contain
+/// passwords), and similar keys, because a misspelt key has the same value.
 pub(super) fn is_sensitive(key: &str) -> bool {
     const WORDS: [&str; 8] = [
         "secret",
@@ -34,10 +33,10 @@ pub(super) fn is_sensitive(key: &str) -> bool {
         .flat_map(char::to_lowercase)
         .collect();
     WORDS.iter().any(|word| key.contains(word))
-        || key.starts_with(['s', 'm']) && nearest(&key, ["secrets", "mountflags"]).is_some()
+        || key.starts_with(['s', 'm']) && closest_match(&key, ["secrets", "mountflags"]).is_some()
 }
 
-/// Whether a word in a text that could not be read may be a rest of such a key.
+/// Returns whether a word in a text that does not parse may be part of such a key.
 fn may_be_sensitive(word: &str) -> bool {
     let short = word.len() <= 16 && word.is_ascii();
     let word = word.to_ascii_lowercase();
@@ -45,13 +44,13 @@ fn may_be_sensitive(word: &str) -> bool {
         || ["flag", "secr", "cret"]
             .iter()
             .any(|rest| word.contains(rest))
-        || short && nearest(&word, ["secrets", "mount_flags"]).is_some()
+        || short && closest_match(&word, ["secrets", "mount_flags"]).is_some()
 }
 
-/// Calls `hide` for every value that must not be shown. Keys are shown of secrets only, which are
-/// known by them; under anything else a key can only be a value gone astray.
-pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
-    for entry in object.entries.iter().chain(&object.refused) {
+/// Calls `hide` for every secret value. Keys stay visible under `secrets` only; elsewhere a key can be
+/// a misplaced value.
+pub(super) fn for_each_secret(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
+    for entry in object.entries.iter().chain(&object.duplicates) {
         if is_sensitive(&entry.key.text) {
             hide_values(entry, hide);
             if !entry.key.text.to_lowercase().contains("secret") {
@@ -60,31 +59,31 @@ pub(super) fn secrets_of(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
         } else {
             entry
                 .value
-                .for_each_object(&mut |object| secrets_of(object, hide));
+                .for_each_object(&mut |object| for_each_secret(object, hide));
         }
     }
 }
 
-/// Hides the values under a sensitive key; a reference to a secret is none.
+/// Hides the values under a sensitive key, except secret references.
 fn hide_values(entry: &Entry<'_>, hide: &mut impl FnMut(Span)) {
     let Value::Object(object) = &entry.value.value else {
         return entry.value.for_each_scalar(hide);
     };
-    for inner in object.entries.iter().chain(&object.refused) {
+    for inner in object.entries.iter().chain(&object.duplicates) {
         if inner.value.as_reference().is_none() {
             inner.value.for_each_scalar(hide);
         }
     }
 }
 
-/// What must not be shown of a text that could not be read.
-pub(super) fn lexical(text: &str, syntax: Syntax) -> Vec<Range<usize>> {
+/// Returns the ranges to hide in a text that does not parse.
+pub(super) fn possible_secrets(text: &str, syntax: Syntax) -> Vec<Range<usize>> {
     let mut hidden = vec![];
     let mut at = 0;
     while let Some(word) = next_word(text, at) {
         at = word.end;
         if may_be_sensitive(&text[word.clone()]) {
-            if hidden.len() == MOST_WORDS {
+            if hidden.len() == MAX_WORDS {
                 hidden.push(word.end..text.len());
                 break;
             }
@@ -94,8 +93,8 @@ pub(super) fn lexical(text: &str, syntax: Syntax) -> Vec<Range<usize>> {
     hidden
 }
 
-/// Of how many words the block is looked for; what follows them is hidden whole.
-const MOST_WORDS: usize = 1000;
+/// Limit of sensitive words; everything after the last one is hidden.
+const MAX_WORDS: usize = 1000;
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
@@ -107,9 +106,8 @@ fn next_word(text: &str, from: usize) -> Option<Range<usize>> {
     Some(start..length.map_or(text.len(), |length| start + length))
 }
 
-/// Where the block of a word has ended for certain: all brackets opened since are closed, no
-/// here-document is open, and a line as little indented as the word's own starts with a key of a
-/// volume.
+/// Returns the certain end of a word's block: all brackets and here-documents are closed, and a line
+/// with at most the word's indentation starts with a field of a volume.
 fn block_end(text: &str, word: &Range<usize>, syntax: Syntax) -> usize {
     let line_start = text[..word.start].rfind('\n').map_or(0, |at| at + 1);
     let indent = indentation(&text[line_start..]);
@@ -136,8 +134,8 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// How many brackets are open after a line, those in quotes not counted; a quote that is not closed
-/// takes the rest of the line.
+/// Returns the number of open brackets after a line. Brackets in quotes do not count; an open quote
+/// extends to the end of the line.
 fn brackets(mut open: usize, line: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
@@ -156,7 +154,7 @@ fn brackets(mut open: usize, line: &str) -> usize {
     open
 }
 
-/// If a line opens a here-document: where the line after it starts, or the end of the text.
+/// If a line opens a here-document, returns the start of the line after it.
 fn here_document(text: &str, line_end: usize, line: &str) -> Option<usize> {
     let (_, after) = line.rsplit_once("<<")?;
     let word = after.trim_start_matches('-').trim();
@@ -174,8 +172,7 @@ fn here_document(text: &str, line_end: usize, line: &str) -> Option<usize> {
     Some(text.len())
 }
 
-/// Whether a line starts with a key of a volume, spelled as in that syntax: `key =` or `key {`, `key:`,
-/// `"key":`.
+/// Returns whether a line starts with a field of a volume: `key =` or `key {`, `key:`, `"key":`.
 fn starts_with_key(line: &str, syntax: Syntax) -> bool {
     let line = line.lines().next().unwrap_or_default().trim();
     let bare = line.trim_start_matches(['"', '\'']);

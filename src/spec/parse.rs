@@ -1,33 +1,27 @@
-//! One text to the volumes it wants.
+//! Parses one text to the volumes that it declares.
 
 use std::sync::Arc;
 
 use super::decode::{self, Document};
-use super::problem::Problem;
+use super::defaults::Defaults;
+use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
 use super::{hcl, json, mask, yaml};
 use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
-use crate::model::{Namespace, SetName};
+use crate::model::SetName;
 
-/// What holds where a specification says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Defaults {
-    /// The namespace of a volume that names none.
-    pub namespace: Namespace,
-}
-
-/// What one text says.
+/// The content of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The volumes that it wants, in its order.
+    /// The volumes, in the order of the text.
     pub volumes: Vec<VolumeSpec>,
-    /// The sets that it names, and where.
+    /// The sets that the text names, with their positions.
     pub sets: Vec<(SetName, Span)>,
 }
 
-/// Reads one text of the map: the volumes that it wants, in its order, as [`parse_text`] does.
+/// Parses the volumes of one text, as [`parse_text`] does.
 pub fn parse(
     sources: &mut SourceMap,
     source: SourceId,
@@ -38,12 +32,11 @@ pub fn parse(
     parse_text(sources, source, syntax, defaults, diagnostics).volumes
 }
 
-/// Reads one text of the map. A text that declares no volume and names no set is an error. Everything
-/// that is wrong with it is added to `diagnostics`; if that holds an error, what is returned is good
-/// for [`super::validate()`] and nothing else.
+/// Parses one text. A text without a volume and without a set is an error. Problems are added to
+/// `diagnostics`; after an error, the result is good only for [`super::validate()`].
 ///
-/// A text in HCL whose first character is `{` is JSON, whatever it is called. Secrets and mount flags
-/// are hidden in `sources`, also if the text could not be read, so that no diagnostic shows them.
+/// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in `sources`, even
+/// if the text does not parse, so no diagnostic shows them.
 pub fn parse_text(
     sources: &mut SourceMap,
     source: SourceId,
@@ -59,7 +52,7 @@ pub fn parse_text(
     let documents = match read(&text, source, syntax, diagnostics) {
         Ok(documents) => documents,
         Err(problem) => {
-            for range in mask::lexical(&text, syntax) {
+            for range in mask::possible_secrets(&text, syntax) {
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
@@ -68,7 +61,7 @@ pub fn parse_text(
     };
     let mut secrets = vec![];
     for document in &documents {
-        mask::secrets_of(document, &mut |span| secrets.push(span));
+        mask::for_each_secret(document, &mut |span| secrets.push(span));
     }
     let whole = Document {
         text: &text,
@@ -91,7 +84,7 @@ fn read<'a>(
     source: SourceId,
     syntax: Syntax,
     diagnostics: &mut Diagnostics,
-) -> Result<Vec<Object<'a>>, Problem> {
+) -> Result<Vec<Object<'a>>, ParseError> {
     match syntax {
         Syntax::Hcl => hcl::parse(text, source, diagnostics).map(|object| vec![object]),
         Syntax::Json => json::parse(text, source, diagnostics).map(|object| vec![object]),

@@ -1,11 +1,11 @@
-//! The field table: every key that a specification may have, what kind of value it takes, whether it
-//! can change, and one line of documentation. Decoding, "did you mean", and whoever explains or
-//! completes fields read this and nothing else (`nomad-http-api` 5.3, `csi-orchestration` 1.2).
+//! The table of all fields of a specification: value, mutability and a line of documentation.
+//!
+//! Decoding, suggestions, `explain` and completion use this table.
 
-/// What kind of value a key takes.
+/// The kind of value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A text; numbers are taken as text.
+    /// A text; numbers count as text.
     Text,
     /// A size: `10GiB`, `20G`, a number of bytes.
     Size,
@@ -13,54 +13,54 @@ pub enum Kind {
     Boolean,
     /// A list of texts.
     TextList,
-    /// A block with keys of its own, at most once.
+    /// A block with its own fields, at most once.
     Block,
-    /// A block with keys of its own, any number of times.
+    /// A block with its own fields, any number of times.
     Blocks,
-    /// Any keys, each with a text; repeated blocks are merged.
+    /// A map of texts; repeated blocks are merged.
     TextMap,
 }
 
 /// Whether a field of an existing volume can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutability {
-    /// It is part of the volume's name: another value is another volume.
+    /// It identifies the volume: another value means another volume.
     Identity,
     /// Never.
     Immutable,
-    /// Only in ways that fit the volume as it is: capabilities keep the one in use, sizes grow.
+    /// Only as the volume permits: capabilities keep the one in use, and sizes grow.
     Restricted,
-    /// While nobody uses the volume.
+    /// While no allocation claims the volume.
     WhileUnused,
     /// At any time.
     Mutable,
-    /// It concerns the file, not the volume.
+    /// It belongs to the file, not to the volume.
     None,
 }
 
-/// Where a key may stand.
+/// Where a field is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FieldPlacement {
     /// In a flat file and in a `volume` block.
     Anywhere,
     /// In a `volume` block only.
     VolumeBlock,
 }
 
-/// One key.
+/// One field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its word in a file.
+    /// Its key in a file.
     pub key: &'static str,
-    /// Its name in Nomad's API, empty if it has none.
+    /// Its name in Nomad's API; empty if none.
     pub api: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
     /// Whether it can change.
     pub mutability: Mutability,
-    /// Where it may stand.
-    pub place: Place,
-    /// One sentence on what it says.
+    /// Where it is allowed.
+    pub place: FieldPlacement,
+    /// One sentence of documentation.
     pub doc: &'static str,
 }
 
@@ -76,87 +76,86 @@ const fn field(
         api,
         kind,
         mutability,
-        place: Place::Anywhere,
+        place: FieldPlacement::Anywhere,
         doc,
     }
 }
 
-/// The keys of a volume.
+/// The fields of a volume.
 #[rustfmt::skip]
 pub const VOLUME: &[Field] = &[
-    field("id", "ID", Kind::Text, Mutability::Identity, "What jobs call the volume; unique in its namespace."),
-    field("namespace", "Namespace", Kind::Text, Mutability::Identity, "The namespace it lives in."),
-    field("name", "Name", Kind::Text, Mutability::Immutable, "What people and the provider call it; a new volume needs one."),
-    field("type", "", Kind::Text, Mutability::None, "The type of volume: `csi`."),
-    field("plugin_id", "PluginID", Kind::Text, Mutability::Immutable, "The plugin that provides it."),
-    field("external_id", "ExternalID", Kind::Text, Mutability::Immutable, "The provider's own ID of a volume that exists already."),
-    field("snapshot_id", "SnapshotID", Kind::Text, Mutability::Immutable, "A snapshot to restore, by the provider's ID."),
-    field("clone_id", "CloneID", Kind::Text, Mutability::Immutable, "A volume to copy, by the provider's ID."),
-    field("capacity_min", "RequestedCapacityMin", Kind::Size, Mutability::Restricted, "The least that will do: `10GiB`."),
-    field("capacity_max", "RequestedCapacityMax", Kind::Size, Mutability::Restricted, "The most that will do: `20G`."),
-    field("capability", "RequestedCapabilities", Kind::Blocks, Mutability::Restricted, "One way in which it may be used; at least one."),
-    field("mount_options", "MountOptions", Kind::Block, Mutability::WhileUnused, "How its file system is made and mounted."),
-    field("topology_request", "RequestedTopologies", Kind::Blocks, Mutability::Immutable, "Where it shall be reachable from."),
-    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "What the provider wants to see; shown nowhere."),
-    field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "The provider's own settings for a new volume."),
-    field("context", "Context", Kind::TextMap, Mutability::Mutable, "The provider's own data on a volume that exists already."),
-    field("protect", "", Kind::Boolean, Mutability::None, "Whether it is kept from being removed with its set; kept in the ledger, never sent."),
-    field("ignore", "", Kind::TextList, Mutability::None, "Fields whose drift is ignored: `[\"context\"]`."),
-    Field { place: Place::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "The volume's ID, if it is not the block's label.") },
-    Field { place: Place::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "Whether its users only read; held against the access modes, never sent.") },
+    field("id", "ID", Kind::Text, Mutability::Identity, "ID of the volume in jobs, unique in its namespace."),
+    field("namespace", "Namespace", Kind::Text, Mutability::Identity, "Namespace of the volume."),
+    field("name", "Name", Kind::Text, Mutability::Immutable, "Name at the provider; required to create a volume."),
+    field("type", "", Kind::Text, Mutability::None, "Type of the volume: `csi`."),
+    field("plugin_id", "PluginID", Kind::Text, Mutability::Immutable, "ID of the plugin that provides the volume."),
+    field("external_id", "ExternalID", Kind::Text, Mutability::Immutable, "Provider's ID of an existing volume."),
+    field("snapshot_id", "SnapshotID", Kind::Text, Mutability::Immutable, "Snapshot to restore, by the provider's ID."),
+    field("clone_id", "CloneID", Kind::Text, Mutability::Immutable, "Volume to clone, by the provider's ID."),
+    field("capacity_min", "RequestedCapacityMin", Kind::Size, Mutability::Restricted, "Minimum size, such as `10GiB`."),
+    field("capacity_max", "RequestedCapacityMax", Kind::Size, Mutability::Restricted, "Maximum size, such as `20G`."),
+    field("capability", "RequestedCapabilities", Kind::Blocks, Mutability::Restricted, "Access mode and attachment mode; at least one."),
+    field("mount_options", "MountOptions", Kind::Block, Mutability::WhileUnused, "File system and mount flags."),
+    field("topology_request", "RequestedTopologies", Kind::Blocks, Mutability::Immutable, "Topologies from which the volume must be accessible."),
+    field("secrets", "Secrets", Kind::TextMap, Mutability::Mutable, "Secrets for the plugin; never shown."),
+    field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "Plugin-specific parameters of a new volume."),
+    field("context", "Context", Kind::TextMap, Mutability::Mutable, "Plugin-specific context of an existing volume."),
+    field("protect", "", Kind::Boolean, Mutability::None, "Protects the volume from removal with its set; stored in the ledger, never sent."),
+    field("ignore", "", Kind::TextList, Mutability::None, "Fields whose drift is ignored, such as `[\"context\"]`."),
+    Field { place: FieldPlacement::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "ID of the volume, if not the block's label.") },
+    Field { place: FieldPlacement::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "Whether jobs only read; checked against the access modes, never sent.") },
 ];
 
-/// The keys of a file, beside its volumes.
+/// The fields of a file, beside its volumes.
 pub const FILE: &[Field] = &[field(
     "set",
     "",
     Kind::Text,
     Mutability::None,
-    "The set that all volumes of the run belong to.",
+    "Set of all volumes of the command.",
 )];
 
-/// The keys of a `capability` block.
+/// The fields of a `capability` block.
 #[rustfmt::skip]
 pub const CAPABILITY: &[Field] = &[
-    field("access_mode", "AccessMode", Kind::Text, Mutability::Restricted, "Who may use it: `single-node-writer`."),
-    field("attachment_mode", "AttachmentMode", Kind::Text, Mutability::Restricted, "As what: `file-system` or `block-device`."),
+    field("access_mode", "AccessMode", Kind::Text, Mutability::Restricted, "How many nodes and writers may use the volume, such as `single-node-writer`."),
+    field("attachment_mode", "AttachmentMode", Kind::Text, Mutability::Restricted, "`file-system` or `block-device`."),
 ];
 
-/// The keys of a `mount_options` block.
+/// The fields of a `mount_options` block.
 #[rustfmt::skip]
 pub const MOUNT_OPTIONS: &[Field] = &[
-    field("fs_type", "FSType", Kind::Text, Mutability::WhileUnused, "The type of file system: `ext4`."),
-    field("mount_flags", "MountFlags", Kind::TextList, Mutability::WhileUnused, "Flags for mount(8); shown nowhere."),
+    field("fs_type", "FSType", Kind::Text, Mutability::WhileUnused, "Type of the file system, such as `ext4`."),
+    field("mount_flags", "MountFlags", Kind::TextList, Mutability::WhileUnused, "Flags for mount(8); never shown."),
 ];
 
-/// The keys of a `topology_request` block.
+/// The fields of a `topology_request` block.
 #[rustfmt::skip]
 pub const TOPOLOGY_REQUEST: &[Field] = &[
-    field("required", "Required", Kind::Blocks, Mutability::Immutable, "At least one of these places."),
-    field("preferred", "Preferred", Kind::Blocks, Mutability::Immutable, "Rather these places, in this order."),
+    field("required", "Required", Kind::Blocks, Mutability::Immutable, "Topologies of which at least one is required."),
+    field("preferred", "Preferred", Kind::Blocks, Mutability::Immutable, "Preferred topologies, in this order."),
 ];
 
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";
 
-/// All fields whose drift can be seen, dotted where they are nested: what `ignore` may name.
-pub fn drifting() -> impl Iterator<Item = String> {
+/// Returns the fields that drift can check, which `ignore` may name. Nested fields are dotted.
+pub fn drift_fields() -> impl Iterator<Item = String> {
     let nested = |field: &'static Field| match field.key {
         "mount_options" => MOUNT_OPTIONS,
         "topology_request" => TOPOLOGY_REQUEST,
         _ => &[],
     };
-    let told =
+    let is_checked =
         |field: &&Field| !field.api.is_empty() && !matches!(field.mutability, Mutability::Identity);
-    VOLUME.iter().filter(told).flat_map(move |field| {
+    VOLUME.iter().filter(is_checked).flat_map(move |field| {
         let inner = nested(field).iter();
         let dotted = inner.map(|inner| format!("{}.{}", field.key, inner.key));
         std::iter::once(field.key.to_owned()).chain(dotted)
     })
 }
 
-/// What Nomad takes at the top level by its API's name although only a server may set it
-/// (`nomad-http-api` 5.5, W22).
+/// Fields that only a server may set, but that Nomad accepts in a file by their API names (W22).
 pub(super) const SERVER_FIELDS: &[&str] = &[
     "AccessMode",
     "Allocations",
@@ -180,14 +179,14 @@ pub(super) const SERVER_FIELDS: &[&str] = &[
     "WriteAllocs",
 ];
 
-/// The field of that key, in any case: Nomad does not tell cases apart at the top level.
+/// Returns the field of a key, in any case: Nomad ignores case at the top level.
 pub(super) fn volume_field(key: &str) -> Option<&'static Field> {
     VOLUME
         .iter()
         .find(|field| field.key.eq_ignore_ascii_case(key))
 }
 
-/// Whether a key is one that a specification may have, spelled as it should be.
+/// Returns whether a specification may have this key, in this exact spelling.
 pub(super) fn is_key(key: &str) -> bool {
     if matches!(key, "volume" | "topology" | "segments") {
         return true;
@@ -197,7 +196,7 @@ pub(super) fn is_key(key: &str) -> bool {
     fields.any(|field| field.key == key)
 }
 
-/// The key that was meant by a field's name in the API, in any spelling: `PluginID`, `pluginId`.
+/// Returns the key of a field's API name, in any spelling: `PluginID`, `pluginId`.
 pub(super) fn by_api_name(fields: &'static [Field], key: &str) -> Option<&'static str> {
     let plain = key.replace(['_', '-'], "");
     let same = |field: &&Field| {

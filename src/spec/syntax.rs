@@ -1,23 +1,23 @@
-//! The three syntaxes that a specification may be written in.
+//! The three syntaxes of specifications.
 
 use std::path::Path;
 
-/// A syntax.
+/// The syntax of a specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Syntax {
-    /// HCL: everything that Nomad's own reader takes, and HCL2's literals.
+    /// HCL: everything that Nomad's own reader accepts, and HCL2's literals.
     Hcl,
-    /// YAML 1.2, several documents allowed.
+    /// YAML 1.2, with any number of documents.
     Yaml,
-    /// JSON, with what Nomad's own reader lets pass.
+    /// JSON, with the extensions that Nomad's own reader accepts.
     Json,
 }
 
 impl Syntax {
-    /// All of them, in the order in which they are named to people.
+    /// All syntaxes, in display order.
     pub const ALL: [Self; 3] = [Self::Hcl, Self::Yaml, Self::Json];
 
-    /// Its word: `hcl`, `yaml`, `json`.
+    /// Returns its name: `hcl`, `yaml` or `json`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hcl => "hcl",
@@ -26,7 +26,7 @@ impl Syntax {
         }
     }
 
-    /// The syntax of that word or file extension, in any case.
+    /// Returns the syntax of a name or file extension, in any case.
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
             "hcl" => Some(Self::Hcl),
@@ -36,12 +36,12 @@ impl Syntax {
         }
     }
 
-    /// The syntax that a file's name says.
+    /// Returns the syntax of a file name's extension.
     pub fn from_path(path: &Path) -> Option<Self> {
         Self::from_extension(path.extension()?.to_str()?)
     }
 
-    /// What its users call keys with values: "a block".
+    /// Returns its term for keys with values: "a block".
     pub(super) const fn object_name(self) -> &'static str {
         match self {
             Self::Hcl => "a block",
@@ -50,7 +50,7 @@ impl Syntax {
         }
     }
 
-    /// A key with a text as it is written in it.
+    /// Writes a key with a text.
     pub(super) fn pair(self, key: &str, text: &str) -> String {
         match self {
             Self::Hcl => format!("{key} = \"{text}\""),
@@ -59,8 +59,7 @@ impl Syntax {
         }
     }
 
-    /// Whether a text is JSON whatever its file is called: Nomad goes by the first character
-    /// (`nomad-http-api` 5.1).
+    /// Returns whether a text is JSON. Nomad decides by the first character, not by the file name.
     pub fn looks_like_json(text: &str) -> bool {
         text.trim_start().starts_with('{')
     }
@@ -77,6 +76,6 @@ impl std::str::FromStr for Syntax {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::from_extension(text)
-            .ok_or_else(|| format!("`{text}` is not a syntax; known are hcl, yaml and json"))
+            .ok_or_else(|| format!("unknown syntax `{text}`: expected `hcl`, `yaml` or `json`"))
     }
 }

@@ -1,11 +1,12 @@
-//! What `volume init` writes: a commented specification per syntax, which works with the embedded
-//! plugin as it stands. The texts are the examples in `specs/`.
+//! The commented example that `volume init` writes, one per syntax.
+//!
+//! The texts are the files in `specs/`. They work with the embedded plugin as they are.
 
 use super::syntax::Syntax;
 
-/// The example in that syntax, to be written to a file of that name: it says how it is used.
+/// Returns the example in a syntax. Its usage comment contains the name of the file.
 pub fn template(syntax: Syntax, file: &str) -> String {
-    let (text, own) = match syntax {
+    let (text, own_name) = match syntax {
         Syntax::Hcl => (
             include_str!("../../specs/hostpath.hcl"),
             "specs/hostpath.hcl",
@@ -19,11 +20,11 @@ pub fn template(syntax: Syntax, file: &str) -> String {
             "specs/hostpath.json",
         ),
     };
-    // In JSON it stands in a text, else in a comment.
+    // In JSON the name is within a text, elsewhere within a comment.
     let file = match syntax {
         Syntax::Json => serde_json::Value::from(file).to_string(),
         Syntax::Hcl | Syntax::Yaml => file.replace(char::is_control, "?"),
     };
-    text.replace(own, file.trim_matches('"'))
+    text.replace(own_name, file.trim_matches('"'))
         .replace(" (docs/plugin.md)", "")
 }

@@ -1,69 +1,69 @@
-//! Terraform's state to specifications, for whoever leaves it.
+//! Converts volumes in Terraform's state to specifications.
 //!
-//! Read are resources `nomad_csi_volume`, `nomad_csi_volume_registration` and `nomad_volume` of a state
-//! of version 4, the format since Terraform 0.12. Terraform keeps secrets in its state in the clear;
-//! they are not even read: of their values nothing reaches this program's memory but the text of the
-//! file. A volume that had some gets `secrets = unknown`, as do mount flags that look like passwords.
+//! Reads resources `nomad_csi_volume`, `nomad_csi_volume_registration` and `nomad_volume` of state version
+//! 4 (Terraform 0.12 and later). Terraform stores secrets in clear text; this module never decodes them. A
+//! volume with secrets gets `secrets = unknown`, and so do mount flags that look like passwords.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hcl::expr::Variable;
+use hcl::structure::{Block, Body};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::encode::Written;
+use super::encode::WritableSpec;
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
-    MountOptions, Namespace, PluginId, Topology, TopologyRequest, VolumeId, WantedRequest,
+    MountOptions, Namespace, PluginId, Topology, TopologyRequest, UnresolvedRequest, VolumeId,
 };
 
-/// The kinds of resources that are volumes.
-const KINDS: [&str; 3] = [
+/// The types of volume resources.
+const RESOURCE_TYPES: [&str; 3] = [
     "nomad_csi_volume",
     "nomad_csi_volume_registration",
     "nomad_volume",
 ];
 
-/// What a state says of volumes.
+/// The volumes of a state.
 #[derive(Debug, Default)]
 pub struct TerraformVolumes {
     /// The volumes.
-    pub volumes: Vec<Written>,
-    /// Addresses of the resources that they come from, `module.a.nomad_csi_volume.b`; none of which
-    /// anything is left out.
+    pub volumes: Vec<WritableSpec>,
+    /// Addresses of the completely converted resources: `module.a.nomad_csi_volume.b`.
     pub addresses: BTreeSet<String>,
-    /// What cannot be written down, a sentence each.
+    /// One sentence per resource that cannot be converted.
     pub problems: Vec<String>,
 }
 
-/// Reads a state.
+/// Reads the volumes of a state.
 ///
 /// # Errors
-/// A sentence for people, without any of the text, if it is none of version 4.
+/// If the text is not a state of version 4. The message contains none of the text.
 pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
-    // serde's own words could quote a value, and values may be secrets.
+    // serde's messages could quote a value, which may be a secret.
     let version: Version = serde_json::from_str(text).map_err(|error| {
         format!(
-            "it is no JSON object with a `version` (line {}, column {})",
+            "expected a JSON object with a `version` (line {}, column {})",
             error.line(),
             error.column()
         )
     })?;
     if version.version != 4 {
         return Err(format!(
-            "it has version {}, and only version 4 is read",
+            "unsupported version {}: expected 4",
             version.version
         ));
     }
     let state: State = serde_json::from_str(text).map_err(|error| {
         format!(
-            "it is not as Terraform writes it (line {}, column {})",
+            "unexpected content (line {}, column {})",
             error.line(),
             error.column()
         )
     })?;
     let mut found = TerraformVolumes::default();
     let volumes = state.resources.into_iter();
-    for resource in volumes.filter(|one| one.mode == "managed" && KINDS.contains(&&*one.kind)) {
+    for resource in volumes.filter(|one| one.mode == "managed" && RESOURCE_TYPES.contains(&&*one.kind)) {
         let module = resource
             .module
             .map_or_else(String::new, |module| module + ".");
@@ -71,8 +71,8 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
         let creates = resource.kind == "nomad_csi_volume";
         let volumes = resource.instances.into_iter().map(|one| one.attributes);
         let volumes = volumes.filter(Attributes::is_csi);
-        let written: Result<Vec<Written>, String> = volumes
-            .map(|attributes| attributes.written(&address, creates))
+        let written: Result<Vec<WritableSpec>, String> = volumes
+            .map(|attributes| attributes.into_spec(&address, creates))
             .collect();
         match written {
             Ok(volumes) if volumes.is_empty() => {}
@@ -80,19 +80,25 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
                 found.volumes.extend(volumes);
                 found.addresses.insert(address);
             }
-            Err(why) => found.problems.push(format!("{address} is left out: {why}")),
+            Err(why) => found.problems.push(format!("`{address}` is skipped: {why}")),
         }
     }
     Ok(found)
 }
 
-/// Blocks that make Terraform forget its volumes without removing them (Terraform 1.7).
+/// Returns the blocks that remove volumes from Terraform's state without destroying them (Terraform
+/// 1.7 and later).
 pub fn removed_blocks(addresses: &BTreeSet<String>) -> String {
     let block = |address: &String| {
-        format!("removed {{\n  from = {address}\n\n  lifecycle {{\n    destroy = false\n  }}\n}}\n")
+        let lifecycle = Block::builder("lifecycle").add_attribute(("destroy", false));
+        Block::builder("removed")
+            .add_attribute(("from", Variable::unchecked(address.as_str())))
+            .add_block(lifecycle.build())
+            .build()
     };
-    let blocks: Vec<String> = addresses.iter().map(block).collect();
-    blocks.join("\n")
+    let blocks: Vec<Block> = addresses.iter().map(block).collect();
+    // Writing to memory cannot fail.
+    hcl::format::to_string(&Body::from(blocks)).unwrap_or_default()
 }
 
 #[derive(Deserialize)]
@@ -125,7 +131,7 @@ struct Instance {
     attributes: Attributes,
 }
 
-/// What is read of a volume; of another resource, nothing is required.
+/// The attributes of a volume. Resources of other types may have none of them.
 #[derive(Default, Deserialize)]
 struct Attributes {
     volume_id: Option<Text>,
@@ -142,39 +148,39 @@ struct Attributes {
     access_mode: Option<Text>,
     attachment_mode: Option<Text>,
     #[serde(default, deserialize_with = "list")]
-    capability: Vec<Mode>,
+    capability: Vec<CapabilityAttributes>,
     #[serde(default, deserialize_with = "list")]
-    mount_options: Vec<Options>,
+    mount_options: Vec<MountAttributes>,
     #[serde(default, deserialize_with = "list")]
-    topology_request: Vec<Places>,
+    topology_request: Vec<TopologyAttributes>,
     secrets: Option<Names>,
     parameters: Option<Pairs>,
     context: Option<Pairs>,
 }
 
 #[derive(Deserialize)]
-struct Mode {
+struct CapabilityAttributes {
     access_mode: Option<Text>,
     attachment_mode: Option<Text>,
 }
 
 #[derive(Deserialize)]
-struct Options {
+struct MountAttributes {
     fs_type: Option<Text>,
     #[serde(default, deserialize_with = "list")]
     mount_flags: Vec<Text>,
 }
 
 #[derive(Deserialize)]
-struct Places {
+struct TopologyAttributes {
     #[serde(default, deserialize_with = "list")]
-    required: Vec<Place>,
+    required: Vec<TopologyBlock>,
     #[serde(default, deserialize_with = "list")]
-    preferred: Vec<Place>,
+    preferred: Vec<TopologyBlock>,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct TopologyBlock {
     #[serde(default, deserialize_with = "list")]
     topology: Vec<Segments>,
 }
@@ -184,30 +190,30 @@ struct Segments {
     segments: Option<BTreeMap<String, String>>,
 }
 
-/// What is expected where a resource of another kind may have anything.
+/// A text, or any other value in a resource of another type.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
-    Said(String),
+    Value(String),
     Other(IgnoredAny),
 }
 
-/// Keys with values that are not read.
+/// Keys whose values are not decoded.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Names {
-    Said(BTreeMap<String, IgnoredAny>),
+    Value(BTreeMap<String, IgnoredAny>),
     Other(IgnoredAny),
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Pairs {
-    Said(BTreeMap<String, String>),
+    Value(BTreeMap<String, String>),
     Other(IgnoredAny),
 }
 
-/// A list; whatever else stands there is an empty one.
+/// Decodes a list; any other value is an empty list.
 fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -227,30 +233,30 @@ where
 
 fn text(text: Option<Text>) -> Option<String> {
     match text {
-        Some(Text::Said(text)) if !text.is_empty() => Some(text),
-        Some(Text::Said(_) | Text::Other(_)) | None => None,
+        Some(Text::Value(text)) if !text.is_empty() => Some(text),
+        Some(Text::Value(_) | Text::Other(_)) | None => None,
     }
 }
 
 fn pairs(pairs: Option<Pairs>) -> Option<BTreeMap<String, String>> {
     match pairs {
-        Some(Pairs::Said(pairs)) if !pairs.is_empty() => Some(pairs),
-        Some(Pairs::Said(_) | Pairs::Other(_)) | None => None,
+        Some(Pairs::Value(pairs)) if !pairs.is_empty() => Some(pairs),
+        Some(Pairs::Value(_) | Pairs::Other(_)) | None => None,
     }
 }
 
 impl Attributes {
     fn is_csi(&self) -> bool {
         match &self.kind {
-            Some(Text::Said(kind)) => kind.eq_ignore_ascii_case("csi"),
+            Some(Text::Value(kind)) => kind.eq_ignore_ascii_case("csi"),
             Some(Text::Other(_)) | None => true,
         }
     }
 
-    fn written(self, address: &str, creates: bool) -> Result<Written, String> {
-        let id = text(self.volume_id).ok_or("it has no `volume_id`")?;
-        let plugin_id = text(self.plugin_id).ok_or("it has no `plugin_id`")?;
-        let single = Mode {
+    fn into_spec(self, address: &str, creates: bool) -> Result<WritableSpec, String> {
+        let id = text(self.volume_id).ok_or("`volume_id` is missing")?;
+        let plugin_id = text(self.plugin_id).ok_or("`plugin_id` is missing")?;
+        let single = CapabilityAttributes {
             access_mode: self.access_mode,
             attachment_mode: self.attachment_mode,
         };
@@ -259,7 +265,7 @@ impl Attributes {
             capabilities = capabilities_of_one(single)?;
         }
         let mut unknown = BTreeSet::new();
-        let had_secrets = matches!(self.secrets, Some(Names::Said(names)) if !names.is_empty());
+        let had_secrets = matches!(self.secrets, Some(Names::Value(names)) if !names.is_empty());
         if had_secrets {
             unknown.insert(HiddenField::Secrets);
         }
@@ -269,7 +275,7 @@ impl Attributes {
         }
         let external_id = text(self.external_id).map(ExternalId::new);
         let registers = external_id.is_some();
-        let request = WantedRequest {
+        let request = UnresolvedRequest {
             namespace: text(self.namespace).map_or_else(Namespace::default, Namespace::new),
             id: VolumeId::new(id),
             name: text(self.name),
@@ -280,26 +286,31 @@ impl Attributes {
                 min: size(self.capacity_min)?,
                 max: size(self.capacity_max)?,
             },
-            topology_request: places(self.topology_request),
+            topology_request: topology_request(self.topology_request),
             clone_id: text(self.clone_id).filter(|_| !registers),
             snapshot_id: text(self.snapshot_id).filter(|_| !registers),
             mount_options,
             secrets: None,
             parameters: pairs(self.parameters),
-            context: pairs(self.context).filter(|_| registers && !creates),
+            context: pairs(self.context),
         };
-        Ok(Written {
+        let request = if registers && !creates {
+            request
+        } else {
+            request.for_create()
+        };
+        Ok(WritableSpec {
             request,
-            remarks: remarks(address, &unknown),
+            comments: comments(address, &unknown),
             unknown,
             protect: Some(true),
         })
     }
 }
 
-fn remarks(address: &str, unknown: &BTreeSet<HiddenField>) -> Vec<String> {
-    let secrets = "Terraform's state had secrets, which are not taken over: give them";
-    let flags = "Terraform's state had mount flags that may be passwords: give them";
+fn comments(address: &str, unknown: &BTreeSet<HiddenField>) -> Vec<String> {
+    let secrets = "Terraform's state has secrets, which are not imported: add them";
+    let flags = "Terraform's state has mount flags that may contain passwords: add them";
     let dropped = unknown.iter().map(|field| match field {
         HiddenField::Secrets => secrets.to_owned(),
         HiddenField::MountFlags => flags.to_owned(),
@@ -314,16 +325,16 @@ fn size(size: Option<Text>) -> Result<Bytes, String> {
         return Ok(Bytes::default());
     };
     let plain = size.replace(' ', "");
-    Bytes::parse(&plain).map_err(|_| format!("`{size}` is no size"))
+    Bytes::parse(&plain).map_err(|_| format!("invalid size `{size}`"))
 }
 
-fn capabilities(modes: Vec<Mode>) -> Result<Vec<Capability>, String> {
+fn capabilities(modes: Vec<CapabilityAttributes>) -> Result<Vec<Capability>, String> {
     let lists: Result<Vec<_>, String> = modes.into_iter().map(capabilities_of_one).collect();
     Ok(lists?.concat())
 }
 
-/// None if it says nothing.
-fn capabilities_of_one(mode: Mode) -> Result<Vec<Capability>, String> {
+/// Returns no capability if a mode is missing.
+fn capabilities_of_one(mode: CapabilityAttributes) -> Result<Vec<Capability>, String> {
     let (access, attachment) = (text(mode.access_mode), text(mode.attachment_mode));
     let (Some(access), Some(attachment)) = (access, attachment) else {
         return Ok(vec![]);
@@ -333,7 +344,7 @@ fn capabilities_of_one(mode: Mode) -> Result<Vec<Capability>, String> {
         AttachmentMode::parse(&attachment),
     );
     let (Some(access_mode), Some(attachment_mode)) = parsed else {
-        return Err(format!("`{access}`, `{attachment}` is no capability"));
+        return Err(format!("invalid capability `{access}`, `{attachment}`"));
     };
     Ok(vec![Capability {
         access_mode,
@@ -341,8 +352,8 @@ fn capabilities_of_one(mode: Mode) -> Result<Vec<Capability>, String> {
     }])
 }
 
-/// Beside them, whether there are flags that nobody should read in a file.
-fn mount_options(options: Vec<Options>) -> (Option<MountOptions>, bool) {
+/// Returns the options, and whether their flags may contain passwords.
+fn mount_options(options: Vec<MountAttributes>) -> (Option<MountOptions>, bool) {
     let Some(options) = options.into_iter().next() else {
         return (None, false);
     };
@@ -359,14 +370,14 @@ fn mount_options(options: Vec<Options>) -> (Option<MountOptions>, bool) {
         fs_type: text(options.fs_type).unwrap_or_default(),
         mount_flags: if hidden { vec![] } else { flags },
     };
-    let is_said = hidden || !options.is_empty();
-    (is_said.then_some(options), hidden)
+    let is_set = hidden || !options.is_empty();
+    (is_set.then_some(options), hidden)
 }
 
-fn places(requests: Vec<Places>) -> Option<TopologyRequest> {
+fn topology_request(requests: Vec<TopologyAttributes>) -> Option<TopologyRequest> {
     let request = requests.into_iter().next()?;
-    let list = |places: Vec<Place>| {
-        let topologies = places.into_iter().flat_map(|place| place.topology);
+    let list = |blocks: Vec<TopologyBlock>| {
+        let topologies = blocks.into_iter().flat_map(|block| block.topology);
         let segments = topologies.filter_map(|one| one.segments);
         let segments = segments.filter(|segments| !segments.is_empty());
         segments.map(|segments| Topology { segments }).collect()

@@ -1,24 +1,23 @@
-//! The spanned value tree that HCL, YAML and JSON all become.
+//! The tree with positions that HCL, YAML and JSON all become.
 //!
-//! One shape for what the syntaxes spell differently: a list of objects is the same as a repeated
-//! block, so an [`Object`] holds repeated entries and no such list (`capability: [{…}, {…}]` is
-//! `capability {…} capability {…}`; `nomad-http-api` 5.5 and 5.6). What a number or a boolean means
-//! where a text is wanted depends on the syntax and is decided by `decode`; here it is kept as it was
-//! written. Nothing here implements `Debug` outside tests: values may be secrets.
+//! A list of objects equals a repeated block, so an [`Object`] has repeated entries instead of such lists:
+//! `capability: [{…}, {…}]` is `capability {…} capability {…}`. Scalars keep their source text, because
+//! `decode` converts numbers and booleans to text by the rules of each syntax. No type implements `Debug`
+//! outside tests, because values may be secrets.
 
 use std::borrow::Cow;
 
 use super::syntax::Syntax;
 use crate::diagnostic::Span;
 
-/// How deep objects and lists may lie in each other. Deeper input is refused, so that no recursion
-/// over a tree, its removal included, can exhaust the stack.
+/// Limit of nested objects and lists, so recursion over a tree, including its drop, cannot exhaust the
+/// stack.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// The word for a value that nobody knows.
+/// The word for an unknown hidden value.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// A value and where it was written.
+/// A value and its position.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
 pub(super) struct Node<'a> {
@@ -30,14 +29,14 @@ pub(super) struct Node<'a> {
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
 pub(super) enum Value<'a> {
-    /// Nothing was said: `null`, `~`, or no value at all in YAML.
+    /// No value: `null`, `~`, or nothing in YAML.
     Null,
-    /// Something that cannot be read was said, and a diagnostic tells of it.
-    Broken,
+    /// An unreadable value, which a diagnostic reports.
+    Invalid,
     Scalar(Scalar<'a>),
-    /// `env("X")` in HCL: what says where a value is, and is none itself.
-    Reference(Reference<'a>),
-    /// `unknown` in HCL: there may be a value, and nobody knows which.
+    /// `env("X")` in HCL: a secret reference.
+    Reference(SecretReference<'a>),
+    /// `unknown` in HCL: an unknown hidden value.
     Unknown,
     List(Vec<Node<'a>>),
     Object(Object<'a>),
@@ -48,22 +47,21 @@ pub(super) enum Value<'a> {
 #[derive(Clone)]
 pub(super) struct Scalar<'a> {
     pub(super) kind: ScalarKind,
-    /// Of a text, what is between the quotes, escapes resolved; of a number or a boolean, how it was
-    /// written.
+    /// The content of a text without quotes and escapes; the source text of a number or a boolean.
     pub(super) text: Cow<'a, str>,
 }
 
-/// Where a value is to be had: a source and what it is asked for.
+/// A reference to a secret: a source and its argument.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct Reference<'a> {
+pub(super) struct SecretReference<'a> {
     /// The source.
     pub(super) source: ReferenceSource,
-    /// What it is asked for: the variable's name, the file's path.
+    /// The argument: the name of a variable or the path of a file.
     pub(super) argument: Cow<'a, str>,
 }
 
-/// Where a secret can be had.
+/// The source of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReferenceSource {
     Env,
@@ -73,7 +71,7 @@ pub(super) enum ReferenceSource {
 impl ReferenceSource {
     pub(super) const ALL: [Self; 2] = [Self::Env, Self::File];
 
-    /// Its word in a file: `env`.
+    /// Returns its name in a file: `env`.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Env => "env",
@@ -81,13 +79,13 @@ impl ReferenceSource {
         }
     }
 
-    /// The source of that word.
+    /// Returns the source of a name.
     pub(super) fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }
 }
 
-/// What a scalar is without knowing what is wanted.
+/// The syntactic kind of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScalarKind {
     Text,
@@ -95,29 +93,28 @@ pub(super) enum ScalarKind {
     Boolean,
 }
 
-/// Keys with their values, in the order of the file; a key may stand more than once.
+/// Keys and values in the order of the file. Keys may repeat.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, Default)]
 pub(super) struct Object<'a> {
     pub(super) entries: Vec<Entry<'a>>,
-    /// Entries that were refused because their key stands above already: they mean nothing, but what
-    /// they hold may be a secret all the same.
-    pub(super) refused: Vec<Entry<'a>>,
+    /// Refused entries with a duplicate key. They have no effect, but may contain secrets.
+    pub(super) duplicates: Vec<Entry<'a>>,
 }
 
 /// A key with its labels and its value: `key "label" { … }`, `key = value`.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
 pub(super) struct Entry<'a> {
-    pub(super) key: Word<'a>,
-    pub(super) labels: Vec<Word<'a>>,
+    pub(super) key: SpannedText<'a>,
+    pub(super) labels: Vec<SpannedText<'a>>,
     pub(super) value: Node<'a>,
 }
 
-/// A key or a label and where it was written.
+/// A key or a label and its position.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct Word<'a> {
+pub(super) struct SpannedText<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) span: Span,
 }
@@ -135,16 +132,16 @@ impl<'a> Node<'a> {
         Self::scalar(ScalarKind::Text, text, span)
     }
 
-    /// An object that is complete: it keeps no room for more.
+    /// Creates the node of a complete object, without spare capacity.
     pub(super) fn object(mut object: Object<'a>, span: Span) -> Self {
         object.entries.shrink_to_fit();
         let value = Value::Object(object);
         Self { value, span }
     }
 
-    pub(super) fn broken(span: Span) -> Self {
+    pub(super) fn invalid(span: Span) -> Self {
         Self {
-            value: Value::Broken,
+            value: Value::Invalid,
             span,
         }
     }
@@ -153,11 +150,11 @@ impl<'a> Node<'a> {
         matches!(self.value, Value::Object(_))
     }
 
-    /// What it is, for a message: "a list".
+    /// Returns its kind in messages: "a list".
     pub(super) fn kind_name(&self, syntax: Syntax) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
-            Value::Broken => "an expression",
+            Value::Invalid => "an expression",
             Value::Reference(_) => "a reference to a secret",
             Value::Unknown => "`unknown`",
             Value::Scalar(scalar) => match scalar.kind {
@@ -170,8 +167,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether it says that nobody knows the value: the bare word in HCL, an object of this one key
-    /// with the boolean `true` elsewhere.
+    /// Returns whether it is `unknown`: the bare word in HCL, `{unknown: true}` elsewhere.
     pub(super) fn is_unknown(&self, syntax: Syntax) -> bool {
         let Value::Object(object) = &self.value else {
             return matches!(self.value, Value::Unknown);
@@ -186,17 +182,17 @@ impl<'a> Node<'a> {
         syntax != Syntax::Hcl && only.key.text == UNKNOWN && is_true
     }
 
-    /// How many nodes it is made of, and how deep they lie in each other, itself included.
-    pub(super) fn extent(&self) -> (usize, usize) {
+    /// Returns the number of its nodes and their depth, including itself.
+    pub(super) fn size_and_depth(&self) -> (usize, usize) {
         let of = |inner: &mut dyn Iterator<Item = &Node<'_>>| {
             inner.fold((1, 1), |(nodes, depth), node| {
-                let (inner_nodes, inner_depth) = node.extent();
+                let (inner_nodes, inner_depth) = node.size_and_depth();
                 (nodes + inner_nodes, depth.max(1 + inner_depth))
             })
         };
         match &self.value {
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown => (1, 1),
@@ -205,14 +201,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Calls `see` for every scalar in it; a reference is none.
+    /// Calls `see` for every scalar in it, except references.
     pub(super) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
             Value::Null | Value::Reference(_) | Value::Unknown => {}
-            Value::Broken | Value::Scalar(_) => see(self.span),
+            Value::Invalid | Value::Scalar(_) => see(self.span),
             Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
             Value::Object(object) => {
-                let entries = object.entries.iter().chain(&object.refused);
+                let entries = object.entries.iter().chain(&object.duplicates);
                 let values = entries.map(|entry| &entry.value);
                 values.for_each(|value| value.for_each_scalar(see));
             }
@@ -221,18 +217,18 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The reference that it is: a call in HCL, an object of one known key with a text elsewhere.
-    pub(super) fn as_reference(&self) -> Option<Reference<'a>> {
+    /// Returns its secret reference: a call in HCL, an object with one known key elsewhere.
+    pub(super) fn as_reference(&self) -> Option<SecretReference<'a>> {
         match &self.value {
             Value::Reference(reference) => Some(reference.clone()),
-            Value::Object(object) => match (&object.entries[..], &object.refused[..]) {
-                ([entry], []) => Some(Reference {
+            Value::Object(object) => match (&object.entries[..], &object.duplicates[..]) {
+                ([entry], []) => Some(SecretReference {
                     source: ReferenceSource::parse(&entry.key.text)?,
                     argument: entry.value.as_text()?.clone(),
                 }),
                 _ => None,
             },
-            Value::Null | Value::Broken | Value::Unknown | Value::Scalar(_) | Value::List(_) => {
+            Value::Null | Value::Invalid | Value::Unknown | Value::Scalar(_) | Value::List(_) => {
                 None
             }
         }
@@ -242,7 +238,7 @@ impl<'a> Node<'a> {
         match &self.value {
             Value::Scalar(scalar) if scalar.kind == ScalarKind::Text => Some(&scalar.text),
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
@@ -257,7 +253,7 @@ impl Node<'_> {
     pub(super) fn for_each_key(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown => {}
@@ -272,11 +268,11 @@ impl Node<'_> {
         }
     }
 
-    /// Calls `see` for every object in it that lies in no other one, itself included.
+    /// Calls `see` for every outermost object in it, including itself.
     pub(super) fn for_each_object(&self, see: &mut impl FnMut(&Object<'_>)) {
         match &self.value {
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown => {}
@@ -287,8 +283,8 @@ impl Node<'_> {
 }
 
 impl<'a> Object<'a> {
-    /// Adds an entry; a list of objects becomes one entry for each of them.
-    pub(super) fn push(&mut self, key: Word<'a>, labels: Vec<Word<'a>>, value: Node<'a>) {
+    /// Adds an entry. A list of objects becomes one entry per object.
+    pub(super) fn push(&mut self, key: SpannedText<'a>, labels: Vec<SpannedText<'a>>, value: Node<'a>) {
         match value.value {
             Value::List(items) if !items.is_empty() && items.iter().all(Node::is_object) => {
                 for item in items {
@@ -311,13 +307,13 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Two trees that say the same, wherever it was written.
+/// Trees are equal if their values are, whatever their positions.
 #[cfg(test)]
 impl PartialEq for Node<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
             (Value::Null, Value::Null)
-            | (Value::Broken, Value::Broken)
+            | (Value::Invalid, Value::Invalid)
             | (Value::Unknown, Value::Unknown) => true,
             (Value::Scalar(a), Value::Scalar(b)) => a.kind == b.kind && a.text == b.text,
             (Value::Reference(a), Value::Reference(b)) => {

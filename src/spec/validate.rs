@@ -1,9 +1,8 @@
-//! Rules inside one specification and across the set, without asking anyone.
+//! Checks the rules within one specification and across all of them, without a server.
 //!
-//! Errors for what can never work, warnings for what Nomad takes and ignores
-//! (`csi-orchestration` 2.1 with W13, W23, W49; users' pain 16; `nomad-http-api` 5.3 and 5.5). What a
-//! single value may be (a mode, a size, a topology) is `decode`'s; here are the rules between values.
-//! All of them are told at once.
+//! Errors for what can never work; warnings for what Nomad accepts and ignores (W13, W23, W49). `decode`
+//! checks single values, such as modes and sizes; this file checks the rules between them. All problems are
+//! reported together.
 
 use std::collections::HashMap;
 
@@ -11,11 +10,11 @@ use super::volume_spec::{Purpose, VolumeSpec};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 use crate::model::{AttachmentMode, Namespace, NamespacedId, PluginId, SetName};
 
-/// CSI's limit for a string (section "Size Limits").
-const LONGEST_TEXT: usize = 128;
+/// CSI's limit of a string, in bytes ("Size Limits").
+const MAX_TEXT: usize = 128;
 
-/// Holds every specification against the rules for its purpose, and all of them against each other.
-/// Which set they belong to is [`one_set`]'s.
+/// Checks every specification by the rules of its purpose, and all of them together. [`single_set`]
+/// checks their set.
 pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     for spec in specs {
         let mut rules = Rules { spec, diagnostics };
@@ -33,7 +32,7 @@ pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
     unique_names(specs, purpose, diagnostics);
 }
 
-/// The rules on one specification.
+/// The rules of one specification.
 struct Rules<'s> {
     spec: &'s VolumeSpec,
     diagnostics: &'s mut Diagnostics,
@@ -52,34 +51,34 @@ impl Rules<'_> {
             .push(Diagnostic::warning(code, message).label(span, label));
     }
 
-    /// The volume, as a sentence calls it.
+    /// Returns the volume's name in messages.
     fn volume(&self) -> String {
         if self.spec.request.id.as_str().is_empty() {
             return "this volume".to_owned();
         }
-        format!("volume {}", self.spec.key())
+        format!("volume `{}`", self.spec.key())
     }
 
-    fn said(&self, field: &str) -> bool {
+    fn is_given(&self, field: &str) -> bool {
         self.spec.fields.contains_key(field)
     }
 
     fn names(&mut self) {
         let request = &self.spec.request;
-        let id_was_said = !request.id.as_str().is_empty() || self.said("id");
-        if let Some(problem) = request.id.problem().filter(|_| id_was_said) {
-            let message = format!("`{}` cannot be a volume's ID: {problem}", request.id);
+        let id_is_given = !request.id.as_str().is_empty() || self.is_given("id");
+        if let Some(problem) = request.id.problem().filter(|_| id_is_given) {
+            let message = format!("invalid volume ID `{}`: {problem}", request.id);
             self.error(Code::SpecVolumeId, message, "id", "");
         }
         if !is_namespace(&request.namespace) {
-            let message = format!("`{}` cannot be a namespace", request.namespace);
+            let message = format!("invalid namespace `{}`", request.namespace);
             let label = "a namespace has up to 128 letters, digits and hyphens";
             self.error(Code::SpecNamespace, message, "namespace", label);
         }
         let length = request.name.as_deref().map_or(0, str::len);
-        if length > LONGEST_TEXT {
-            let message = format!("the name of {} has {length} bytes", self.volume());
-            self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128");
+        if length > MAX_TEXT {
+            let message = format!("the name of {} is too long: {length} bytes", self.volume());
+            self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128 bytes");
         }
     }
 
@@ -87,9 +86,9 @@ impl Rules<'_> {
         let spec = self.spec;
         let capabilities = &spec.request.capabilities;
         if capabilities.is_empty() {
-            if !self.said("capability") {
+            if !self.is_given("capability") {
                 let message = format!("{} has no capability", self.volume());
-                let label = "a `capability` says how it may be used";
+                let label = "add a `capability` block";
                 self.error(Code::SpecNoCapability, message, "capability", label);
             }
             return;
@@ -99,11 +98,11 @@ impl Rules<'_> {
                 .iter()
                 .position(|other| other == capability)
             {
-                let message = format!("the capability `{capability}` stands twice");
+                let message = format!("duplicate capability `{capability}`");
                 let place = |at: usize| spec.capability_spans.get(at).copied().unwrap_or(spec.span);
                 let diagnostic = Diagnostic::error(Code::SpecDuplicateCapability, message)
-                    .label(place(at), "here again");
-                // An alias of YAML has one place, wherever it stands for something.
+                    .label(place(at), "repeated here");
+                // All uses of a YAML alias have the position of its anchor.
                 self.diagnostics.push(if place(first) == place(at) {
                     diagnostic
                 } else {
@@ -128,8 +127,8 @@ impl Rules<'_> {
                 .as_ref()
                 .is_some_and(|options| !options.is_empty())
         {
-            let message = format!("{} is a block device and has mount options", self.volume());
-            let label = "nothing is mounted of a block device";
+            let message = format!("{} is a block device, which cannot have mount options", self.volume());
+            let label = "remove the mount options";
             self.error(Code::SpecBlockMountOptions, message, "mount_options", label);
         }
     }
@@ -138,16 +137,16 @@ impl Rules<'_> {
         let capabilities = &self.spec.request.capabilities;
         let writing = |allowed| {
             let mut modes = capabilities.iter().map(|one| one.access_mode);
-            modes.all(|mode| mode.allows_writing() == allowed)
+            modes.all(|mode| mode.allows_writes() == allowed)
         };
         let (message, label) = match self.spec.read_only {
             Some(true) if writing(true) => (
-                "`read_only` is true, and every access mode is one for writing",
-                "add a capability whose access mode is `single-node-reader-only` or `multi-node-reader-only`",
+                "`read_only` is `true`, but every access mode allows writing",
+                "add a capability with access mode `single-node-reader-only` or `multi-node-reader-only`",
             ),
             Some(false) if writing(false) => (
-                "`read_only` is false, and every access mode is one for reading only",
-                "add a capability with an access mode for writing",
+                "`read_only` is `false`, but every access mode is read-only",
+                "add a capability with an access mode that allows writing",
             ),
             Some(_) | None => return,
         };
@@ -158,7 +157,7 @@ impl Rules<'_> {
         let capacity = self.spec.request.capacity;
         if !capacity.max.is_zero() && capacity.min > capacity.max {
             let message = format!(
-                "`capacity_min` ({}) is above `capacity_max` ({})",
+                "`capacity_min` ({}) is greater than `capacity_max` ({})",
                 capacity.min, capacity.max
             );
             let [min, max] = ["capacity_min", "capacity_max"].map(|key| self.spec.field_span(key));
@@ -178,46 +177,46 @@ impl Rules<'_> {
                 ["snapshot_id", "clone_id"].map(|key| self.spec.field_span(key));
             self.diagnostics.push(
                 Diagnostic::error(Code::SpecTwoContentSources, message)
-                    .label(clone, "a volume has one origin")
+                    .label(clone, "a volume has one source")
                     .label(snapshot, ""),
             );
         }
     }
 
-    /// What holds if the provider is to make the volume.
+    /// The rules of a volume to create.
     fn creation(&mut self) {
         let request = &self.spec.request;
         let volume = self.volume();
-        if request.name.is_none() && !self.said("name") {
-            let message = format!("{volume} is to be created and has no name");
+        if request.name.is_none() && !self.is_given("name") {
+            let message = format!("`name` is required to create {volume}");
             self.error(Code::SpecNameRequired, message, "name", "add a `name`");
         }
         if request.context.is_some() {
             let message = format!(
-                "the `context` of {volume} is not sent: it is created, and its provider says the context"
+                "the `context` of {volume} has no effect: the provider sets it when it creates the volume"
             );
             self.warning(
                 Code::SpecContextOnCreate,
                 message,
                 "context",
-                "without effect",
+                "no effect",
             );
         }
         if request.external_id.is_some() {
             let message =
-                format!("the `external_id` of {volume} has no effect on a volume that is created");
-            let label = "the provider says this ID";
+                format!("the `external_id` of {volume} has no effect: the provider sets it when it creates the volume");
+            let label = "the provider sets this ID";
             self.warning(Code::SpecExternalIdOnCreate, message, "external_id", label);
         }
     }
 
-    /// What holds if the provider has the volume.
+    /// The rules of a volume to register.
     fn registration(&mut self) {
         let request = &self.spec.request;
         let volume = self.volume();
         if request.external_id.is_none() {
             let message = format!("{volume} is registered without an `external_id`");
-            let label = "its provider is asked for a volume of this ID";
+            let label = "this ID is used as the external ID";
             self.warning(Code::SpecRegisterWithoutExternalId, message, "id", label);
         }
         for (field, given) in [
@@ -226,24 +225,24 @@ impl Rules<'_> {
         ] {
             if given {
                 let message = format!(
-                    "the `{field}` of {volume} has no effect on a volume that is registered"
+                    "the `{field}` of {volume} has no effect: a registered volume exists already"
                 );
                 let code = Code::SpecContentSourceOnRegister;
-                self.warning(code, message, field, "recorded, and nothing is copied");
+                self.warning(code, message, field, "recorded, but nothing is copied");
             }
         }
     }
 }
 
-/// Nomad's rule for a namespace's name.
+/// Returns whether a namespace's name is valid in Nomad.
 fn is_namespace(namespace: &Namespace) -> bool {
     let text = namespace.as_str();
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    !text.is_empty() && text.len() <= LONGEST_TEXT && text.chars().all(valid)
+    !text.is_empty() && text.len() <= MAX_TEXT && text.chars().all(valid)
 }
 
-/// The set that all files of a run belong to; that they name two is an error.
-pub fn one_set<'s>(
+/// Returns the set of all files. Two different sets are an error.
+pub fn single_set<'s>(
     sets: &'s [(SetName, Span)],
     diagnostics: &mut Diagnostics,
 ) -> Option<&'s (SetName, Span)> {
@@ -251,7 +250,7 @@ pub fn one_set<'s>(
     let set = named.next()?;
     let (first, place) = set;
     for (other, again) in named.filter(|(other, _)| other != first) {
-        let message = format!("two sets are named, `{first}` and `{other}`, and a run has one");
+        let message = format!("the files name two sets, `{first}` and `{other}`: a command manages one");
         diagnostics.push(
             Diagnostic::error(Code::SpecTwoSets, message)
                 .label(*again, "another set here")
@@ -273,16 +272,17 @@ fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
             diagnostics.push(
                 Diagnostic::error(
                     Code::SpecDuplicateVolume,
-                    format!("volume {} is declared twice", spec.key()),
+                    format!("volume `{}` is declared twice", spec.key()),
                 )
-                .label(place, "here again")
+                .label(place, "repeated here")
                 .label(first, "first here"),
             );
         }
     }
 }
 
-/// Providers know a new volume by its name (W13): on Nomad, two of one name become one volume.
+/// Warns of equal names: providers identify a new volume by its name, so on Nomad two volumes of one
+/// name become one (W13).
 fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<(&PluginId, &str), &VolumeSpec> = HashMap::with_capacity(specs.len());
     for spec in specs.iter().filter(|spec| purpose.creates(spec)) {
@@ -295,12 +295,12 @@ fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
                 Diagnostic::warning(
                     Code::SpecNameTwice,
                     format!(
-                        "volumes {} and {} have the same name, `{name}`",
+                        "volumes `{}` and `{}` have the same name, `{name}`",
                         first.key(),
                         spec.key()
                     ),
                 )
-                .label(spec.field_span("name"), "here again")
+                .label(spec.field_span("name"), "repeated here")
                 .label(first.field_span("name"), "first here"),
             );
         }

@@ -1,56 +1,54 @@
-//! A wanted volume, each field with the place it was written at.
+//! A wanted volume, with the position of each field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostic::Span;
-use crate::model::{HiddenField, NamespacedId, SetName, WantedRequest};
+use crate::model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
 
 /// One wanted volume of one file.
 ///
-/// What was read without an error is complete and may be sent; of a file with errors this holds what
-/// could be read, so that all problems can be told at once.
+/// It is complete if the file has no errors. Otherwise it has the readable fields, so all problems can be
+/// reported together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// What is wanted, as it is sent to a server once its secrets are resolved.
-    pub request: WantedRequest,
-    /// Whether the file said a namespace; if not, the flag's or `default` was taken.
+    /// The request, whose secrets are not resolved yet.
+    pub request: UnresolvedRequest,
+    /// Whether the file sets the namespace, which is otherwise the flag's or `default`.
     pub namespace_given: bool,
-    /// Whether its users only read, if that was said: held against the access modes, never sent.
+    /// The `read_only` field: checked against the access modes, never sent.
     pub read_only: Option<bool>,
-    /// Whether the volume is protected from removal, if that was said; kept in the ledger, never sent.
+    /// The `protect` field: stored in the ledger, never sent.
     pub protect: Option<bool>,
-    /// Fields whose drift is ignored, by their keys, dotted where they are nested
-    /// (`mount_options.fs_type`); never sent.
+    /// Fields whose drift is ignored, dotted if nested (`mount_options.fs_type`); never sent.
     pub ignore: Vec<String>,
-    /// Hidden values that the file says to be unknown: not given, and on purpose. They make no
-    /// difference and are never sent; whatever would lose them is not done.
+    /// Hidden values that the file declares as unknown. They are never compared or sent, and no change may
+    /// lose them.
     pub unknown: BTreeSet<HiddenField>,
-    /// The set that the file names, and where.
+    /// The set that the file names, and its position.
     pub set: Option<(SetName, Span)>,
-    /// Where to point for the specification as a whole: the block's header, or the ID's line.
+    /// The position of the specification: the block's header, or the line of the ID.
     pub span: Span,
-    /// Where each field was written, by its key in the file: `capacity_min`, `plugin_id`. A field
-    /// that was not written has none.
+    /// The position of each given field, by its key in the file: `capacity_min`, `plugin_id`.
     pub fields: BTreeMap<&'static str, Span>,
-    /// Where each of the request's capabilities was written.
+    /// The position of each capability.
     pub capability_spans: Vec<Span>,
-    /// Where the value of each secret was written, by the secret's key.
+    /// The position of each secret's value, by the secret's key.
     pub secret_spans: BTreeMap<String, Span>,
 }
 
-/// What specifications are to be used for: which rules hold.
+/// The use of specifications, which decides the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// `volume create`: the provider makes them.
+    /// `volume create`: the provider creates the volumes.
     Create,
-    /// `volume register`: the provider has them.
+    /// `volume register`: the provider has the volumes.
     Register,
-    /// An `external_id` says that the provider has it, its absence that the provider makes it.
+    /// A volume with an `external_id` is registered, any other is created.
     ByExternalId,
 }
 
 impl Purpose {
-    /// Whether a specification creates its volume.
+    /// Returns whether a specification creates its volume.
     pub fn creates(self, spec: &VolumeSpec) -> bool {
         match self {
             Self::Create => true,
@@ -61,39 +59,40 @@ impl Purpose {
 }
 
 impl VolumeSpec {
-    /// Namespace and ID.
+    /// Returns the namespace and ID.
     pub fn key(&self) -> NamespacedId {
         self.request.key()
     }
 
-    /// Where to point for a field: at the field, or at the whole specification if it was not written.
+    /// Returns the position of a field, or of the specification if the field is missing.
     pub fn field_span(&self, field: &str) -> Span {
         self.fields.get(field).copied().unwrap_or(self.span)
     }
 
-    /// Whether the drift of a field is ignored: of the field itself, or of what it is a part of.
+    /// Returns whether the drift of a field, or of a field that contains it, is ignored.
     pub fn ignores(&self, field: &str) -> bool {
         self.ignore.iter().any(|of| is_part_of(field, of))
     }
 
-    /// Where to point for a secret: at its value, or at the whole specification.
+    /// Returns the position of a secret's value, or of all secrets.
     pub fn secret_span(&self, key: &str) -> Span {
         let own = self.secret_spans.get(key).copied();
         own.unwrap_or_else(|| self.field_span("secrets"))
     }
 
-    /// What is to be sent: the request, but a creation never sends a `context`, which Nomad would
-    /// hand to the driver on the second run although the provider did not give it.
-    pub fn request_for(&self, purpose: Purpose) -> WantedRequest {
-        let mut request = self.request.clone();
+    /// Returns the request to send for that purpose.
+    pub fn request_for(&self, purpose: Purpose) -> UnresolvedRequest {
+        let request = self.request.clone();
         if purpose.creates(self) {
-            request.context = None;
+            request.for_create()
+        } else {
+            request
         }
-        request
     }
 }
 
-/// Whether a field is another one or a part of it: `mount_options.fs_type` is one of `mount_options`.
+/// Returns whether a field equals another or is part of it: `mount_options.fs_type` is part of
+/// `mount_options`.
 pub fn is_part_of(field: &str, of: &str) -> bool {
     let rest = field.strip_prefix(of);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -1,10 +1,9 @@
-//! YAML text to a tree; the only file that knows the YAML crate.
+//! Reads YAML 1.2 to a tree. This is the only file that uses the YAML parser.
 //!
-//! YAML 1.2. Plain scalars keep their text, so that `rack: 1.10`, `zone: 012` and `no` say what they
-//! show where a text is wanted. Anchors, aliases and `<<` are resolved; a value that came from an
-//! anchor keeps the place where it was written. What all aliases unfold to is bounded by the size of
-//! the file, so that nothing explodes. Keys are texts and stand once; tags other than YAML's own are
-//! refused. Several documents in one file are several specifications.
+//! Plain scalars keep their source text, so `rack: 1.10`, `zone: 012` and `no` mean what they show. Anchors,
+//! aliases and `<<` are resolved; an aliased value has the position of its anchor. The size of the file
+//! bounds the expansion of aliases. Keys are unique texts, and only YAML's own tags are allowed. Each
+//! document is a specification.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,8 +15,8 @@ use serde_yaml::granit_parser::{
     Tag, options,
 };
 
-use super::problem::Problem;
-use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use super::parse_error::ParseError;
+use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads all documents of a file.
@@ -25,13 +24,13 @@ pub(super) fn parse<'a>(
     text: &'a str,
     source: SourceId,
     diagnostics: &mut Diagnostics,
-) -> Result<Vec<Object<'a>>, Problem> {
+) -> Result<Vec<Object<'a>>, ParseError> {
     let mut loader = Loader {
         text,
         source,
         parser: Parser::new_from_str_with_options(text, limits(text)),
         anchors: HashMap::new(),
-        unfolded: 0,
+        expanded_nodes: 0,
         diagnostics,
     };
     let mut documents = vec![];
@@ -43,12 +42,12 @@ pub(super) fn parse<'a>(
             documents.push(match node.value {
                 Value::Object(object) => object,
                 Value::Null => Object::default(),
-                Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                    let message = "a specification in YAML is a mapping: `key: value`";
-                    let several = "several volumes stand under `volume:`, each under its name, or in documents with `---` between them";
+                Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
+                    let message = "expected a mapping: a specification in YAML consists of `key: value` lines";
+                    let several = "put several volumes under `volume:`, each under its name, or separate them with `---`";
                     let first_line = text[range.clone()].lines().next().unwrap_or_default();
                     let range = range.start..range.start + first_line.len();
-                    return Err(Problem::syntax(range, message).help(several));
+                    return Err(ParseError::syntax(range, message).help(several));
                 }
             });
         }
@@ -66,11 +65,11 @@ fn limits(text: &str) -> Options {
     options
 }
 
-/// How many nodes aliases may unfold to beyond the size of the file in bytes.
-const UNFOLDED_BEYOND_SIZE: usize = 10_000;
+/// Limit of the nodes from aliases, in addition to the size of the file in bytes.
+const MAX_EXTRA_NODES: usize = 10_000;
 
-/// What an anchor stands for.
-struct Anchor<'a> {
+/// The value of an anchor.
+struct AnchoredNode<'a> {
     node: Node<'a>,
     nodes: usize,
     depth: usize,
@@ -80,8 +79,8 @@ struct Loader<'a, 'd> {
     text: &'a str,
     source: SourceId,
     parser: Parser<'a, StrInput<'a>>,
-    anchors: HashMap<usize, Anchor<'a>>,
-    unfolded: usize,
+    anchors: HashMap<usize, AnchoredNode<'a>>,
+    expanded_nodes: usize,
     diagnostics: &'d mut Diagnostics,
 }
 
@@ -93,7 +92,7 @@ fn is_node(event: &Event<'_>) -> bool {
 }
 
 impl<'a> Loader<'a, '_> {
-    fn next(&mut self) -> Result<Option<(Event<'a>, Range<usize>)>, Problem> {
+    fn next(&mut self) -> Result<Option<(Event<'a>, Range<usize>)>, ParseError> {
         match self.parser.next() {
             None => Ok(None),
             Some(Ok((event, span))) => Ok(Some((event, self.range(&span)))),
@@ -111,19 +110,19 @@ impl<'a> Loader<'a, '_> {
         SourceMap::span(self.source, range)
     }
 
-    fn problem(&self, error: &ScanError) -> Problem {
+    fn problem(&self, error: &ScanError) -> ParseError {
         use serde_yaml::granit_parser::ErrorKind;
         let end = self.text.len();
         let at = error.marker().byte_offset().unwrap_or(end).min(end);
         let next = self.text.get(at..).and_then(|rest| rest.chars().next());
         let range = at..at + next.map_or(0, char::len_utf8);
-        let problem = |message: &str| Problem::syntax(range.clone(), message);
+        let problem = |message: &str| ParseError::syntax(range.clone(), message);
         match error.kind() {
-            ErrorKind::RecursionLimitExceeded => Problem::too_deep(range),
-            ErrorKind::UnknownAnchor => problem("this alias refers to no anchor before it")
-                .help("a text that starts with `*` needs quotes"),
+            ErrorKind::RecursionLimitExceeded => ParseError::too_deep(range),
+            ErrorKind::UnknownAnchor => problem("unknown alias: no anchor of that name precedes it")
+                .help("put text that starts with `*` in quotes"),
             ErrorKind::UnexpectedCharacter { .. } => {
-                problem("this character starts nothing in YAML").help("put the text in quotes")
+                problem("unexpected character").help("put the text in quotes")
             }
             ErrorKind::TabInIndentation
             | ErrorKind::TabInBlockIndentation
@@ -132,57 +131,57 @@ impl<'a> Loader<'a, '_> {
                 let tab = self.text[at..]
                     .find('\t')
                     .map_or(range, |tab| at + tab..at + tab + 1);
-                Problem::syntax(tab, "YAML is indented with spaces only, and this is a tab")
+                ParseError::syntax(tab, "tab in the indentation: YAML requires spaces")
             }
             ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => problem(
-                "this `:` follows no key",
+                "unexpected `:` without a key",
             )
             .help(
-                "a text with `: ` in it needs quotes; the keys of one mapping are indented alike",
+                "put text with `: ` in quotes, and indent all keys of a mapping alike",
             ),
             ErrorKind::InvalidIndentation
             | ErrorKind::ExpectedBlockMappingKey
             | ErrorKind::BlockSequenceEntryNotAllowed => {
-                problem("this does not fit the indentation of the lines above")
+                problem("the indentation does not match the lines above")
             }
             ErrorKind::SimpleKeyExpected => {
-                problem("a key should stand here, followed by `: ` and its value")
+                problem("expected a key, `: ` and a value")
             }
             ErrorKind::UnclosedFlowCollection { open: '{' } => {
-                problem("this brace is never closed")
+                problem("this brace is not closed")
             }
-            ErrorKind::UnclosedFlowCollection { .. } => problem("this bracket is never closed"),
-            ErrorKind::UnclosedQuotedScalar => problem("this quote is never closed"),
+            ErrorKind::UnclosedFlowCollection { .. } => problem("this bracket is not closed"),
+            ErrorKind::UnclosedQuotedScalar => problem("this quote is not closed"),
             ErrorKind::InvalidQuotedScalarIndent => problem(
-                "the text in quotes before this is not closed, or this line of it is not indented",
+                "the quoted text above is not closed, or this line of it is not indented",
             ),
             ErrorKind::InvalidTrailingSingleQuotedScalar
             | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-                problem("something follows the closing quote").help("put the whole text in quotes")
+                problem("unexpected text after the closing quote").help("put the whole text in quotes")
             }
-            ErrorKind::UnknownQuotedScalarEscape => problem("this escape means nothing")
-                .help("in single quotes a backslash stands for itself"),
-            _ => Problem::syntax(
+            ErrorKind::UnknownQuotedScalarEscape => problem("unknown escape sequence")
+                .help("use single quotes for a literal backslash"),
+            _ => ParseError::syntax(
                 range,
-                format!("this is not well-formed YAML: {}", error.info()),
+                format!("invalid YAML: {}", error.info()),
             ),
         }
     }
 
-    fn ended(&self) -> Problem {
+    fn ended(&self) -> ParseError {
         let end = self.text.len();
-        Problem::syntax(end..end, "the file ends in the middle of a value")
+        ParseError::syntax(end..end, "the file ends within a value")
     }
 
-    /// The node that an event starts; `depth` is its own.
+    /// Reads the node that starts with an event, at this depth.
     fn node(
         &mut self,
         event: Event<'a>,
         range: Range<usize>,
         depth: usize,
-    ) -> Result<Node<'a>, Problem> {
+    ) -> Result<Node<'a>, ParseError> {
         if depth > MAX_DEPTH {
-            return Err(Problem::too_deep(range));
+            return Err(ParseError::too_deep(range));
         }
         let (anchor, node) = match event {
             Event::Alias(id) => return self.alias(id, range, depth),
@@ -200,35 +199,35 @@ impl<'a> Loader<'a, '_> {
             _ => return Err(self.ended()),
         };
         if anchor != 0 {
-            let (nodes, depth) = node.extent();
+            let (nodes, depth) = node.size_and_depth();
             let node = node.clone();
-            self.anchors.insert(anchor, Anchor { node, nodes, depth });
+            self.anchors.insert(anchor, AnchoredNode { node, nodes, depth });
         }
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, range: Range<usize>, depth: usize) -> Result<Node<'a>, Problem> {
+    fn alias(&mut self, id: usize, range: Range<usize>, depth: usize) -> Result<Node<'a>, ParseError> {
         let Some(anchor) = self.anchors.get(&id) else {
-            return Err(Problem::syntax(
+            return Err(ParseError::syntax(
                 range,
-                "this alias stands inside of what it refers to",
+                "this alias refers to a value that contains it",
             ));
         };
         if depth + anchor.depth > MAX_DEPTH + 1 {
-            return Err(Problem::too_deep(range));
+            return Err(ParseError::too_deep(range));
         }
-        self.unfolded += anchor.nodes;
-        if self.unfolded > self.text.len() + UNFOLDED_BEYOND_SIZE {
-            let message = "the aliases of this file unfold to more than the file itself";
-            return Err(Problem {
+        self.expanded_nodes += anchor.nodes;
+        if self.expanded_nodes > self.text.len() + MAX_EXTRA_NODES {
+            let message = "the aliases of this file expand to too much data";
+            return Err(ParseError {
                 code: Code::SpecTooManyAliases,
-                ..Problem::syntax(range, message)
+                ..ParseError::syntax(range, message)
             });
         }
         Ok(anchor.node.clone())
     }
 
-    fn structure_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), Problem> {
+    fn structure_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), ParseError> {
         match tag {
             Some(tag) if !matches!(tag.core_suffix(), Some("map" | "seq")) => {
                 Err(unknown_tag(range.clone()))
@@ -243,7 +242,7 @@ impl<'a> Loader<'a, '_> {
         style: ScalarStyle,
         tag: Option<&Tag>,
         range: Range<usize>,
-    ) -> Result<Node<'a>, Problem> {
+    ) -> Result<Node<'a>, ParseError> {
         let as_text = match tag {
             None => style != ScalarStyle::Plain,
             Some(tag) if tag.handle().is_empty() && tag.suffix() == "!" => true,
@@ -264,7 +263,7 @@ impl<'a> Loader<'a, '_> {
         })
     }
 
-    fn sequence(&mut self, range: Range<usize>, depth: usize) -> Result<Node<'a>, Problem> {
+    fn sequence(&mut self, range: Range<usize>, depth: usize) -> Result<Node<'a>, ParseError> {
         let mut items = vec![];
         loop {
             let (event, at) = self.next()?.ok_or_else(|| self.ended())?;
@@ -285,7 +284,7 @@ impl<'a> Loader<'a, '_> {
         style: StructureStyle,
         range: Range<usize>,
         depth: usize,
-    ) -> Result<Node<'a>, Problem> {
+    ) -> Result<Node<'a>, ParseError> {
         let mut object = Object::default();
         let mut keys: HashMap<Cow<'a, str>, Span> = HashMap::new();
         let mut merged = vec![];
@@ -317,8 +316,8 @@ impl<'a> Loader<'a, '_> {
                     object.push(key, vec![], value);
                 }
                 MapEntry::Occupied(first) => {
-                    self.twice(&key, *first.get(), &value);
-                    object.refused.push(Entry {
+                    self.duplicate_key(&key, *first.get(), &value);
+                    object.duplicates.push(Entry {
                         key,
                         labels: vec![],
                         value,
@@ -328,7 +327,7 @@ impl<'a> Loader<'a, '_> {
         }
         for (span, value) in merged {
             merge(&mut object, &mut keys, value).map_err(|()| {
-                Problem::syntax(span.range(), "`<<` takes a mapping, or a list of mappings")
+                ParseError::syntax(span.range(), "`<<` requires a mapping or a list of mappings")
             })?;
         }
         let span = self.span(range.start..end.max(range.start));
@@ -340,36 +339,36 @@ impl<'a> Loader<'a, '_> {
         event: Event<'a>,
         at: Range<usize>,
         depth: usize,
-    ) -> Result<Word<'a>, Problem> {
+    ) -> Result<SpannedText<'a>, ParseError> {
         let node = self.node(event, at.clone(), depth + 1)?;
         let span = node.span;
         match node.value {
-            Value::Scalar(scalar) => Ok(Word {
+            Value::Scalar(scalar) => Ok(SpannedText {
                 text: scalar.text,
                 span,
             }),
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Reference(_)
             | Value::Unknown
             | Value::List(_)
-            | Value::Object(_) => Err(Problem::syntax(at, "a key is a text")),
+            | Value::Object(_) => Err(ParseError::syntax(at, "expected text as a key")),
         }
     }
 
-    fn twice(&mut self, key: &Word<'_>, first: Span, value: &Node<'_>) {
+    fn duplicate_key(&mut self, key: &SpannedText<'_>, first: Span, value: &Node<'_>) {
         let diagnostic = Diagnostic::error(
             Code::SpecDuplicateField,
-            format!("`{}` stands twice", key.text),
+            format!("duplicate field `{}`", key.text),
         )
-        .label(key.span, "here again")
+        .label(key.span, "repeated here")
         .label(first, "first here");
         self.diagnostics.push(match value.value {
             Value::Object(_) | Value::List(_) => {
-                diagnostic.help("to say a block more than once, write one key with a list")
+                diagnostic.help("write one key with a list to repeat a block")
             }
             Value::Null
-            | Value::Broken
+            | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown => diagnostic,
@@ -377,7 +376,7 @@ impl<'a> Loader<'a, '_> {
     }
 }
 
-/// Adds what `<<` brings: keys that the mapping does not say itself, of several the first.
+/// Adds the keys of `<<` that the mapping does not have; the first of several mappings takes precedence.
 fn merge<'a>(
     object: &mut Object<'a>,
     keys: &mut HashMap<Cow<'a, str>, Span>,
@@ -397,18 +396,18 @@ fn merge<'a>(
         Value::List(items) => items
             .into_iter()
             .try_for_each(|item| merge(object, keys, item)),
-        Value::Null | Value::Broken | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {
+        Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {
             Err(())
         }
     }
 }
 
-fn unknown_tag(range: Range<usize>) -> Problem {
-    Problem::syntax(range, "only YAML's own tags are understood")
-        .help("a text that starts with `!` needs quotes")
+fn unknown_tag(range: Range<usize>) -> ParseError {
+    ParseError::syntax(range, "unknown tag")
+        .help("put text that starts with `!` in quotes")
 }
 
-/// What a plain scalar is by YAML 1.2's core schema; `None` for null.
+/// Returns the kind of a plain scalar in YAML 1.2's core schema; `None` for null.
 fn plain_kind(text: &str) -> Option<ScalarKind> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => None,

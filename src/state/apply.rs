@@ -1,62 +1,62 @@
-//! From one state to the next.
+//! The transitions of the state.
 //!
-//! [`check`] says whether an event fits a state; [`apply`] makes the next state of it. `apply` is
-//! total: an event that does not fit only takes its index. The cell checks before it commits, and
-//! replay checks again, so such an event is never in a journal that this program wrote.
+//! [`check`] tests whether an event is valid in a state; [`apply`] performs it. `apply` is total: an
+//! invalid event only increases the index. The writer checks before it commits and replay checks
+//! again, so a journal of this program never contains an invalid event.
 
 use std::sync::Arc;
 
 use super::event::{Event, EventKind};
-use super::record::{Phase, PluginRecord, Provided, VolumeDefinition, VolumeRecord};
+use super::record::{Phase, PluginRecord, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
-use super::variable;
+use super::variable::{VariableEvent, VariableRecord};
 use crate::model::{NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey};
 
-/// What the agent's start says of every plugin instance.
+/// The health of every plugin instance after the agent starts.
 const NOT_PROBED: &str = "not probed since the agent started";
 
-/// An event does not fit the state: another one came first.
+/// An event is not valid in the state: another event came first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
-    /// It is about a volume that is in another phase.
-    #[error("`{event}` does not fit volume {volume}, which {}", found(.phase.as_ref()))]
+pub enum EventConflict {
+    /// The volume is in another phase.
+    #[error("`{event}` is not valid for volume {}, which {}", .volume.quoted(), describe_phase(.phase.as_ref()))]
     Volume {
         /// The event's name.
         event: &'static str,
-        /// The volume that it is about.
+        /// The volume of the event.
         volume: NamespacedId,
-        /// Where the volume is in its life; `None` if there is none.
+        /// The phase of the volume; `None` if it does not exist.
         phase: Option<Phase>,
     },
-    /// It is about a variable that is not there, or that somebody else holds, or nobody.
-    #[error("`{event}` does not fit variable {variable}")]
+    /// The variable does not exist, or another client holds its lock, or no client does.
+    #[error("`{event}` is not valid for variable `{variable}`")]
     Variable {
         /// The event's name.
         event: &'static str,
-        /// The variable that it is about.
+        /// The variable of the event.
         variable: VariableKey,
     },
 }
 
-fn found(phase: Option<&Phase>) -> String {
+fn describe_phase(phase: Option<&Phase>) -> String {
     match phase {
         None => "does not exist".to_owned(),
         Some(phase) => format!("is {phase}"),
     }
 }
 
-/// Whether the event fits the state.
+/// Checks whether the event is valid in the state.
 ///
 /// # Errors
-/// If it is about a volume that is not in a phase in which this can happen, or about a variable that
-/// is not held as it says.
-pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
+/// Fails if the volume of the event is in another phase, or if the lock of the variable does not
+/// match the event.
+pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
-        if event.fits(record) {
+        if event.is_valid(record) {
             return Ok(());
         }
-        return Err(Misfit::Variable {
+        return Err(EventConflict::Variable {
             event: event.name(),
             variable: key.clone(),
         });
@@ -67,17 +67,17 @@ pub fn check(state: &State, event: &Event) -> Result<(), Misfit> {
     let record = state.volumes.get(key);
     let phase = record.map(|record| record.phase);
     let expanding = record.is_some_and(|record| record.expanding.is_some());
-    if fits(&event.kind, phase, expanding) {
+    if is_valid(&event.kind, phase, expanding) {
         return Ok(());
     }
-    Err(Misfit::Volume {
+    Err(EventConflict::Volume {
         event: event.kind.name(),
         volume: key.clone(),
         phase,
     })
 }
 
-fn fits(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
+fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
         EventKind::AgentStarted { .. }
@@ -105,20 +105,24 @@ fn fits(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
     }
 }
 
-/// The next state. The index grows by one, whatever the event.
+/// Performs the event. The index increases by one, also for an invalid event.
 pub fn apply(state: &mut State, event: &Event) {
     state.index += 1;
     if check(state, event).is_err() {
         return;
     }
-    let at = Moment {
+    let at = EventPosition {
         index: state.index,
         time: event.at,
     };
     if event.kind.volume().is_some() {
         state.volumes_index = at.index;
     }
-    match &event.kind {
+    apply_kind(state, &event.kind, at);
+}
+
+fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
+    match kind {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
         EventKind::NodeRegistered { node } => {
             state.nodes.insert(node.id.clone(), node.clone());
@@ -129,7 +133,7 @@ pub fn apply(state: &mut State, event: &Event) {
             instance,
         } => instance_observed(state, plugin, node, instance, at),
         EventKind::PluginInstanceGone { plugin, node } => instance_gone(state, plugin, node, at),
-        EventKind::Variable { key, event } => variable::apply(state, key, event, at.time),
+        EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,
             secrets,
@@ -138,13 +142,9 @@ pub fn apply(state: &mut State, event: &Event) {
             definition,
             provided,
             secrets,
-        } => {
-            let record = begun(definition, secrets, Phase::Registered, at);
-            let provided = Provided::clone(provided);
-            state.put(Arc::new(VolumeRecord { provided, ..record }));
-        }
+        } => volume_registered(state, definition, provided, secrets, at),
         EventKind::VolumeCreated { key, provided } => change(state, key, at, |record| {
-            record.provided = Provided::clone(provided);
+            record.provided = ProviderFacts::clone(provided);
             record.phase = Phase::Registered;
         }),
         EventKind::VolumeUpdated {
@@ -153,7 +153,7 @@ pub fn apply(state: &mut State, event: &Event) {
             secrets,
         } => change(state, &definition.key, at, |record| {
             record.definition = VolumeDefinition::clone(definition);
-            record.provided = Provided::clone(provided);
+            record.provided = ProviderFacts::clone(provided);
             record.secrets = secrets.clone();
         }),
         EventKind::VolumeDeleteIntended { key } => {
@@ -184,12 +184,12 @@ pub fn apply(state: &mut State, event: &Event) {
 }
 
 #[derive(Clone, Copy)]
-struct Moment {
+struct EventPosition {
     index: u64,
     time: i64,
 }
 
-fn agent_started(state: &mut State, origin: &str, at: Moment) {
+fn agent_started(state: &mut State, origin: &str, at: EventPosition) {
     if state.origin.is_empty() {
         origin.clone_into(&mut state.origin);
     }
@@ -203,7 +203,7 @@ fn agent_started(state: &mut State, origin: &str, at: Moment) {
         plugin.modify_time = at.time;
         state.plugins_index = at.index;
     }
-    variable::agent_started(state, at.time);
+    correct_lock_times(state, at.time);
 }
 
 fn instance_observed(
@@ -211,7 +211,7 @@ fn instance_observed(
     plugin: &PluginId,
     node: &NodeId,
     instance: &PluginInstance,
-    at: Moment,
+    at: EventPosition,
 ) {
     let new = || PluginRecord {
         instances: Default::default(),
@@ -227,7 +227,7 @@ fn instance_observed(
     state.plugins_index = at.index;
 }
 
-fn instance_gone(state: &mut State, plugin: &PluginId, node: &NodeId, at: Moment) {
+fn instance_gone(state: &mut State, plugin: &PluginId, node: &NodeId, at: EventPosition) {
     let Some(record) = state.plugins.get_mut(plugin) else {
         return;
     };
@@ -242,15 +242,14 @@ fn instance_gone(state: &mut State, plugin: &PluginId, node: &NodeId, at: Moment
     }
 }
 
-/// A further attempt keeps what the first one began: its index is the generation, and so the name
-/// that CreateVolume is sent with.
+/// A retried create keeps its first index, which is part of the name for CreateVolume.
 fn create_intended(
     state: &mut State,
     definition: &VolumeDefinition,
     secrets: &SealedSecrets,
-    at: Moment,
+    at: EventPosition,
 ) {
-    let mut record = begun(definition, secrets, Phase::Creating, at);
+    let mut record = new_record(definition, secrets, Phase::Creating, at);
     if let Some(first) = state.volumes.get(&definition.key) {
         record.create_index = first.create_index;
         record.create_time = first.create_time;
@@ -258,15 +257,27 @@ fn create_intended(
     state.put(Arc::new(record));
 }
 
-fn begun(
+fn volume_registered(
+    state: &mut State,
+    definition: &VolumeDefinition,
+    provided: &ProviderFacts,
+    secrets: &SealedSecrets,
+    at: EventPosition,
+) {
+    let record = new_record(definition, secrets, Phase::Registered, at);
+    let provided = provided.clone();
+    state.put(Arc::new(VolumeRecord { provided, ..record }));
+}
+
+fn new_record(
     definition: &VolumeDefinition,
     secrets: &SealedSecrets,
     phase: Phase,
-    at: Moment,
+    at: EventPosition,
 ) -> VolumeRecord {
     VolumeRecord {
         definition: definition.clone(),
-        provided: Provided::default(),
+        provided: ProviderFacts::default(),
         secrets: secrets.clone(),
         phase,
         expanding: None,
@@ -278,7 +289,12 @@ fn begun(
     }
 }
 
-fn change(state: &mut State, key: &NamespacedId, at: Moment, edit: impl FnOnce(&mut VolumeRecord)) {
+fn change(
+    state: &mut State,
+    key: &NamespacedId,
+    at: EventPosition,
+    edit: impl FnOnce(&mut VolumeRecord),
+) {
     let Some(record) = state.volumes.get(key) else {
         return;
     };
@@ -287,6 +303,39 @@ fn change(state: &mut State, key: &NamespacedId, at: Moment, edit: impl FnOnce(&
     record.modify_index = at.index;
     record.modify_time = at.time;
     state.put(Arc::new(record));
+}
+
+/// Performs a variable event. A renewal does not change the table's index.
+fn apply_variable(state: &mut State, key: &VariableKey, event: &VariableEvent, time: i64) {
+    let index = state.index;
+    let before = state.variables.get(key).map(Arc::as_ref);
+    let after = event.applied(key, before, (index, time));
+    let is_renewal = matches!(event, VariableEvent::LockRenewed { .. });
+    match after {
+        Some(record) => state.put_variable(Arc::new(record)),
+        None => state.remove_variable(key),
+    }
+    if !is_renewal {
+        state.variables_index = index;
+    }
+}
+
+/// Corrects locks when the agent starts. A renewal in the future means that the clock was set back,
+/// and would extend the lock.
+fn correct_lock_times(state: &mut State, time: i64) {
+    let locked: Vec<_> = state.lock_ends.iter().map(|(_, key)| key.clone()).collect();
+    for key in locked {
+        let Some(record) = state.variables.get(&key) else {
+            continue;
+        };
+        let mut record = VariableRecord::clone(record);
+        if let Some(lock) = &mut record.lock
+            && lock.renewed_at > time
+        {
+            lock.renewed_at = time;
+            state.put_variable(Arc::new(record));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,149 +1,148 @@
-//! Everything that can happen to the state, in the past participle.
+//! The events that change the state, named in the past participle.
 //!
-//! An event is the unit of durability: the journal holds events in order, each has the index that
-//! its place gives it, and an index is never given twice. What an event means never changes:
-//! a new meaning is a new kind, and a new kind or field raises `store::codec`'s event version.
+//! Events are the unit of durability. The journal stores them in order, each with an index that is
+//! never reused. The meaning of an event never changes: a new meaning gets a new kind, and a new kind
+//! or field raises the event version in `store::codec`.
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Provided, VolumeDefinition};
+use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::model::{
     Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets,
     VariableKey,
 };
 
-/// Something happened.
+/// An event with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// When, nanoseconds since the epoch.
+    /// The time in nanoseconds since the epoch.
     pub at: i64,
-    /// What.
+    /// The kind of event with its data.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum EventKind {
-    /// The agent started. What it knew of plugins may be over: every instance is unhealthy until it
-    /// is fingerprinted again.
+    /// The agent started. Every plugin instance becomes unhealthy until its next fingerprint.
     AgentStarted {
-        /// A new unique ID; that of the first start stays, as the state's origin.
+        /// A new unique ID. The ID of the first start stays as the state's origin.
         origin: String,
     },
-    /// A node is there, or says something new of itself.
+    /// A node registered, or changed.
     NodeRegistered {
-        /// All of it.
+        /// The complete node.
         node: Node,
     },
-    /// A fingerprint found something new of a plugin's instance.
+    /// A fingerprint found a new or changed plugin instance.
     PluginInstanceObserved {
-        /// Whose instance.
+        /// The plugin.
         plugin: PluginId,
-        /// On which node.
+        /// The node of the instance.
         node: NodeId,
-        /// All that was found.
+        /// The complete instance.
         instance: Box<PluginInstance>,
     },
-    /// A node no longer runs the plugin; with its last instance the plugin is gone (B70).
+    /// A node no longer runs the plugin. The last instance removes the plugin (B70).
     PluginInstanceGone {
-        /// Whose instance.
+        /// The plugin.
         plugin: PluginId,
-        /// On which node.
+        /// The node of the instance.
         node: NodeId,
     },
-    /// A volume is about to be created: recorded before CreateVolume is sent (W14). Of one that is
-    /// being created already: another attempt, of the same generation, with this definition.
+    /// A volume will be created; recorded before CreateVolume is sent (W14). If the volume is already
+    /// being created, this is another attempt of the same generation with a new definition.
     VolumeCreateIntended {
-        /// What the user asked for.
+        /// The user's part of the volume.
         definition: Box<VolumeDefinition>,
-        /// Sealed.
+        /// The sealed secrets.
         secrets: SealedSecrets,
     },
-    /// CreateVolume answered.
+    /// CreateVolume succeeded.
     VolumeCreated {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
-        /// The answer.
-        provided: Box<Provided>,
+        /// The response.
+        provided: Box<ProviderFacts>,
     },
-    /// The volume is known not to exist in the provider: nothing is left to do for it.
+    /// The volume does not exist at the provider, and its creation ended.
     VolumeCreateAbandoned {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// A volume that the provider has already was registered.
+    /// An existing volume of the provider was registered.
     VolumeRegistered {
-        /// What the user asked for.
+        /// The user's part of the volume.
         definition: Box<VolumeDefinition>,
-        /// What the user said for the provider.
-        provided: Box<Provided>,
-        /// Sealed.
+        /// The provider's part, as the user gave it.
+        provided: Box<ProviderFacts>,
+        /// The sealed secrets.
         secrets: SealedSecrets,
     },
     /// An update was merged into a registered volume.
     VolumeUpdated {
-        /// All of it, merged.
+        /// The complete merged definition.
         definition: Box<VolumeDefinition>,
-        /// All of it, merged.
-        provided: Box<Provided>,
-        /// All of them, merged and sealed.
+        /// The complete merged provider's part.
+        provided: Box<ProviderFacts>,
+        /// The complete merged secrets, sealed.
         secrets: SealedSecrets,
     },
-    /// A volume is about to be deleted: recorded before DeleteVolume is sent (W09). May be repeated.
+    /// A volume will be deleted; recorded before DeleteVolume is sent (W09). May be repeated.
     VolumeDeleteIntended {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// The provider has not deleted the volume, and is known not to.
+    /// The volume still exists at the provider, and its deletion ended.
     VolumeDeleteAbandoned {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// DeleteVolume answered: the volume is gone, and so is its record.
+    /// DeleteVolume succeeded. The record is removed.
     VolumeDeleted {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// The record is gone; the provider still has the volume.
+    /// The record is removed; the provider still has the volume.
     VolumeDeregistered {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// A volume is about to be expanded: recorded before ControllerExpandVolume is sent (W17). May be
-    /// repeated, also with another size. Since version 3.
+    /// A volume will be expanded; recorded before ControllerExpandVolume is sent (W17). May be
+    /// repeated with another size. Since version 3.
     VolumeExpandIntended {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
-        /// How large it shall be.
+        /// The requested size.
         to: CapacityRange,
     },
-    /// ControllerExpandVolume answered. Since version 3.
+    /// ControllerExpandVolume succeeded. Since version 3.
     VolumeExpanded {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
-        /// How large it is now.
+        /// The new size.
         capacity: Bytes,
-        /// Whether nodes that use it have to follow.
+        /// Whether nodes that use the volume must expand it too.
         node_expansion_required: bool,
     },
-    /// The provider has not expanded the volume, and is known not to. Since version 3.
+    /// The volume was not expanded at the provider, and the expansion ended. Since version 3.
     VolumeExpandAbandoned {
-        /// Which.
+        /// The volume.
         key: NamespacedId,
     },
-    /// Something happened to a variable. Since version 2.
+    /// A variable changed. Since version 2.
     Variable {
-        /// Which.
+        /// The variable.
         key: VariableKey,
-        /// What.
+        /// The change.
         event: VariableEvent,
     },
 }
 
-/// The one thing that an event is about: it reads and changes nothing else.
+/// The only object that an event reads and changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A volume.
@@ -153,14 +152,14 @@ pub enum Subject {
 }
 
 impl Event {
-    /// That, at this time.
+    /// Creates an event at this time.
     pub fn new(at: i64, kind: EventKind) -> Self {
         Self { at, kind }
     }
 }
 
 impl EventKind {
-    /// What it is about, if it is about one thing.
+    /// Returns the only object of the event, if there is one.
     pub fn subject(&self) -> Option<Subject> {
         if let Self::Variable { key, .. } = self {
             return Some(Subject::Variable(key.clone()));
@@ -168,7 +167,7 @@ impl EventKind {
         self.volume().cloned().map(Subject::Volume)
     }
 
-    /// The volume that it is about, if it is about one: it reads and changes nothing else.
+    /// Returns the volume of the event, if it is the only object that the event reads and changes.
     pub fn volume(&self) -> Option<&NamespacedId> {
         match self {
             Self::AgentStarted { .. }
@@ -191,7 +190,7 @@ impl EventKind {
         }
     }
 
-    /// Its name, for logs and errors.
+    /// Returns the event's name for logs and errors.
     pub fn name(&self) -> &'static str {
         match self {
             Self::AgentStarted { .. } => "agent started",

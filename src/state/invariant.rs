@@ -1,27 +1,27 @@
-//! What holds in every state that events can make.
+//! The invariants of every state.
 //!
-//! Checked after every step of a test, and by whoever doubts a journal. A violation is a defect of
-//! ours; what a person may do and had better not is not one, but a [`SharedVolume`].
+//! A violation is a bug in this program. Several registrations of one provider volume are valid but
+//! risky, so they are reported as a [`SharedVolume`] instead.
 
 use std::collections::BTreeSet;
 
 use super::record::{Phase, VolumeRecord};
 use super::tables::{State, lock_end, remote_key};
-use super::variable;
-use crate::model::{ExternalId, NamespacedId, PluginId};
+use super::variable::VariableRecord;
+use crate::model::{ExternalId, NamespacedId, PluginId, VariableKey};
 
-/// Registered volumes that are one volume for the provider (W13).
+/// Registered volumes that are the same volume at the provider (W13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVolume {
-    /// Who provides it.
+    /// The plugin of the provider.
     pub plugin_id: PluginId,
-    /// What the provider calls it.
+    /// The provider's ID of the volume.
     pub external_id: ExternalId,
-    /// What it is registered as; two or more.
+    /// The registered volumes; two or more.
     pub volumes: BTreeSet<NamespacedId>,
 }
 
-/// Every volume of a provider that is registered more than once.
+/// Returns every provider volume that is registered more than once.
 pub fn shared_volumes(state: &State) -> Vec<SharedVolume> {
     let shared = state.remote_ids.iter().filter(|(_, keys)| keys.len() > 1);
     shared
@@ -33,17 +33,17 @@ pub fn shared_volumes(state: &State) -> Vec<SharedVolume> {
         .collect()
 }
 
-/// Everything that is wrong with the state, a sentence each; nothing, if nothing is.
+/// Returns all violations, one sentence each.
 pub fn violations(state: &State) -> Vec<String> {
     let mut found = vec![];
     for (key, record) in &state.volumes {
         let wrong = record_problem(state, record);
-        let misplaced = (record.key() != key).then_some("stands under another volume's key");
+        let misplaced = (record.key() != key).then_some("is stored under another volume's key");
         let problems = wrong.into_iter().chain(misplaced);
         found.extend(problems.map(|problem| format!("volume {key} {problem}")));
     }
-    if remote_ids(state) != by_hand(state) {
-        found.push("the volumes by external ID are not those by key".to_owned());
+    if remote_ids(state) != remote_ids_from_volumes(state) {
+        found.push("the index by external ID differs from the volumes".to_owned());
     }
     for (id, plugin) in &state.plugins {
         if plugin.instances.is_empty() {
@@ -60,11 +60,11 @@ pub fn violations(state: &State) -> Vec<String> {
     }
     for (id, node) in &state.nodes {
         if node.id != *id {
-            found.push(format!("node {id} stands under another node's ID"));
+            found.push(format!("node {id} is stored under another node's ID"));
         }
     }
     for (key, record) in &state.variables {
-        let problem = variable::problem(state, key, record);
+        let problem = variable_problem(state, key, record);
         found.extend(problem.map(|problem| format!("variable {key} {problem}")));
     }
     let locks = state
@@ -72,7 +72,7 @@ pub fn violations(state: &State) -> Vec<String> {
         .values()
         .filter_map(|record| lock_end(record));
     if state.lock_ends != locks.collect() {
-        found.push("the ends of locks are not those of the variables".to_owned());
+        found.push("the index of lock ends differs from the variables".to_owned());
     }
     let tables = [
         state.volumes_index,
@@ -80,7 +80,7 @@ pub fn violations(state: &State) -> Vec<String> {
         state.variables_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {
-        found.push("a table's index is ahead of the state's".to_owned());
+        found.push("the index of a table is ahead of the index of the state".to_owned());
     }
     found
 }
@@ -96,12 +96,37 @@ fn record_problem(state: &State, record: &VolumeRecord) -> Option<&'static str> 
     }
     match record.phase {
         Phase::Creating if record.provided != Default::default() => {
-            Some("is being created and has an answer already")
+            Some("is being created but already has a response")
         }
         Phase::Creating if record.expanding.is_some() || record.node_expansion_pending => {
-            Some("is being created and grows already")
+            Some("is being created but is already being expanded")
         }
         Phase::Creating | Phase::Registered | Phase::Deleting => None,
+    }
+}
+
+fn variable_problem(
+    state: &State,
+    key: &VariableKey,
+    record: &VariableRecord,
+) -> Option<&'static str> {
+    let order = [
+        State::FIRST_INDEX + 1,
+        record.create_index,
+        record.modify_index,
+        state.variables_index,
+    ];
+    let lock = record.lock.as_ref();
+    if record.key != *key {
+        Some("is stored under another variable's key")
+    } else if !order.is_sorted() {
+        Some("has indexes out of order")
+    } else if lock.is_some_and(|lock| lock.terms.id.is_empty()) {
+        Some("has a lock without an ID")
+    } else if lock.is_some_and(|lock| lock.terms.ttl <= 0 || lock.terms.delay < 0) {
+        Some("has a lock without a duration")
+    } else {
+        None
     }
 }
 
@@ -114,7 +139,7 @@ fn remote_ids(state: &State) -> RemoteIds<'_> {
         .collect()
 }
 
-fn by_hand(state: &State) -> RemoteIds<'_> {
+fn remote_ids_from_volumes(state: &State) -> RemoteIds<'_> {
     let records = state.volumes.iter();
     records
         .filter_map(|(key, record)| Some((remote_key(record)?, key)))

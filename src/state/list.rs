@@ -1,8 +1,8 @@
 //! Lists of volumes: filters, order, pages.
 //!
-//! All conditions of a filter hold together, in every namespace and in all of them (W47, B97). The
-//! order is namespace, then ID, in byte order (`nomad-http-api` 2.9). A list gives pointers: reading
-//! many volumes costs little while others wait, and documents are made of them afterwards.
+//! All conditions of a filter apply, in one namespace and in all (W47: Nomad ignores some of them).
+//! The order is namespace, then ID, by bytes, as in Nomad's List Volumes API. A list contains
+//! pointers, so it is fast while other calls wait; JSON is built later.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,34 +14,36 @@ use super::tables::State;
 use super::view::{PluginStatus, VolumeView};
 use crate::model::{Namespace, NamespacedId, PluginId, VolumeId};
 
-/// Which volumes a list is to show. All conditions hold together (W47, B97).
+/// The conditions of a volume list. All of them apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFilter {
     /// One namespace, or `*`.
     pub namespace: Namespace,
-    /// Only IDs that start so; empty for all.
+    /// Only IDs with this prefix; empty for all.
     pub prefix: String,
     /// Only volumes of this plugin.
     pub plugin: Option<PluginId>,
 }
 
-/// Where a page begins: the volume of that name, or the next one if it is gone.
+/// The start of a page: this volume, or the next one if it no longer exists.
 ///
-/// Its text is Nomad's, `<namespace>.<id>` (`nomad-http-api` 2.9); a `.` or `%` in a namespace, which
-/// Nomad does not allow there, is percent-encoded.
+/// The text has Nomad's form `<namespace>.<id>`. A `.` or `%` in a namespace, which Nomad does not
+/// allow there, is percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeToken(NamespacedId);
 
-/// A text is no page token.
+/// The text is not a page token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a page token is `<namespace>.<name>`, as an earlier page of the same list gave it")]
+#[error(
+    "a page token has the form `<namespace>.<name>` and comes from an earlier page of the list"
+)]
 pub struct InvalidToken;
 
 impl VolumeToken {
-    /// Reads what [`VolumeToken`]'s `Display` wrote.
+    /// Parses the output of `Display`.
     ///
     /// # Errors
-    /// If there is no `.` in it.
+    /// Fails if the text contains no `.`.
     pub fn parse(text: &str) -> Result<Self, InvalidToken> {
         let (namespace, id) = split_token(text)?;
         Ok(Self(NamespacedId::new(namespace, VolumeId::new(id))))
@@ -54,14 +56,14 @@ impl std::fmt::Display for VolumeToken {
     }
 }
 
-/// `<namespace>.<name>`.
+/// Returns `<namespace>.<name>`.
 pub(super) fn join_token(namespace: &Namespace, name: &str) -> String {
     let namespace = namespace.as_str();
     let namespace = namespace.replace('%', "%25").replace('.', "%2E");
     format!("{namespace}.{name}")
 }
 
-/// What [`join_token`] joined.
+/// Splits the output of [`join_token`].
 pub(super) fn split_token(text: &str) -> Result<(Namespace, &str), InvalidToken> {
     let (namespace, name) = text.split_once('.').ok_or(InvalidToken)?;
     let namespace = namespace.replace("%2E", ".").replace("%25", "%");
@@ -71,14 +73,14 @@ pub(super) fn split_token(text: &str) -> Result<(Namespace, &str), InvalidToken>
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumePage {
-    /// By namespace and ID, in byte order.
+    /// The volumes, sorted by namespace and ID.
     pub volumes: Vec<VolumeView>,
-    /// Where the next page begins; `None` if this is the last one.
+    /// The start of the next page; `None` on the last page.
     pub next: Option<VolumeToken>,
 }
 
-/// The volumes that match, from `start` on (of the first, if there is none), at most `limit` of
-/// them (all, if it is 0).
+/// Returns up to `limit` matching volumes from `start` on. Without `start` the list begins at the
+/// first volume; a limit of 0 returns all.
 pub fn volumes(
     state: &State,
     filter: &VolumeFilter,
@@ -100,7 +102,7 @@ pub fn volumes(
     page
 }
 
-/// Walks only the part of the table in which matches can lie.
+/// Iterates over the part of the table that can contain matches.
 fn matching<'a>(
     state: &'a State,
     filter: &'a VolumeFilter,
@@ -128,12 +130,12 @@ fn matching<'a>(
         })
 }
 
-/// Within one namespace, IDs of one prefix stand together.
+/// Whether the key can match: within a namespace, IDs with a prefix are consecutive.
 fn is_in_range(key: &NamespacedId, filter: &VolumeFilter) -> bool {
     key.namespace == filter.namespace && key.id.as_str().starts_with(&filter.prefix)
 }
 
-/// Each plugin's status, derived once per list.
+/// Caches the status of each plugin during one list.
 #[derive(Default)]
 struct Statuses<'a>(BTreeMap<&'a PluginId, Arc<PluginStatus>>);
 

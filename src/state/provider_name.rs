@@ -1,4 +1,4 @@
-//! What a volume is called when its provider is asked to create it.
+//! The name of a volume in CreateVolume.
 
 use sha2::{Digest as _, Sha256};
 
@@ -6,16 +6,15 @@ use super::record::VolumeRecord;
 use super::tables::State;
 use crate::model::hex;
 
-/// How much of the ID the provider's name shows.
+/// The maximum length of the ID in the name.
 const READABLE: usize = 24;
 
-/// The name that CreateVolume is sent with (W13).
+/// Returns the name for CreateVolume (W13: Nomad sends a name that several volumes may share).
 ///
-/// For the provider it is the volume's identity: of one name there is one volume. So it is the same
-/// for every attempt of one creation, and differs between namespaces, IDs, a volume and the one that
-/// is created in its place later, and between agents that share a provider. It has the shape that
-/// the strictest providers take: at most 63 bytes of `a-z`, `0-9` and `-`, a letter first; the ID
-/// is in it as far as it can be, for people.
+/// Drivers identify a volume by its name, so every attempt of one creation sends the same name (CSI
+/// 1.12, CreateVolume). The name differs between namespaces, IDs, generations of one ID, and agents
+/// that share a provider. It has the form that the strictest providers accept: at most 63 bytes of
+/// `a-z`, `0-9` and `-`, a letter first. It contains the ID as far as possible.
 pub fn provider_name(state: &State, record: &VolumeRecord) -> String {
     let key = record.key();
     let generation = record.create_index.to_string();

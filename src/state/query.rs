@@ -1,6 +1,6 @@
-//! What people read of the state, one thing at a time; lists of volumes are next door.
+//! Queries for single objects and for plugins; `list` contains the lists of volumes.
 //!
-//! A volume that is being created is not there for any function here; one that is being deleted is.
+//! No query returns a volume that is being created. Volumes that are being deleted are returned.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
 use crate::model::{ExternalId, NamespacedId, PluginId};
 
-/// One volume; `None` if there is none that readers may see.
+/// Returns one volume; `None` if it does not exist for readers.
 pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
     let record = state
         .volumes
@@ -21,26 +21,30 @@ pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
     })
 }
 
-/// Volumes that readers may see and that are one volume for the provider: more than one of them is
-/// worth a warning, and none of them may be deleted (W13).
-pub fn sharing(state: &State, plugin: &PluginId, external_id: &ExternalId) -> Vec<NamespacedId> {
+/// Returns the volumes that are the same volume at the provider. If there is more than one, none of
+/// them may be deleted (W13).
+pub fn volumes_sharing(
+    state: &State,
+    plugin: &PluginId,
+    external_id: &ExternalId,
+) -> Vec<NamespacedId> {
     let remote = (plugin.clone(), external_id.clone());
     let keys = state.remote_ids.get(&remote).into_iter().flatten();
     keys.cloned().collect()
 }
 
-/// A plugin's status; `None` if no instance of it is known.
+/// Returns the status of a plugin; `None` if it has no known instance.
 pub fn plugin_status(state: &State, id: &PluginId) -> Option<PluginStatus> {
     state.plugins.get(id).map(PluginStatus::from)
 }
 
-/// One plugin; `None` if no instance of it is known.
+/// Returns one plugin; `None` if it has no known instance.
 pub fn plugin(state: &State, id: &PluginId) -> Option<PluginView> {
     let (id, record) = state.plugins.get_key_value(id)?;
     Some(PluginView::new(id, record))
 }
 
-/// All plugins whose ID starts so, by ID.
+/// Returns all plugins whose ID has this prefix, sorted by ID.
 pub fn plugins(state: &State, prefix: &str) -> Vec<PluginView> {
     let from = PluginId::new(prefix);
     state

@@ -1,9 +1,8 @@
-//! What is kept of one volume and of one plugin.
+//! The stored data of one volume and of one plugin.
 //!
-//! A volume's record has three parts that different parties own: what the user asked
-//! ([`VolumeDefinition`]), what the provider answered ([`Provided`]), and the secrets, which are
-//! here only sealed, as are mount flags. Nothing that can be counted or looked up elsewhere is stored
-//! (health, counts, the plugin's capabilities): `query` derives it.
+//! A volume's record has three parts: the user's request ([`VolumeDefinition`]), the provider's
+//! response ([`ProviderFacts`]), and the sealed secrets. Mount flags are sealed too. Health, counts
+//! and capabilities are not stored; `query` computes them.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +14,34 @@ use crate::model::{
     SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
 };
 
-/// What the user asked for.
+/// The user's part of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeDefinition {
-    /// Namespace and ID.
+    /// The namespace and ID.
     pub key: NamespacedId,
-    /// What people call it; may be empty.
+    /// The name; may be empty.
     pub name: String,
-    /// Who provides it.
+    /// The plugin.
     pub plugin_id: PluginId,
-    /// How it may be used.
+    /// The supported access and attachment modes.
     pub capabilities: Vec<Capability>,
-    /// How large it shall be.
+    /// The requested size.
     pub capacity: CapacityRange,
-    /// Where it shall be reachable from; `None` if that was never said.
+    /// The requested topologies; `None` if there was no request.
     pub topology_request: Option<TopologyRequest>,
-    /// What it is copied from.
+    /// The provider's ID of the cloned volume.
     pub clone_id: Option<String>,
-    /// What it is restored from.
+    /// The provider's ID of the restored snapshot.
     pub snapshot_id: Option<String>,
-    /// How its file system is made and mounted, its flags sealed; `None` if that was never said.
+    /// The mount options with sealed flags; `None` if there was no request.
     pub mount_options: Option<RecordedMountOptions>,
-    /// Opaque, for creation and validation.
+    /// The provider's parameters for creation and validation, opaque.
     pub parameters: BTreeMap<String, String>,
 }
 
 impl VolumeDefinition {
-    /// Of a volume that is new: what is not said is empty.
+    /// Creates the definition of a new volume. Missing fields are empty.
     pub fn new(request: &VolumeRequest, mount_options: Option<RecordedMountOptions>) -> Self {
         Self {
             key: request.key(),
@@ -58,7 +57,7 @@ impl VolumeDefinition {
         }
     }
 
-    /// The user's part of a volume that an update was merged into.
+    /// Returns the user's part of a merged volume.
     pub fn of(volume: &Volume, mount_options: Option<RecordedMountOptions>) -> Self {
         Self {
             key: volume.key(),
@@ -75,26 +74,26 @@ impl VolumeDefinition {
     }
 }
 
-/// What the provider answered; of a registered volume, what the user said for the provider.
+/// The provider's part of a volume: its response, or for a registered volume the user's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Provided {
-    /// GetPluginInfo's name when this was written: shown if the plugin is gone.
+pub struct ProviderFacts {
+    /// The plugin's name at the last write, for a plugin that no longer runs.
     pub provider: String,
-    /// GetPluginInfo's version when this was written.
+    /// The plugin's version at the last write.
     pub provider_version: String,
-    /// CSI's `volume_id`; `None` if the volume was registered without one (B35).
+    /// CSI's `volume_id`; `None` if the volume was registered without it (B35).
     pub external_id: Option<ExternalId>,
-    /// The size that the provider reported; zero if it is not known.
+    /// The size that the provider reported; zero if unknown.
     pub capacity: Bytes,
-    /// Opaque; handed back on every later call.
+    /// The volume context, opaque; later calls send it back.
     pub context: BTreeMap<String, String>,
-    /// Where it can be reached from; empty if from everywhere.
+    /// Where the volume is accessible; empty if everywhere.
     pub topologies: Vec<Topology>,
 }
 
-impl From<&Volume> for Provided {
-    /// The provider's part of a volume that an update was merged into.
+impl From<&Volume> for ProviderFacts {
+    /// Returns the provider's part of a merged volume.
     fn from(volume: &Volume) -> Self {
         Self {
             provider: volume.provider.clone(),
@@ -107,16 +106,16 @@ impl From<&Volume> for Provided {
     }
 }
 
-/// Where a volume is in its life. Absence of a record is the fourth phase.
+/// The phase of a volume. A volume without a record does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The intent to create it is recorded; CreateVolume may have been sent, and what came of it is
-    /// not recorded (W14). Readers do not see it: for them it is not there yet.
+    /// The intent to create is recorded; CreateVolume may have been sent, and its result is not
+    /// recorded (W14). Readers do not see the volume.
     Creating,
-    /// It is there.
+    /// The volume exists.
     Registered,
-    /// The intent to delete it is recorded; DeleteVolume may have been sent (W09).
+    /// The intent to delete is recorded; DeleteVolume may have been sent (W09).
     Deleting,
 }
 
@@ -130,45 +129,45 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// Everything that is kept of one volume.
+/// The stored data of one volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRecord {
-    /// What the user asked for.
+    /// The user's part.
     pub definition: VolumeDefinition,
-    /// What the provider answered; nothing yet while it is being created.
-    pub provided: Provided,
-    /// What the provider wants to see, sealed.
+    /// The provider's part; empty during creation.
+    pub provided: ProviderFacts,
+    /// The sealed secrets for the provider.
     pub secrets: SealedSecrets,
-    /// Where it is in its life.
+    /// The phase of the volume.
     pub phase: Phase,
-    /// The intent to expand it to this size is recorded; ControllerExpandVolume may have been sent,
-    /// and what came of it is not recorded (W17). Since version 3.
+    /// The requested size of a recorded expansion. ControllerExpandVolume may have been sent, and its
+    /// result is not recorded (W17). Since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expanding: Option<CapacityRange>,
-    /// Its provider has made it larger, and the plugin asks for the same on every node that uses it,
-    /// which none has done yet. Since version 3.
+    /// Whether the provider expanded the volume, and nodes that use it still have to expand it.
+    /// Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_pending: bool,
-    /// Index of the event that began it: of the create intent, or of the registration. It never
-    /// changes while the record exists, so it is also the *generation* that
-    /// [`provider_name`](super::provider_name::provider_name) is made of (W13).
+    /// The index of the create intent or the registration. It never changes while the record exists,
+    /// so it is also the *generation* in [`provider_name`](super::provider_name::provider_name)
+    /// (W13).
     pub create_index: u64,
-    /// Index of the last event that changed it.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// When it began, nanoseconds since the epoch.
+    /// The time of the create intent or the registration, in nanoseconds since the epoch.
     pub create_time: i64,
-    /// When it last changed, nanoseconds since the epoch.
+    /// The time of the last change, in nanoseconds since the epoch.
     pub modify_time: i64,
 }
 
 impl VolumeRecord {
-    /// Namespace and ID.
+    /// Returns namespace and ID.
     pub fn key(&self) -> &NamespacedId {
         &self.definition.key
     }
 
-    /// Something of it that is sealed, if anything is.
+    /// Returns any sealed data of the volume, to test the key.
     pub fn sealed(&self) -> Option<&SealedSecrets> {
         let options = self.definition.mount_options.as_ref();
         let flags = options.and_then(RecordedMountOptions::sealed);
@@ -177,8 +176,8 @@ impl VolumeRecord {
             .or(flags)
     }
 
-    /// Whether readers and planners see it (W14: a create that did not end is continued by the next
-    /// one, under the same name, so until then the volume is absent).
+    /// Whether readers and planners see the volume. A volume whose creation did not finish is hidden
+    /// (W14); the next create continues under the same name.
     pub fn is_visible(&self) -> bool {
         match self.phase {
             Phase::Creating => false,
@@ -186,31 +185,31 @@ impl VolumeRecord {
         }
     }
 
-    /// What the provider calls it: the external ID, or the ID if it has none (B35, W10); `None` while
-    /// the provider's answer is not known.
+    /// Returns the provider's ID: the external ID, or the ID if there is none (B35). `None` during
+    /// creation.
     pub fn remote_id(&self) -> Option<ExternalId> {
-        self.is_visible().then(|| self.made_as())
+        self.is_visible().then(|| self.provider_id())
     }
 
-    /// What the provider calls it, if the provider has made it.
-    pub fn made_as(&self) -> ExternalId {
+    /// Returns the provider's ID that the volume has if it exists.
+    pub fn provider_id(&self) -> ExternalId {
         let id = || ExternalId::new(self.definition.key.id.as_str());
         self.provided.external_id.clone().unwrap_or_else(id)
     }
 }
 
-/// A plugin: its instances, one per node. It exists as long as it has any.
+/// The stored data of a plugin. It exists while it has an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginRecord {
-    /// As their last fingerprints found them.
+    /// The instances from their last fingerprints, by node.
     pub instances: BTreeMap<NodeId, PluginInstance>,
-    /// Index of its first instance's first fingerprint.
+    /// The index of the first fingerprint of the first instance.
     pub create_index: u64,
-    /// Index of the last change of any instance.
+    /// The index of the last change of any instance.
     pub modify_index: u64,
-    /// When its first instance was first seen, nanoseconds since the epoch.
+    /// The time of the first fingerprint, in nanoseconds since the epoch.
     pub create_time: i64,
-    /// When any instance last changed, nanoseconds since the epoch.
+    /// The time of the last change of any instance, in nanoseconds since the epoch.
     pub modify_time: i64,
 }

@@ -1,29 +1,29 @@
-//! Mount options as they are kept: the flags only sealed.
+//! Stored mount options, whose flags are sealed.
 //!
-//! Flags may hold passwords (CIFS, GlusterFS), and the journal is copied for backups. So they are
-//! sealed as secrets are, and whoever has no key sees only whether there are any.
+//! Flags may contain passwords (CIFS, GlusterFS), and backups contain the journal. Flags are
+//! therefore encrypted like secrets. Without the key only their presence is visible.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{MountOptions, SealedSecrets};
 
-/// How a volume's file system is made and mounted.
+/// The file system type and the mount flags of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedMountOptions {
-    /// The type of file system, empty if the plugin chooses.
+    /// The file system type; empty if the plugin chooses.
     pub fs_type: String,
     /// Flags for mount(8).
     pub mount_flags: RecordedFlags,
 }
 
-/// Flags; written down, sealed ones are a text and others a list.
+/// Mount flags. Serialised, sealed flags are a string and clear flags a list.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RecordedFlags {
-    /// Empty if there are none.
+    /// Sealed flags; empty if there are none.
     Sealed(SealedSecrets),
-    /// As the first versions of the journal had them, until the volume's options change.
+    /// Clear flags from the first journal versions, until the volume's options change.
     Clear(Vec<String>),
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for RecordedFlags {
 }
 
 impl RecordedMountOptions {
-    /// What is sealed, if anything is.
+    /// Returns the sealed flags, if there are any.
     pub fn sealed(&self) -> Option<&SealedSecrets> {
         match &self.mount_flags {
             RecordedFlags::Sealed(sealed) if !sealed.is_empty() => Some(sealed),
@@ -51,8 +51,8 @@ impl RecordedMountOptions {
         }
     }
 
-    /// What everyone may see: flags as one `[REDACTED]`, if there are any.
-    pub fn shown(&self) -> MountOptions {
+    /// Returns the options for readers: all flags become one `[REDACTED]`.
+    pub fn redacted(&self) -> MountOptions {
         let is_empty = match &self.mount_flags {
             RecordedFlags::Sealed(sealed) => sealed.is_empty(),
             RecordedFlags::Clear(flags) => flags.is_empty(),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_are_read_back_and_neither_shows_a_flag() {
+    fn both_forms_round_trip_and_neither_shows_a_flag() {
         let sealed = SealedSecrets::new(vec![1, 0xab]);
         let clear = vec!["password=hunter2".to_owned()];
         for (flags, written) in [
@@ -92,11 +92,11 @@ mod tests {
             );
             let read: RecordedMountOptions = serde_json::from_str(&text).unwrap();
             assert_eq!(read, options);
-            assert_eq!(options.shown().mount_flags, [MountOptions::REDACTED]);
+            assert_eq!(options.redacted().mount_flags, [MountOptions::REDACTED]);
             assert!(!format!("{options:?}").contains("hunter2"));
         }
         for none in [RecordedFlags::default(), RecordedFlags::Clear(vec![])] {
-            assert!(options(none).shown().mount_flags.is_empty());
+            assert!(options(none).redacted().mount_flags.is_empty());
         }
     }
 }

@@ -1,36 +1,36 @@
-//! A state as something to keep, and back again.
+//! Snapshots of a state, and replay of events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::apply::{Misfit, apply, check};
+use super::apply::{EventConflict, apply, check};
 use super::event::Event;
 use super::record::{PluginRecord, VolumeRecord};
 use super::tables::State;
 use super::variable::VariableRecord;
 use crate::model::{Node, PluginId};
 
-/// A state at one index. Making one costs a pointer per volume and variable, so it may be made while
-/// others wait.
+/// A state at one index. Creating one copies a pointer per volume and variable, so it is fast enough
+/// to block writers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSnapshot {
-    /// Index of the last event in it.
+    /// The index of the last event in the snapshot.
     pub index: u64,
     /// [`State::origin`].
     pub origin: String,
-    /// Index of the last event that changed a volume.
+    /// The index of the last event that changed a volume.
     pub volumes_index: u64,
-    /// Index of the last event that changed a plugin.
+    /// The index of the last event that changed a plugin.
     pub plugins_index: u64,
-    /// All records, by namespace and ID.
+    /// All volumes, sorted by namespace and ID.
     pub volumes: Vec<Arc<VolumeRecord>>,
-    /// All plugins, by ID.
+    /// All plugins, sorted by ID.
     pub plugins: BTreeMap<PluginId, PluginRecord>,
-    /// All nodes, by ID.
+    /// All nodes, sorted by ID.
     pub nodes: Vec<Node>,
-    /// Index of the last event that changed a variable.
+    /// The index of the last event that changed a variable.
     pub variables_index: u64,
-    /// All variables, by namespace and path.
+    /// All variables, sorted by namespace and path.
     pub variables: Vec<Arc<VariableRecord>>,
 }
 
@@ -73,21 +73,21 @@ impl From<StateSnapshot> for State {
     }
 }
 
-/// Events do not continue the state that they are said to continue.
+/// An event is not valid after the events before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("event {index} contradicts those before it")]
+#[error("event {index} contradicts earlier events")]
 pub struct ReplayError {
-    /// The event's index.
+    /// The index of the event.
     pub index: u64,
-    /// In what way.
+    /// Why the event is not valid.
     #[source]
-    pub misfit: Misfit,
+    pub conflict: EventConflict,
 }
 
-/// The state that the events made, on top of the snapshot or of nothing.
+/// Returns the state after the snapshot, if any, and all events.
 ///
 /// # Errors
-/// At the first event that does not fit: no journal that this program wrote has one.
+/// Fails at the first invalid event. No journal of this program contains one.
 pub fn replay(
     snapshot: Option<StateSnapshot>,
     events: impl IntoIterator<Item = Event>,
@@ -96,7 +96,7 @@ pub fn replay(
     for event in events {
         check(&state, &event).map_err(|misfit| ReplayError {
             index: state.index + 1,
-            misfit,
+            conflict: misfit,
         })?;
         apply(&mut state, &event);
     }

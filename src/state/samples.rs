@@ -1,8 +1,8 @@
-//! States and histories for tests: small ones by hand, long ones by seed.
+//! States and histories for tests: small ones by hand, long ones from a seed.
 
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
-use super::record::{Provided, VolumeDefinition};
+use super::record::{ProviderFacts, VolumeDefinition};
 use super::recorded_options::{RecordedFlags, RecordedMountOptions};
 use super::tables::State;
 use super::variable::{LockTerms, VariableEvent};
@@ -13,12 +13,12 @@ use crate::model::{
     Topology, TopologyRequest, VariableKey, VariablePath, VolumeId,
 };
 
-/// A volume's key.
+/// Returns the key of a volume.
 pub fn key(namespace: &str, id: &str) -> NamespacedId {
     NamespacedId::new(Namespace::new(namespace), VolumeId::new(id))
 }
 
-/// A volume of plugin `hostpath` with something in every field.
+/// Returns a volume of plugin `hostpath` with a value in every field.
 pub fn definition(key: &NamespacedId) -> VolumeDefinition {
     let zone = Topology {
         segments: [("zone".to_owned(), "a".to_owned())].into(),
@@ -49,9 +49,9 @@ pub fn definition(key: &NamespacedId) -> VolumeDefinition {
     }
 }
 
-/// What the provider says of it: it is called `external_id`.
-pub fn provided(external_id: &str) -> Provided {
-    Provided {
+/// Returns the provider's part of a volume with this external ID.
+pub fn provided(external_id: &str) -> ProviderFacts {
+    ProviderFacts {
         provider: "hostpath.example.com".to_owned(),
         provider_version: "1.0.0".to_owned(),
         external_id: Some(ExternalId::new(external_id)),
@@ -61,7 +61,7 @@ pub fn provided(external_id: &str) -> Provided {
     }
 }
 
-/// An instance that serves both services, healthy or not.
+/// Returns an instance with both services.
 pub fn instance(healthy: bool) -> PluginInstance {
     PluginInstance {
         alloc_id: AllocId::new("task-1"),
@@ -86,14 +86,14 @@ pub fn instance(healthy: bool) -> PluginInstance {
     }
 }
 
-/// The first event of every history.
+/// Returns the first event of every history.
 pub fn started() -> EventKind {
     EventKind::AgentStarted {
         origin: "2f6d1c7e-0000-4000-8000-000000000001".to_owned(),
     }
 }
 
-/// A volume is registered under `external_id`.
+/// Returns the registration of a volume with this external ID.
 pub fn registered(key: &NamespacedId, external_id: &str) -> EventKind {
     EventKind::VolumeRegistered {
         definition: Box::new(definition(key)),
@@ -102,7 +102,7 @@ pub fn registered(key: &NamespacedId, external_id: &str) -> EventKind {
     }
 }
 
-/// A volume is about to be created.
+/// Returns the intent to create a volume.
 pub fn create_intended(key: &NamespacedId) -> EventKind {
     EventKind::VolumeCreateIntended {
         definition: Box::new(definition(key)),
@@ -110,7 +110,7 @@ pub fn create_intended(key: &NamespacedId) -> EventKind {
     }
 }
 
-/// CreateVolume answered with `external_id`.
+/// Returns a successful creation with this external ID.
 pub fn created(key: &NamespacedId, external_id: &str) -> EventKind {
     EventKind::VolumeCreated {
         key: key.clone(),
@@ -118,8 +118,7 @@ pub fn created(key: &NamespacedId, external_id: &str) -> EventKind {
     }
 }
 
-/// The state that these make of nothing, one second apart; events that do not fit are a mistake of
-/// the test's and make nothing.
+/// Returns the state after these events, one second apart. Invalid events have no effect.
 pub fn state_of(kinds: impl IntoIterator<Item = EventKind>) -> State {
     let mut state = State::default();
     for (second, kind) in (1..).zip(kinds) {
@@ -128,7 +127,7 @@ pub fn state_of(kinds: impl IntoIterator<Item = EventKind>) -> State {
     state
 }
 
-/// A long history without a contradiction, the same for every run of one seed.
+/// A long random history without invalid events, the same for equal seeds.
 #[derive(Clone, Debug)]
 pub struct History {
     chance: u64,
@@ -136,7 +135,7 @@ pub struct History {
 }
 
 impl History {
-    /// The history of that seed; it begins with a start of the agent.
+    /// Creates the history of a seed. Its first event is a start of the agent.
     pub fn new(seed: u64) -> Self {
         Self {
             chance: seed,
@@ -144,12 +143,12 @@ impl History {
         }
     }
 
-    /// What all events so far have made.
+    /// Returns the state after all events so far.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// One of `0..bound` (splitmix64).
+    /// Returns a random number in `0..bound` (splitmix64).
     fn choose(&mut self, bound: u64) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.chance;
@@ -260,7 +259,7 @@ fn node_registered(number: u64) -> EventKind {
 impl Iterator for History {
     type Item = Event;
 
-    /// The next event, which fits; there is always one.
+    /// Returns the next valid event; the history never ends.
     fn next(&mut self) -> Option<Event> {
         let at = i64::try_from(self.state.index()).unwrap_or(i64::MAX);
         loop {

@@ -1,8 +1,8 @@
-//! `State`: volumes, plugins, nodes and variables, and the index of the last change.
+//! [`State`]: volumes, plugins, nodes and variables, with the index of the last change.
 //!
-//! Fields are private to `state`, because some of them must agree: volumes by key, and the keys by
-//! what the provider calls them; variables, and the ends of their locks. Only `apply` and `replay`
-//! write, through the methods here.
+//! Fields are private to `state`, because some of them must agree: volumes with the index by
+//! external ID, and variables with the index of lock ends. Only `apply` and `replay` write, through
+//! the methods here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::record::{PluginRecord, VolumeRecord};
 use super::variable::VariableRecord;
 use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId, VariableKey};
 
-/// Everything the agent remembers.
+/// The agent's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub(super) index: u64,
@@ -28,7 +28,7 @@ pub struct State {
 }
 
 impl Default for State {
-    /// Before anything happened.
+    /// Returns the state before the first event.
     fn default() -> Self {
         Self {
             index: Self::FIRST_INDEX,
@@ -47,71 +47,71 @@ impl Default for State {
 }
 
 impl State {
-    /// The index before anything happened. Blocking reads send 0 for "do not wait", so it is not 0.
+    /// The index before the first event. It is not 0, because a blocking query with 0 does not block.
     pub const FIRST_INDEX: u64 = 1;
 
-    /// Index of the last event.
+    /// Returns the index of the last event.
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// The ID that the first start gave to this state: unlike every other agent's. Empty before.
+    /// Returns the unique ID from the agent's first start; empty before it.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Index of the last event that changed what a read of volumes shows: volumes, or the plugins
-    /// that their health is derived from.
+    /// Returns the index of the last event that changed volumes, or the plugins that determine their
+    /// health.
     pub fn volumes_index(&self) -> u64 {
         self.volumes_index.max(self.plugins_index)
     }
 
-    /// Index of the last event that changed any plugin.
+    /// Returns the index of the last event that changed a plugin.
     pub fn plugins_index(&self) -> u64 {
         self.plugins_index
     }
 
-    /// Index of the last event that changed any variable, renewals of locks left out.
+    /// Returns the index of the last event that changed a variable, without lock renewals.
     pub fn variables_index(&self) -> u64 {
         self.variables_index
     }
 
-    /// A variable.
+    /// Returns a variable.
     pub fn variable(&self, key: &VariableKey) -> Option<&Arc<VariableRecord>> {
         self.variables.get(key)
     }
 
-    /// All variables, by namespace and path.
+    /// Returns all variables, sorted by namespace and path.
     pub fn variables(&self) -> impl ExactSizeIterator<Item = &Arc<VariableRecord>> {
         self.variables.values()
     }
 
-    /// A volume's record, whatever its phase; readers ask `query::volume`.
+    /// Returns a volume's record in any phase; readers use `query::volume`.
     pub fn record(&self, key: &NamespacedId) -> Option<&Arc<VolumeRecord>> {
         self.volumes.get(key)
     }
 
-    /// All records, whatever their phase, by namespace and ID.
+    /// Returns all records in any phase, sorted by namespace and ID.
     pub fn records(&self) -> impl ExactSizeIterator<Item = &Arc<VolumeRecord>> {
         self.volumes.values()
     }
 
-    /// A plugin's record.
+    /// Returns a plugin's record.
     pub fn plugin_record(&self, id: &PluginId) -> Option<&PluginRecord> {
         self.plugins.get(id)
     }
 
-    /// All nodes, by ID.
+    /// Returns all nodes, sorted by ID.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Node> {
         self.nodes.values()
     }
 
-    /// A node.
+    /// Returns a node.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.nodes.get(id)
     }
 
-    /// Puts a record in the place of the one with its key, if there is one.
+    /// Inserts a record and replaces one with the same key.
     pub(super) fn put(&mut self, record: Arc<VolumeRecord>) {
         let key = record.key().clone();
         let remote = remote_key(&record);
@@ -127,21 +127,21 @@ impl State {
         }
     }
 
-    /// Removes a record; without one, nothing happens.
+    /// Removes a record, if it exists.
     pub(super) fn remove(&mut self, key: &NamespacedId) {
         if let Some(previous) = self.volumes.remove(key) {
             self.forget_remote_id(&previous);
         }
     }
 
-    /// Puts a variable in the place of the one with its key, if there is one.
+    /// Inserts a variable and replaces one with the same key.
     pub(super) fn put_variable(&mut self, record: Arc<VariableRecord>) {
         self.remove_variable(&record.key);
         self.lock_ends.extend(lock_end(&record));
         self.variables.insert(record.key.clone(), record);
     }
 
-    /// Removes a variable; without one, nothing happens.
+    /// Removes a variable, if it exists.
     pub(super) fn remove_variable(&mut self, key: &VariableKey) {
         let before = self.variables.remove(key);
         if let Some(end) = before.as_deref().and_then(lock_end) {
@@ -160,13 +160,13 @@ impl State {
     }
 }
 
-/// What the provider calls it, with the plugin that reaches the provider.
+/// Returns the plugin and the provider's ID of a volume.
 pub(super) fn remote_key(record: &VolumeRecord) -> Option<(PluginId, ExternalId)> {
     let id = record.remote_id()?;
     Some((record.definition.plugin_id.clone(), id))
 }
 
-/// When the variable's lock ends, if it has one.
+/// Returns the end of the variable's lock, if it has one.
 pub(super) fn lock_end(record: &VariableRecord) -> Option<(i64, VariableKey)> {
     let lock = record.lock.as_ref()?;
     Some((lock.ends_at(), record.key.clone()))

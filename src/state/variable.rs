@@ -1,111 +1,107 @@
-//! What is kept of a variable, and what can happen to it.
+//! The stored data of a variable, and its events.
 //!
-//! Items may be secrets, so they are here only sealed. A lock is data, no timer: until when it holds
-//! follows from what is on record and from the time that whoever asks has, so a restart, a replay and
-//! a second agent come to the same. Renewals are on record too, which Nomad's are not: a lock whose
-//! holder died with the agent ends when it would have ended, however often agents come and go, and
-//! not one life of an agent later (`nomad-neighbour-apis` 2.6).
-
-use std::sync::Arc;
+//! Items may be secrets, so they are sealed. A lock has no timer: its end follows from the record and
+//! the current time, so a restart, a replay and a second agent compute the same end. Renewals are
+//! events, unlike in Nomad. If the agent and the lock's owner die together, the lock still ends at
+//! the same time; restarts do not extend it.
 
 use serde::{Deserialize, Serialize};
 
-use super::tables::State;
 use crate::model::{SealedSecrets, VariableKey};
 
-/// A variable.
+/// The stored data of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariableRecord {
-    /// Namespace and path.
+    /// The namespace and path.
     pub key: VariableKey,
-    /// What it holds; a lock may hold a variable that holds nothing.
+    /// The sealed items. A variable with a lock may have no items.
     pub items: SealedSecrets,
-    /// Who holds it, if anybody does.
+    /// The lock, if the variable is locked.
     pub lock: Option<VariableLock>,
-    /// Index of its first write.
+    /// The index of the first write.
     pub create_index: u64,
-    /// Index of its last change, a lock's coming and going included, its renewals not.
+    /// The index of the last change, including acquired and ended locks but not renewals.
     pub modify_index: u64,
-    /// When it was first written, nanoseconds since the epoch.
+    /// The time of the first write, in nanoseconds since the epoch.
     pub create_time: i64,
-    /// When it was last written; a lock's end is no write.
+    /// The time of the last write. The end of a lock is not a write.
     pub modify_time: i64,
 }
 
-/// What a holder asked for.
+/// The terms of a lock, which its owner requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockTerms {
-    /// Who names it is the holder.
+    /// The lock's ID. A client that knows it owns the lock.
     pub id: String,
-    /// The holder counts on it for so long after a renewal, in nanoseconds.
+    /// How long the owner relies on the lock after a renewal, in nanoseconds.
     pub ttl: i64,
-    /// Nobody else gets it for so long after it expired, in nanoseconds.
+    /// How long the variable stays locked after the lock expired, in nanoseconds.
     pub delay: i64,
 }
 
-/// A lock that is held, or that nobody else can have yet.
+/// A lock that is held, or that has expired and still blocks other clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VariableLock {
-    /// What its holder asked for.
+    /// The terms that the owner requested.
     pub terms: LockTerms,
-    /// When it was acquired or last renewed, nanoseconds since the epoch.
+    /// When the lock was acquired or last renewed, in nanoseconds since the epoch.
     pub renewed_at: i64,
 }
 
 impl VariableLock {
-    /// From then on it cannot be renewed. That is twice the time that the holder counts on, so that
-    /// he gives up before the server does.
+    /// Returns when the lock can no longer be renewed. That is twice the TTL, so the owner stops
+    /// before the server does.
     pub fn expires_at(&self) -> i64 {
         self.renewed_at
             .saturating_add(self.terms.ttl.saturating_mul(2))
     }
 
-    /// From then on nobody holds the variable.
+    /// Returns when the variable is no longer locked.
     pub fn ends_at(&self) -> i64 {
         self.expires_at().saturating_add(self.terms.delay)
     }
 }
 
-/// What happened to a variable.
+/// The change of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum VariableEvent {
-    /// It was written; if somebody holds it, by him.
+    /// The variable was written; if it is locked, by the owner of the lock.
     Written {
-        /// All of them, sealed.
+        /// The complete sealed items.
         items: SealedSecrets,
     },
-    /// It was written, and is held from now on; if it was held before, by the same holder.
+    /// The variable was written and locked. The owner of its lock may acquire it again.
     LockAcquired {
-        /// All of them, sealed.
+        /// The complete sealed items.
         items: SealedSecrets,
-        /// By whom, and on which terms.
+        /// The ID and the terms of the lock.
         terms: LockTerms,
     },
-    /// Its holder goes on holding it.
+    /// The owner renewed the lock.
     LockRenewed {
-        /// The lock's.
+        /// The lock's ID.
         id: String,
     },
-    /// Its holder gave it up.
+    /// The owner released the lock.
     LockReleased {
-        /// The lock's.
+        /// The lock's ID.
         id: String,
     },
-    /// Its holder did not renew it, and the time in which nobody else can have it is over.
+    /// The lock expired and its delay has passed.
     LockExpired {
-        /// The lock's.
+        /// The lock's ID.
         id: String,
     },
-    /// It is gone.
+    /// The variable was deleted.
     Deleted,
 }
 
 impl VariableEvent {
-    /// Its name, for logs and errors.
+    /// Returns the event's name for logs and errors.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Written { .. } => "variable written",
@@ -117,8 +113,8 @@ impl VariableEvent {
         }
     }
 
-    /// Whether it can happen to that variable, or where there is none.
-    pub(super) fn fits(&self, record: Option<&VariableRecord>) -> bool {
+    /// Whether the event is valid for this variable, or for a missing one.
+    pub(super) fn is_valid(&self, record: Option<&VariableRecord>) -> bool {
         let lock = record.and_then(|record| record.lock.as_ref());
         let holder = lock.map(|lock| &lock.terms.id);
         match self {
@@ -131,7 +127,7 @@ impl VariableEvent {
         }
     }
 
-    /// The variable afterwards, at that index and time; `None` if it is gone. Only of one that fits.
+    /// Returns the variable after a valid event; `None` if it is deleted.
     pub(super) fn applied(
         &self,
         key: &VariableKey,
@@ -172,65 +168,6 @@ impl VariableEvent {
         }
         record.modify_index = index;
         Some(record)
-    }
-}
-
-/// The next state; see [`super::apply::apply`]. Renewals move no index that readers wait for.
-pub(super) fn apply(state: &mut State, key: &VariableKey, event: &VariableEvent, time: i64) {
-    let index = state.index;
-    let before = state.variables.get(key).map(Arc::as_ref);
-    let after = event.applied(key, before, (index, time));
-    let is_renewal = matches!(event, VariableEvent::LockRenewed { .. });
-    match after {
-        Some(record) => state.put_variable(Arc::new(record)),
-        None => state.remove_variable(key),
-    }
-    if !is_renewal {
-        state.variables_index = index;
-    }
-}
-
-/// An agent starts at that time: no lock can have been renewed later, so the clock was set back, and
-/// counting from a time to come would hold the lock until then.
-pub(super) fn agent_started(state: &mut State, time: i64) {
-    let held: Vec<_> = state.lock_ends.iter().map(|(_, key)| key.clone()).collect();
-    for key in held {
-        let Some(record) = state.variables.get(&key) else {
-            continue;
-        };
-        let mut record = VariableRecord::clone(record);
-        if let Some(lock) = &mut record.lock
-            && lock.renewed_at > time
-        {
-            lock.renewed_at = time;
-            state.put_variable(Arc::new(record));
-        }
-    }
-}
-
-/// What is wrong with a variable, if anything is.
-pub(super) fn problem(
-    state: &State,
-    key: &VariableKey,
-    record: &VariableRecord,
-) -> Option<&'static str> {
-    let order = [
-        State::FIRST_INDEX + 1,
-        record.create_index,
-        record.modify_index,
-        state.variables_index,
-    ];
-    let lock = record.lock.as_ref();
-    if record.key != *key {
-        Some("stands under another variable's key")
-    } else if !order.is_sorted() {
-        Some("has indexes out of order")
-    } else if lock.is_some_and(|lock| lock.terms.id.is_empty()) {
-        Some("is held by nobody")
-    } else if lock.is_some_and(|lock| lock.terms.ttl <= 0 || lock.terms.delay < 0) {
-        Some("is held for no time")
-    } else {
-        None
     }
 }
 

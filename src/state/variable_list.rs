@@ -1,4 +1,4 @@
-//! What people read of variables: one, or a list in pages, by namespace and path.
+//! Lists of variables, sorted by namespace and path, and the ends of their locks.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use super::tables::State;
 use super::variable::VariableRecord;
 use crate::model::{Namespace, VariableKey, VariablePath};
 
-/// Which variables a list is to show. Both conditions hold together.
+/// The conditions of a variable list. Both apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableFilter {
     /// One namespace, or `*`.
     pub namespace: Namespace,
-    /// Only paths that start so, segments or not; empty for all.
+    /// Only paths with this prefix, at any character; empty for all.
     pub prefix: String,
 }
 
-/// Where a page begins: the variable of that name, or the next one if it is gone.
+/// The start of a page: this variable, or the next one if it no longer exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableToken(VariableKey);
 
 impl VariableToken {
-    /// Reads what [`VariableToken`]'s `Display` wrote.
+    /// Parses the output of `Display`.
     ///
     /// # Errors
-    /// If there is no `.` in it.
+    /// Fails if the text contains no `.`.
     pub fn parse(text: &str) -> Result<Self, InvalidToken> {
         let (namespace, path) = split_token(text)?;
         Ok(Self(VariableKey::new(namespace, VariablePath::new(path))))
@@ -41,14 +41,14 @@ impl std::fmt::Display for VariableToken {
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariablePage {
-    /// By namespace and path, in byte order.
+    /// The variables, sorted by namespace and path.
     pub variables: Vec<Arc<VariableRecord>>,
-    /// Where the next page begins; `None` if this is the last one.
+    /// The start of the next page; `None` on the last page.
     pub next: Option<VariableToken>,
 }
 
-/// The variables that match, from `start` on (of the first, if there is none), at most `limit` of
-/// them (all, if it is 0).
+/// Returns up to `limit` matching variables from `start` on. Without `start` the list begins at the
+/// first variable; a limit of 0 returns all.
 pub fn variables(
     state: &State,
     filter: &VariableFilter,
@@ -63,7 +63,7 @@ pub fn variables(
     let begins = |key: &VariableKey| key.path.as_str().starts_with(&filter.prefix);
     let mut page = VariablePage::default();
     for (key, record) in state.variables.range((from, Bound::Unbounded)) {
-        // Within one namespace, paths of one prefix stand together.
+        // Within a namespace, paths with a prefix are consecutive.
         if !everywhere && (key.namespace != filter.namespace || !begins(key)) {
             break;
         }
@@ -79,13 +79,13 @@ pub fn variables(
     page
 }
 
-/// Locks that end at `time` at the latest, with the variables that they hold.
-pub fn ended_locks(state: &State, time: i64) -> Vec<VariableKey> {
+/// Returns the variables whose locks end at or before `time`.
+pub fn expired_locks(state: &State, time: i64) -> Vec<VariableKey> {
     let ended = state.lock_ends.iter().take_while(|(at, _)| *at <= time);
     ended.map(|(_, key)| key.clone()).collect()
 }
 
-/// When the next lock ends, nanoseconds since the epoch; `None` if nothing is held.
+/// Returns the end of the next lock in nanoseconds since the epoch; `None` without locks.
 pub fn next_lock_end(state: &State) -> Option<i64> {
     state.lock_ends.first().map(|(at, _)| *at)
 }

@@ -1,7 +1,6 @@
-//! A volume and a plugin as readers see them.
+//! Volumes and plugins as readers get them.
 //!
-//! Views are derived on every read, so that health and counts cannot drift from what they are
-//! derived from.
+//! Views are computed on every read, so health and counts always match their sources.
 
 use std::sync::Arc;
 
@@ -11,23 +10,23 @@ use crate::model::{
     HealthCount, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
 };
 
-/// A plugin's health and identity, derived from its instances.
+/// The health and identity of a plugin, computed from its instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginStatus {
-    /// GetPluginInfo's name; empty if the plugin is not known.
+    /// The plugin's name from GetPluginInfo; empty if unknown.
     pub provider: String,
-    /// GetPluginInfo's version; empty if the plugin is not known.
+    /// The plugin's version from GetPluginInfo; empty if unknown.
     pub provider_version: String,
-    /// Whether any instance says that it cannot be used without a controller (W18).
+    /// Whether any instance requires a controller (W18).
     pub controller_required: bool,
-    /// Instances that serve the controller service.
+    /// The health of instances with the controller service.
     pub controllers: HealthCount,
-    /// Instances that serve the node service.
+    /// The health of instances with the node service.
     pub nodes: HealthCount,
 }
 
 impl PluginStatus {
-    /// Whether an allocation that wants one of its volumes could be placed (`nomad-http-api` 4.1).
+    /// Whether an allocation that uses a volume of the plugin can be placed.
     pub fn is_schedulable(&self) -> bool {
         self.nodes.healthy > 0 && (!self.controller_required || self.controllers.healthy > 0)
     }
@@ -36,11 +35,12 @@ impl PluginStatus {
 impl From<&PluginRecord> for PluginStatus {
     fn from(record: &PluginRecord) -> Self {
         let instances = || record.instances.values();
-        let said_last = |instance: &&PluginInstance| (instance.health.healthy, instance.updated_at);
-        let spokesman = instances().max_by_key(said_last);
+        let last_report =
+            |instance: &&PluginInstance| (instance.health.healthy, instance.updated_at);
+        let source = instances().max_by_key(last_report);
         Self {
-            provider: spokesman.map(|i| i.provider.clone()).unwrap_or_default(),
-            provider_version: spokesman
+            provider: source.map(|i| i.provider.clone()).unwrap_or_default(),
+            provider_version: source
                 .map(|i| i.provider_version.clone())
                 .unwrap_or_default(),
             controller_required: instances().any(|instance| instance.requires_controller),
@@ -57,17 +57,17 @@ fn count<'a>(instances: impl Iterator<Item = &'a PluginInstance>) -> HealthCount
     })
 }
 
-/// A volume as readers see it: its record and its plugin's status.
+/// A volume's record with the status of its plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeView {
-    /// What is kept of it.
+    /// The volume's record.
     pub record: Arc<VolumeRecord>,
-    /// How its plugin is.
+    /// The status of the plugin.
     pub plugin: Arc<PluginStatus>,
 }
 
 impl VolumeView {
-    /// All that a reader of this volume sees; mount flags are hidden.
+    /// Returns the complete volume with hidden mount flags.
     pub fn volume(&self) -> Volume {
         let VolumeRecord {
             definition,
@@ -93,7 +93,7 @@ impl VolumeView {
             mount_options: definition
                 .mount_options
                 .as_ref()
-                .map(RecordedMountOptions::shown),
+                .map(RecordedMountOptions::redacted),
             parameters: definition.parameters.clone(),
             context: provided.context.clone(),
             access_mode: None,
@@ -112,7 +112,7 @@ impl VolumeView {
         }
     }
 
-    /// What a list shows of it.
+    /// Returns the entry in a list.
     pub fn summary(&self) -> VolumeSummary {
         let VolumeRecord {
             definition,
@@ -136,7 +136,7 @@ impl VolumeView {
         }
     }
 
-    /// The provider as the plugin says now, or as it said when the volume was last written (B58).
+    /// Returns the provider from the plugin, or from the volume's last write (B58).
     fn provider(&self) -> (&str, &str) {
         if self.plugin.provider.is_empty() {
             let provided = &self.record.provided;
@@ -147,23 +147,23 @@ impl VolumeView {
     }
 }
 
-/// A plugin as readers see it.
+/// A plugin as readers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginView {
-    /// What it is; its allocations are not known here.
+    /// The plugin without its allocations, which the state does not contain.
     pub plugin: Plugin,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// When it was first seen, nanoseconds since the epoch.
+    /// The time of the first fingerprint, in nanoseconds since the epoch.
     pub create_time: i64,
-    /// When it last changed, nanoseconds since the epoch.
+    /// The time of the last change, in nanoseconds since the epoch.
     pub modify_time: i64,
 }
 
 impl PluginView {
-    /// The plugin of that ID, of which that is kept.
+    /// Creates the view of a plugin.
     pub(super) fn new(id: &PluginId, record: &PluginRecord) -> Self {
         let status = PluginStatus::from(record);
         let serving = |has: fn(&PluginInstance) -> bool| {

@@ -1,12 +1,12 @@
-//! Events and snapshots to bytes, and back with suspicion.
+//! The encoding of events and snapshots, with verification on read.
 //!
-//! Each row has an envelope that never changes: one byte for its kind, two for the version of what is
-//! inside, eight of SHA-256 over all of it and its place. So a row that was torn, changed, or put in
-//! another place is told from one that a later version wrote, and neither is read.
+//! Each row has an envelope that never changes: one byte for its kind, two for the version of its
+//! payload, eight bytes of SHA-256 over all of it and its key. A torn, changed or moved row is
+//! therefore distinct from a row of a later version. Neither is read.
 //!
-//! **Compatibility.** What a version means never changes. A new kind of event, a new field or a new
-//! meaning raises the version; a version that is lower than the newest stays readable; one that is
-//! higher is refused with both numbers, because reading half of it could lose the other half.
+//! **Compatibility.** The meaning of a version never changes. A new kind of event, field or meaning
+//! raises the version. Lower versions stay readable. Higher versions are refused with both numbers,
+//! because a partial read could lose data.
 
 use std::sync::Arc;
 
@@ -17,47 +17,50 @@ use sha2::{Digest as _, Sha256};
 use crate::model::{Node, PluginId};
 use crate::state::{Event, PluginRecord, State, StateSnapshot, VariableRecord, VolumeRecord};
 
-/// The version of events that this program writes, and the newest that it reads. 2 has variables; since
-/// 3 mount flags are sealed, and expansions are on record.
+/// The version of events that this program writes, and the highest that it reads. Version 2 adds
+/// variables; version 3 adds sealed mount flags and expansions.
 pub const EVENT_VERSION: u16 = 3;
-/// The version of snapshots that this program writes, and the newest that it reads. 2 has variables;
-/// since 3 mount flags are sealed, but for those that were read out of earlier ones, and expansions are
-/// on record.
+/// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
+/// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions.
 pub const SNAPSHOT_VERSION: u16 = 3;
 
-/// Snapshots are cut into parts of about this size, so that none of them holds up an append.
+/// The approximate size of a snapshot part, small enough not to delay an append.
 const PART_BYTES: usize = 1 << 20;
 const ENVELOPE: usize = 11;
 
-/// Bytes are not what they are said to be.
+/// Stored bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CodecError {
-    /// A later version wrote it.
-    #[error("{what} was written in version {found}, and this program reads up to version {known}")]
-    TooNew { what: Place, found: u16, known: u16 },
-    /// It was not written by this program at this place, or not to its end, or it has changed.
-    #[error("{what} is torn or has changed since it was written")]
-    Changed { what: Place },
-    /// It is as it was written, and makes no sense all the same.
-    #[error("{what} cannot be understood")]
-    Meaningless {
-        what: Place,
+    /// A later version of this program wrote the row.
+    #[error("{what} has version {found}, and this program reads versions up to {known}")]
+    TooNew {
+        what: RowKey,
+        found: u16,
+        known: u16,
+    },
+    /// Another program wrote the row, or it is incomplete, or it was changed.
+    #[error("{what} is incomplete or was changed after it was written")]
+    Corrupt { what: RowKey },
+    /// The row is intact but cannot be decoded.
+    #[error("cannot decode {what}")]
+    Undecodable {
+        what: RowKey,
         #[source]
         source: serde_json::Error,
     },
-    /// Parts do not make a whole.
+    /// Parts of a snapshot are missing.
     #[error("snapshot {index} is incomplete")]
     Incomplete { index: u64 },
 }
 
-/// Where bytes stand.
+/// The key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RowKey {
     Event { index: u64 },
     SnapshotPart { index: u64, part: u64 },
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RowKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Event { index } => write!(f, "event {index}"),
@@ -66,7 +69,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-impl Place {
+impl RowKey {
     fn kind(self) -> u8 {
         match self {
             Self::Event { .. } => b'E',
@@ -81,7 +84,7 @@ impl Place {
         }
     }
 
-    fn seal(self, version: u16, payload: &[u8]) -> [u8; 8] {
+    fn checksum(self, version: u16, payload: &[u8]) -> [u8; 8] {
         let (index, part) = match self {
             Self::Event { index } => (index, 0),
             Self::SnapshotPart { index, part } => (index, part),
@@ -97,21 +100,21 @@ impl Place {
     }
 }
 
-/// An event as its row at `index`.
+/// Encodes the row of an event.
 pub(super) fn encode_event(index: u64, event: &Event) -> Result<Vec<u8>, CodecError> {
-    encode(Place::Event { index }, event)
+    encode(RowKey::Event { index }, event)
 }
 
-/// The event that stands at `index`.
+/// Decodes the row of an event.
 pub(super) fn decode_event(index: u64, row: &[u8]) -> Result<Event, CodecError> {
-    decode(Place::Event { index }, row)
+    decode(RowKey::Event { index }, row)
 }
 
-/// What a snapshot holds besides volumes and variables: its first part. The volumes follow, some in
-/// each part, then the variables likewise.
+/// The first part of a snapshot: everything except volumes and variables. Parts with volumes follow,
+/// then parts with variables.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+struct SnapshotHeader {
     origin: String,
     volumes_index: u64,
     plugins_index: u64,
@@ -124,21 +127,21 @@ struct Head {
     variables: usize,
 }
 
-/// Of a snapshot that was taken before there were variables.
+/// The variables index of a snapshot from before version 2.
 fn first_index() -> u64 {
     State::FIRST_INDEX
 }
 
-/// A snapshot's parts, in order; each is made when it is asked for.
+/// Encodes a snapshot as an iterator of parts.
 pub(super) fn encode_snapshot(
     snapshot: &StateSnapshot,
 ) -> impl Iterator<Item = Result<Vec<u8>, CodecError>> {
-    let place = |part| Place::SnapshotPart {
+    let place = |part| RowKey::SnapshotPart {
         index: snapshot.index,
         part,
     };
     let plugins = snapshot.plugins.iter();
-    let head = Head {
+    let head = SnapshotHeader {
         origin: snapshot.origin.clone(),
         volumes_index: snapshot.volumes_index,
         plugins_index: snapshot.plugins_index,
@@ -161,15 +164,18 @@ pub(super) fn encode_snapshot(
     std::iter::once_with(move || encode(place(0), &head)).chain(records)
 }
 
-/// As many of `rest` as fit in a part, one document a line; at least one.
-fn encode_records<T: Serialize>(place: Place, rest: &mut &[Arc<T>]) -> Result<Vec<u8>, CodecError> {
+/// Encodes as many of `rest` as fit in a part, at least one, as one JSON document per line.
+fn encode_records<T: Serialize>(
+    place: RowKey,
+    rest: &mut &[Arc<T>],
+) -> Result<Vec<u8>, CodecError> {
     let mut payload = Vec::with_capacity(PART_BYTES + PART_BYTES / 8);
     while let Some((first, others)) = rest.split_first() {
         if payload.len() >= PART_BYTES {
             break;
         }
         serde_json::to_writer(&mut payload, &**first).map_err(|source| {
-            CodecError::Meaningless {
+            CodecError::Undecodable {
                 what: place,
                 source,
             }
@@ -177,23 +183,23 @@ fn encode_records<T: Serialize>(place: Place, rest: &mut &[Arc<T>]) -> Result<Ve
         payload.push(b'\n');
         *rest = others;
     }
-    Ok(enclose(place, &payload))
+    Ok(add_envelope(place, &payload))
 }
 
-/// The snapshot that was taken at `index`.
+/// Decodes the parts of the snapshot at `index`.
 pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
     index: u64,
     parts: impl IntoIterator<Item = R>,
 ) -> Result<StateSnapshot, CodecError> {
     let mut parts = (0..).zip(parts);
-    let place = |part| Place::SnapshotPart { index, part };
+    let place = |part| RowKey::SnapshotPart { index, part };
     let (_, first) = parts.next().ok_or(CodecError::Incomplete { index })?;
-    let head: Head = decode(place(0), first.as_ref())?;
+    let head: SnapshotHeader = decode(place(0), first.as_ref())?;
     let mut volumes: Vec<Arc<VolumeRecord>> = Vec::new();
     let mut variables: Vec<Arc<VariableRecord>> = Vec::new();
     for (part, row) in parts {
         let what = place(part);
-        let payload = open(what, row.as_ref())?;
+        let payload = check_envelope(what, row.as_ref())?;
         if volumes.len() < head.volumes {
             decode_records(what, payload, &mut volumes)?;
         } else {
@@ -217,51 +223,51 @@ pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
 }
 
 fn decode_records<T: DeserializeOwned>(
-    what: Place,
+    what: RowKey,
     payload: &[u8],
     records: &mut Vec<Arc<T>>,
 ) -> Result<(), CodecError> {
     for record in serde_json::Deserializer::from_slice(payload).into_iter::<T>() {
-        let record = record.map_err(|source| CodecError::Meaningless { what, source })?;
+        let record = record.map_err(|source| CodecError::Undecodable { what, source })?;
         records.push(Arc::new(record));
     }
     Ok(())
 }
 
-fn encode(place: Place, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
-    let payload = serde_json::to_vec(value).map_err(|source| CodecError::Meaningless {
+fn encode(place: RowKey, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
+    let payload = serde_json::to_vec(value).map_err(|source| CodecError::Undecodable {
         what: place,
         source,
     })?;
-    Ok(enclose(place, &payload))
+    Ok(add_envelope(place, &payload))
 }
 
-fn enclose(place: Place, payload: &[u8]) -> Vec<u8> {
+fn add_envelope(place: RowKey, payload: &[u8]) -> Vec<u8> {
     let version = place.version();
     let mut row = Vec::with_capacity(ENVELOPE + payload.len());
     row.push(place.kind());
     row.extend(version.to_be_bytes());
-    row.extend(place.seal(version, payload));
+    row.extend(place.checksum(version, payload));
     row.extend(payload);
     row
 }
 
-fn decode<T: DeserializeOwned>(place: Place, row: &[u8]) -> Result<T, CodecError> {
-    let payload = open(place, row)?;
-    serde_json::from_slice(payload).map_err(|source| CodecError::Meaningless {
+fn decode<T: DeserializeOwned>(place: RowKey, row: &[u8]) -> Result<T, CodecError> {
+    let payload = check_envelope(place, row)?;
+    serde_json::from_slice(payload).map_err(|source| CodecError::Undecodable {
         what: place,
         source,
     })
 }
 
-fn open(what: Place, row: &[u8]) -> Result<&[u8], CodecError> {
+fn check_envelope(what: RowKey, row: &[u8]) -> Result<&[u8], CodecError> {
     let Some((envelope, payload)) = row.split_first_chunk::<ENVELOPE>() else {
-        return Err(CodecError::Changed { what });
+        return Err(CodecError::Corrupt { what });
     };
     let [kind, high, low, seal @ ..] = envelope;
     let found = u16::from_be_bytes([*high, *low]);
-    if *kind != what.kind() || *seal != what.seal(found, payload) {
-        return Err(CodecError::Changed { what });
+    if *kind != what.kind() || *seal != what.checksum(found, payload) {
+        return Err(CodecError::Corrupt { what });
     }
     let known = what.version();
     if found > known {

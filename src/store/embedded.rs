@@ -1,15 +1,13 @@
-//! `EmbeddedJournal`: the journal in one file of an embedded database (redb).
+//! [`EmbeddedJournal`]: the journal in one file of an embedded database (redb).
 //!
-//! Every transaction is committed in two phases, with the allocator's state beside it: power may be
-//! lost between any two writes, torn at sector size, and the next start finds the last acknowledged
-//! batch at once (`dependencies` 6; the harness is `tests/suite/crash.rs`). A batch of events is one
-//! transaction, so it is there whole or not at all.
+//! Every transaction uses two-phase commit and saves the allocator state. After a power failure
+//! between any two writes, torn at sector size, the next start finds the last acknowledged batch
+//! without a repair (`tests/suite/crash.rs` tests this). A batch of events is one transaction.
 //!
-//! The database refuses all work after one failed call to the operating system. It is closed then,
-//! and opened again by the next call: a full disk costs the batches that did not fit and nothing
-//! else, and when there is room again, work goes on.
+//! The database refuses all work after one failed system call. It is then closed and reopened by the
+//! next call. A full disk therefore fails only the batches that do not fit.
 //!
-//! A snapshot is written in many small transactions, and counts from the last of them on; appends go
+//! A snapshot is written in many small transactions and becomes active with the last one; appends run
 //! between them. Calls block, so they run on blocking threads, one at a time.
 
 use std::io;
@@ -30,47 +28,47 @@ use crate::state::{Event, State, StateSnapshot};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
-/// By the snapshot's index and the part's number.
+/// Keyed by the snapshot's index and the part's number.
 const SNAPSHOTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("snapshots");
 
-/// In `META`: which tables there are and what their keys mean.
+/// Key in `META`: the format of the tables and their keys.
 const FORMAT: &str = "format";
 const FORMAT_VERSION: u64 = 1;
-/// In `META`: index and number of parts of the snapshot that counts.
+/// Keys in `META`: index and number of parts of the active snapshot.
 const SNAPSHOT_INDEX: &str = "snapshot";
 const SNAPSHOT_PARTS: &str = "snapshot parts";
 
-/// What is read again is read once, at the start.
+/// The cache size; the journal is read only once, at the start.
 const CACHE_BYTES: usize = 16 << 20;
-/// How much one transaction removes.
-const PARTS_AT_ONCE: usize = 8;
-const EVENTS_AT_ONCE: usize = 4096;
+/// Limits of one transaction that removes rows.
+const PARTS_PER_TRANSACTION: usize = 8;
+const EVENTS_PER_TRANSACTION: usize = 4096;
 
 /// The journal in an embedded database. A clone is the same journal.
 pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
 
 struct Shared<S> {
     storage: S,
-    /// `None` before the first call, and after one that failed.
+    /// `None` before the first call, and after a failed one.
     database: Mutex<Option<Database>>,
 }
 
 impl EmbeddedJournal {
-    /// The journal in that file, which is made on first use.
+    /// Opens the journal in this file and creates it on first use.
     ///
     /// # Errors
-    /// If it cannot be opened, is no journal, or was written by a later version.
+    /// Fails if the file cannot be opened, is not a journal, or has a later version.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        Self::over(FileStorage::new(path)).await
+        Self::with_storage(FileStorage::new(path)).await
     }
 }
 
 impl<S: Storage> EmbeddedJournal<S> {
-    /// The journal over that storage.
+    /// Opens the journal in this storage.
     ///
     /// # Errors
-    /// As [`EmbeddedJournal::open`].
-    pub async fn over(storage: S) -> Result<Self, JournalError> {
+    /// See [`EmbeddedJournal::open`].
+    pub async fn with_storage(storage: S) -> Result<Self, JournalError> {
         let database = Mutex::new(None);
         let journal = Self(Arc::new(Shared { storage, database }));
         let open = |shared: &Shared<S>| shared.run(|_| Ok(()));
@@ -78,7 +76,7 @@ impl<S: Storage> EmbeddedJournal<S> {
         Ok(journal)
     }
 
-    /// Runs `work` on a blocking thread. If nobody waits for it any more, it still runs to its end.
+    /// Runs `work` on a blocking thread. It finishes even if the caller stops waiting.
     async fn blocking<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -86,7 +84,7 @@ impl<S: Storage> EmbeddedJournal<S> {
     ) -> Result<T, JournalError> {
         let shared = self.0.clone();
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
-        let result = done.unwrap_or_else(|ended| Err(Failure::Ended(ended)));
+        let result = done.unwrap_or_else(|ended| Err(Failure::Interrupted(ended)));
         result.map_err(|failure| JournalError {
             kind: failure.kind(),
             operation,
@@ -103,7 +101,7 @@ impl<S: Storage> Clone for EmbeddedJournal<S> {
 }
 
 impl<S: Storage> Shared<S> {
-    /// Runs `work` alone with the open database, after those who came earlier.
+    /// Runs `work` exclusively with the open database, in the order of the calls.
     fn run<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut slot = self.database.blocking_lock();
         let database = match slot.take() {
@@ -132,7 +130,7 @@ impl<S: Storage> Shared<S> {
             self.run(|database| write_part(database, (index, parts), &part))?;
             parts += 1;
         }
-        self.run(|database| make_it_count(database, index, parts))?;
+        self.run(|database| activate_snapshot(database, index, parts))?;
         while self.run(remove_leftovers)? {}
         Ok(())
     }
@@ -142,7 +140,7 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
     let bytes = match storage.open()? {
         Some(bytes) => bytes,
         None => {
-            make_database(storage)?;
+            create_database(storage)?;
             let published = storage.open()?;
             published.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
         }
@@ -165,7 +163,7 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
     }
 }
 
-fn make_database(storage: &impl Storage) -> Result<(), Failure> {
+fn create_database(storage: &impl Storage) -> Result<(), Failure> {
     let database = builder().create_with_backend(storage.create()?)?;
     let transaction = begin(&database)?;
     transaction
@@ -184,7 +182,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Every transaction of the journal begins here.
+/// Begins a transaction. All transactions of the journal use this function.
 fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_two_phase_commit(true);
@@ -301,7 +299,7 @@ fn write_part(database: &Database, key: (u64, u64), part: &[u8]) -> Result<(), F
     Ok(())
 }
 
-fn make_it_count(database: &Database, index: u64, parts: u64) -> Result<(), Failure> {
+fn activate_snapshot(database: &Database, index: u64, parts: u64) -> Result<(), Failure> {
     let transaction = begin(database)?;
     {
         let mut meta = transaction.open_table(META)?;
@@ -312,8 +310,8 @@ fn make_it_count(database: &Database, index: u64, parts: u64) -> Result<(), Fail
     Ok(())
 }
 
-/// Removes some of what nothing refers to: parts of other snapshots than the one that counts, and
-/// events that it stands for. Says whether there may be more.
+/// Removes some unused rows: parts of inactive snapshots, and events that the active snapshot
+/// contains. Returns whether there may be more.
 fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
     let transaction = begin(database)?;
     let mut removed = 0;
@@ -321,12 +319,12 @@ fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
         let counts = value(&transaction.open_table(META)?, SNAPSHOT_INDEX)?.unwrap_or_default();
         let mut parts = transaction.open_table(SNAPSHOTS)?;
         let earlier = parts.extract_from_if(..(counts, 0), |_, _| true)?;
-        removed += taken(earlier, PARTS_AT_ONCE)?;
+        removed += remove_rows(earlier, PARTS_PER_TRANSACTION)?;
         let later = parts.extract_from_if((counts + 1, 0).., |_, _| true)?;
-        removed += taken(later, PARTS_AT_ONCE)?;
+        removed += remove_rows(later, PARTS_PER_TRANSACTION)?;
         let mut events = transaction.open_table(EVENTS)?;
         let covered = events.extract_from_if(..=counts, |_, _| true)?;
-        removed += taken(covered, EVENTS_AT_ONCE)?;
+        removed += remove_rows(covered, EVENTS_PER_TRANSACTION)?;
     }
     if removed == 0 {
         transaction.abort()?;
@@ -336,8 +334,8 @@ fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Reads, and so removes, at most that many; says how many there were.
-fn taken<T>(
+/// Removes up to `most` rows by reading them. Returns their number.
+fn remove_rows<T>(
     rows: impl Iterator<Item = Result<T, StorageError>>,
     most: usize,
 ) -> Result<usize, StorageError> {
@@ -345,14 +343,14 @@ fn taken<T>(
         .try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
-/// Why a call failed.
+/// Why a journal operation failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{0}")]
     Database(redb::Error),
     #[error(transparent)]
     Codec(#[from] CodecError),
-    #[error("the file is empty, or a database of something else")]
+    #[error("the file is empty or is another database")]
     Foreign,
     #[error(
         "it has format {found}, and this program reads format {FORMAT_VERSION}: a later version wrote it"
@@ -360,9 +358,9 @@ enum Failure {
     FormatTooNew { found: u64 },
     #[error("event {expected} is missing")]
     Gap { expected: u64 },
-    /// The database panicked, which it does on a file that others have changed; or the runtime ends.
-    #[error("the call did not come to its end")]
-    Ended(#[source] tokio::task::JoinError),
+    /// The database panicked, which it does on a damaged file, or the runtime is stopping.
+    #[error("the operation was interrupted")]
+    Interrupted(#[source] tokio::task::JoinError),
 }
 
 impl<E: Into<redb::Error>> From<E> for Failure {
@@ -379,14 +377,14 @@ impl Failure {
                 JournalErrorKind::TooNew
             }
             Self::Codec(
-                CodecError::Changed { .. }
-                | CodecError::Meaningless { .. }
+                CodecError::Corrupt { .. }
+                | CodecError::Undecodable { .. }
                 | CodecError::Incomplete { .. },
             )
             | Self::Foreign
             | Self::Gap { .. } => JournalErrorKind::Damaged,
-            Self::Ended(ended) if ended.is_panic() => JournalErrorKind::Damaged,
-            Self::Ended(_) => JournalErrorKind::Unavailable,
+            Self::Interrupted(ended) if ended.is_panic() => JournalErrorKind::Damaged,
+            Self::Interrupted(_) => JournalErrorKind::Unavailable,
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The file with the key that secrets are sealed with.
+//! The file with the key that encrypts stored secrets.
 //!
-//! Only its owner reads it. It is made on the first start, whole or not at all, and is never written
-//! again.
+//! Only its owner can read it. The first start creates it atomically, and nothing writes it again.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -13,57 +12,57 @@ use crate::diagnostic::Code;
 use crate::model::{SecretOwner, hex};
 
 const KEY: usize = 32;
-/// What the file says before the key's digits.
+/// The prefix of the key's digits in the file.
 const LABEL: &str = "nomad-csi-key-1:";
 
-/// There is no key to start with.
+/// The agent has no usable key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// There are sealed secrets and no key.
-    #[error("the key file {} is missing, and the secrets of {owner} were sealed with it", path.display())]
+    /// Sealed secrets exist, but the key file does not.
+    #[error("the key file `{}` for the secrets of {owner} is missing", path.display())]
     Missing {
         /// The key file.
         path: PathBuf,
-        /// One that has sealed secrets.
+        /// An owner of sealed secrets.
         owner: SecretOwner,
     },
-    /// It is a key, and not the one that the secrets were sealed with.
-    #[error("the key file {} is not the one that the secrets of {owner} were sealed with", path.display())]
+    /// The key does not decrypt the secrets.
+    #[error("the key file `{}` does not decrypt the secrets of {owner}", path.display())]
     Wrong {
         /// The key file.
         path: PathBuf,
-        /// One that has sealed secrets.
+        /// An owner of sealed secrets.
         owner: SecretOwner,
     },
-    /// Others than its owner may read or write it.
-    #[error("the key file {} may be read by others than its owner (mode {mode:04o}); run `chmod 600 {}`", path.display(), path.display())]
+    /// Other users can read or write the key file.
+    #[error("other users can access the key file `{}` (mode {mode:04o}); run `chmod 600 {}`", path.display(), path.display())]
     Exposed {
         /// The key file.
         path: PathBuf,
-        /// Its permissions.
+        /// The file mode.
         mode: u32,
     },
-    /// It holds something else.
-    #[error("the key file {} does not hold a key of this program", path.display())]
+    /// The file does not contain a key.
+    #[error("the key file `{}` does not contain a key of this program", path.display())]
     Malformed {
         /// The key file.
         path: PathBuf,
     },
-    /// It cannot be read or made.
-    #[error("cannot {operation} the key file {}", path.display())]
+    /// The file cannot be read or created.
+    #[error("cannot {operation} the key file `{}`", path.display())]
     Unavailable {
-        /// What was tried: `read`, `make`.
+        /// The failed operation: `read`, `create`.
         operation: &'static str,
         /// The key file.
         path: PathBuf,
-        /// The operating system's reason.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl KeyError {
-    /// The code that stands for it.
+    /// Returns the code of this error.
     pub fn code(&self) -> Code {
         match self {
             Self::Missing { .. } => Code::KeyMissing,
@@ -78,7 +77,7 @@ impl KeyError {
 /// A key, wiped when it is dropped.
 pub(super) type Key = Zeroizing<[u8; KEY]>;
 
-/// The key in the file; `None` if there is no file.
+/// Reads the key; `None` if the file does not exist.
 pub(super) fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
     let failed = unavailable("read", path);
     let file = match File::open(path) {
@@ -126,10 +125,10 @@ fn parse_key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-/// Makes a key under another name, and gives it its own when it is durable: a crash leaves no key or
-/// a whole one. If someone else was faster, his is the key.
-pub(super) fn make_key(path: &Path) -> Result<Key, KeyError> {
-    let failed = unavailable("make", path);
+/// Creates a key under a temporary name and renames it when it is durable, so a crash leaves a
+/// complete key or none. If another process created the file first, returns its key.
+pub(super) fn create_key(path: &Path) -> Result<Key, KeyError> {
+    let failed = unavailable("create", path);
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut key = Zeroizing::new([0; KEY]);
     random(&mut *key).map_err(&failed)?;
@@ -151,7 +150,7 @@ fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile>
     text.push_str(LABEL);
     text.extend(hex(&**key));
     text.push('\n');
-    // Mode 0600 from the beginning.
+    // Mode 0600 from the start.
     let mut file = tempfile::Builder::new()
         .prefix(".key-")
         .tempfile_in(directory)?;
@@ -160,12 +159,12 @@ fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile>
     Ok(file)
 }
 
-/// Fills with random bytes of the operating system's.
+/// Fills `bytes` from the operating system's random number generator.
 pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::other)
 }
 
-/// Makes a [`KeyError`] of the operating system's reason.
+/// Returns a function that wraps an error of the operating system.
 pub(super) fn unavailable(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> KeyError {
     let path = path.to_owned();
     move |source| KeyError::Unavailable {

@@ -1,8 +1,8 @@
-//! One agent per data directory.
+//! The lock of a data directory, which allows one agent per directory.
 //!
-//! What counts is the operating system's lock on a file there, which ends with the process that holds
-//! it, however that ends. What is written in the file only says who that is and where his socket
-//! is, for those who come too late: it can be stale or cut short, and then nothing is said.
+//! The operating system's lock on a file is authoritative; it ends with the process that holds it.
+//! The content of the file only describes the owner and its socket for other processes. The content
+//! may be stale or incomplete and is then ignored.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -14,54 +14,54 @@ use crate::diagnostic::Code;
 
 const FILE_NAME: &str = "agent.lock";
 
-/// Who holds a data directory.
+/// The agent that holds a data directory's lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// His process ID.
+pub struct LockOwner {
+    /// The process ID.
     pub pid: u32,
-    /// The Unix socket on which he serves the HTTP API, once he does.
+    /// The Unix socket of the agent's HTTP API, after it is open.
     pub socket: Option<PathBuf>,
-    /// When he started, nanoseconds since the epoch.
+    /// The start time in nanoseconds since the epoch.
     pub started_at: i64,
 }
 
-/// The data directory is not ours.
+/// The lock cannot be acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another agent holds it.
-    #[error("the data directory {} is held by another agent{}", directory.display(), named(.holder.as_ref()))]
-    Held {
-        /// Which.
+    /// Another agent holds the lock.
+    #[error("another agent{} holds the lock of the data directory `{}`", describe_process(.owner.as_ref()), directory.display())]
+    Locked {
+        /// The data directory.
         directory: PathBuf,
-        /// Who; `None` if he has not said so yet.
-        holder: Option<Holder>,
+        /// The owner; `None` if it is unknown.
+        owner: Option<LockOwner>,
     },
-    /// The lock cannot be taken.
-    #[error("cannot lock {}", path.display())]
+    /// The lock file cannot be used.
+    #[error("cannot lock `{}`", path.display())]
     Unavailable {
         /// The lock file.
         path: PathBuf,
-        /// The operating system's reason.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl LockError {
-    /// The code that stands for it.
+    /// Returns the code of this error.
     pub fn code(&self) -> Code {
         match self {
-            Self::Held { .. } => Code::DataInUse,
+            Self::Locked { .. } => Code::DataInUse,
             Self::Unavailable { .. } => Code::DataUnavailable,
         }
     }
 }
 
-fn named(holder: Option<&Holder>) -> String {
-    holder.map_or_else(String::new, |holder| format!(", process {}", holder.pid))
+fn describe_process(owner: Option<&LockOwner>) -> String {
+    owner.map_or_else(String::new, |owner| format!(" (process {})", owner.pid))
 }
 
-/// The right to a data directory, until it is dropped or the process ends. Blocking calls.
+/// The lock of one data directory, until it is dropped or the process exits. Calls block.
 #[derive(Debug)]
 pub struct DataLock {
     file: File,
@@ -69,11 +69,11 @@ pub struct DataLock {
 }
 
 impl DataLock {
-    /// Takes the lock, and says who has it. The directory must exist.
+    /// Acquires the lock of an existing directory and records its owner.
     ///
     /// # Errors
-    /// At once, if another process has it or the file cannot be used.
-    pub fn acquire(directory: &Path, holder: &Holder) -> Result<Self, LockError> {
+    /// Fails immediately if another process holds the lock or the file cannot be used.
+    pub fn acquire(directory: &Path, owner: &LockOwner) -> Result<Self, LockError> {
         let path = directory.join(FILE_NAME);
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -85,46 +85,46 @@ impl DataLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held {
+                return Err(LockError::Locked {
                     directory: directory.to_owned(),
-                    holder: read_holder(&mut file),
+                    owner: read_owner(&mut file),
                 });
             }
             Err(TryLockError::Error(source)) => return Err(unavailable(source)),
         }
         let mut lock = Self { file, path };
-        lock.record(holder)?;
+        lock.record(owner)?;
         Ok(lock)
     }
 
-    /// Says anew who has the lock: when the socket is there.
+    /// Records the owner again, after its socket is open.
     ///
     /// # Errors
-    /// If the file cannot be written.
-    pub fn record(&mut self, holder: &Holder) -> Result<(), LockError> {
-        self.write(holder).map_err(|source| LockError::Unavailable {
+    /// Fails if the file cannot be written.
+    pub fn record(&mut self, owner: &LockOwner) -> Result<(), LockError> {
+        self.write(owner).map_err(|source| LockError::Unavailable {
             path: self.path.clone(),
             source,
         })
     }
 
-    fn write(&mut self, holder: &Holder) -> io::Result<()> {
-        let text = serde_json::to_vec(holder)?;
+    fn write(&mut self, owner: &LockOwner) -> io::Result<()> {
+        let text = serde_json::to_vec(owner)?;
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(&text)
     }
 }
 
-/// What a holder wrote; `None` if he is just writing it, or another program wrote it.
-fn read_holder(file: &mut File) -> Option<Holder> {
+/// Reads the recorded owner; `None` if the content is incomplete or foreign.
+fn read_owner(file: &mut File) -> Option<LockOwner> {
     let mut text = Vec::new();
     file.take(64 << 10).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 impl Drop for DataLock {
-    /// The file stays: removing it would let two agents lock two files of one name.
+    /// Keeps the file, because removing it could let two agents lock two files of the same name.
     fn drop(&mut self) {
         self.file.set_len(0).ok();
     }
@@ -134,8 +134,8 @@ impl Drop for DataLock {
 mod tests {
     use super::*;
 
-    fn holder(pid: u32) -> Holder {
-        Holder {
+    fn owner(pid: u32) -> LockOwner {
+        LockOwner {
             pid,
             socket: Some("/run/agent.sock".into()),
             started_at: 7,
@@ -143,48 +143,50 @@ mod tests {
     }
 
     #[test]
-    fn a_second_agent_learns_who_has_the_directory_and_where_he_listens() {
+    fn a_second_agent_gets_the_recorded_owner() {
         let directory = tempfile::tempdir().unwrap();
-        let mut first = DataLock::acquire(directory.path(), &holder(1)).unwrap();
-        first.record(&holder(2)).unwrap();
-        let refused = DataLock::acquire(directory.path(), &holder(3)).unwrap_err();
-        assert!(matches!(&refused, LockError::Held { holder: Some(h), .. } if *h == holder(2)));
+        let mut first = DataLock::acquire(directory.path(), &owner(1)).unwrap();
+        first.record(&owner(2)).unwrap();
+        let error = DataLock::acquire(directory.path(), &owner(3)).unwrap_err();
+        assert!(matches!(&error, LockError::Locked { owner: Some(h), .. } if *h == owner(2)));
         assert!(
-            refused.to_string().ends_with("by another agent, process 2"),
-            "{refused}"
+            error
+                .to_string()
+                .starts_with("another agent (process 2) holds the lock"),
+            "{error}"
         );
     }
 
     #[test]
-    fn a_lock_that_nobody_holds_is_free_whatever_stands_in_the_file() {
+    fn an_unlocked_file_can_be_locked_whatever_its_content() {
         let directory = tempfile::tempdir().unwrap();
-        drop(DataLock::acquire(directory.path(), &holder(1)).unwrap());
+        drop(DataLock::acquire(directory.path(), &owner(1)).unwrap());
         for stale in [
             &b"{\"pid\":1,"[..],
             b"",
-            &serde_json::to_vec(&holder(9)).unwrap(),
+            &serde_json::to_vec(&owner(9)).unwrap(),
         ] {
             std::fs::write(directory.path().join(FILE_NAME), stale).unwrap();
-            drop(DataLock::acquire(directory.path(), &holder(2)).unwrap());
+            drop(DataLock::acquire(directory.path(), &owner(2)).unwrap());
         }
     }
 
     #[test]
-    fn a_holder_who_has_not_said_who_he_is_is_not_named() {
+    fn an_incomplete_owner_is_not_named() {
         let directory = tempfile::tempdir().unwrap();
-        let lock = DataLock::acquire(directory.path(), &holder(1)).unwrap();
+        let lock = DataLock::acquire(directory.path(), &owner(1)).unwrap();
         lock.file.set_len(5).unwrap();
-        let refused = DataLock::acquire(directory.path(), &holder(3)).unwrap_err();
-        assert!(matches!(refused, LockError::Held { holder: None, .. }));
+        let error = DataLock::acquire(directory.path(), &owner(3)).unwrap_err();
+        assert!(matches!(error, LockError::Locked { owner: None, .. }));
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
-        let refused = DataLock::acquire(Path::new("/nonexistent/data"), &holder(1)).unwrap_err();
-        assert_eq!(refused.code(), Code::DataUnavailable);
+    fn a_missing_directory_is_named() {
+        let error = DataLock::acquire(Path::new("/nonexistent/data"), &owner(1)).unwrap_err();
+        assert_eq!(error.code(), Code::DataUnavailable);
         assert_eq!(
-            refused.to_string(),
-            "cannot lock /nonexistent/data/agent.lock"
+            error.to_string(),
+            "cannot lock `/nonexistent/data/agent.lock`"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! What the agent keeps in its data directory: the journal in an embedded database, the key that
-//! secrets are sealed with, and the lock that keeps a second agent away.
+//! The files of the agent's data directory: the journal in an embedded database, the key of stored
+//! secrets, and the lock that excludes a second agent.
 
 mod codec;
 mod embedded;
@@ -11,6 +11,6 @@ mod storage;
 pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
 pub use embedded::EmbeddedJournal;
 pub use key_file::KeyError;
-pub use lock::{DataLock, Holder, LockError};
+pub use lock::{DataLock, LockError, LockOwner};
 pub use seal::KeySealer;
 pub use storage::{FileStorage, Storage};

@@ -1,9 +1,8 @@
-//! Seals secrets with the key in the data directory.
+//! Encryption of secrets with the key in the data directory.
 //!
-//! State, journal and snapshots hold secrets only as XChaCha20-Poly1305 made them, each for its own
-//! volume or variable: what is sealed for one does not open for another. Where sealed secrets are and the
-//! key is not, or is another one, the agent does not start, because a fresh key would turn "restore
-//! the file" into "enter all secrets again".
+//! State, journal and snapshots contain secrets only as XChaCha20-Poly1305 ciphertext, bound to one
+//! volume or variable. If sealed secrets exist and the key is missing or wrong, the agent does not
+//! start: a new key would make restoring the old key file useless.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,37 +11,36 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
-use super::key_file::{KeyError, make_key, random, read_key, unavailable};
+use super::key_file::{KeyError, create_key, random, read_key, unavailable};
 use crate::model::{SealedSecrets, SecretOwner, Secrets};
 use crate::ports::{SealError, Sealer};
 
-/// First byte of what is sealed: how.
+/// The first byte of sealed data: the method.
 const VERSION: u8 = 1;
 const NONCE: usize = 24;
 
-/// Seals with a key from a file.
+/// Encrypts with a key from a file.
 pub struct KeySealer {
     cipher: XChaCha20Poly1305,
-    /// First part of every nonce: random, drawn at the start. The second part counts. So no nonce is
-    /// used twice, and sealing needs no random numbers, which could fail.
+    /// The first part of every nonce, random per start; the second part is a counter. Nonces are
+    /// therefore unique, and sealing needs no random numbers, which could fail.
     start: [u8; 16],
     count: AtomicU64,
 }
 
 impl KeySealer {
-    /// The sealer with the key in `path`, which is made if there is none and nothing was sealed yet.
-    /// `sealed` is anything that has sealed secrets; they are opened to see whether this is the
-    /// right key. Blocking calls.
+    /// Opens the sealer with the key in `path`. Creates the key if neither it nor sealed secrets
+    /// exist. `sealed` is any sealed data; decrypting it tests the key. Calls block.
     ///
     /// # Errors
-    /// If there is no key to go on with; nothing has changed then.
+    /// Fails without a usable key and changes nothing.
     pub fn open(
         path: &Path,
         sealed: Option<(&SecretOwner, &SealedSecrets)>,
     ) -> Result<Self, KeyError> {
         let key = match (read_key(path)?, sealed) {
             (Some(key), _) => key,
-            (None, None) => make_key(path)?,
+            (None, None) => create_key(path)?,
             (None, Some((owner, _))) => {
                 return Err(KeyError::Missing {
                     path: path.to_owned(),
@@ -77,8 +75,8 @@ impl KeySealer {
     }
 }
 
-/// Ties what is sealed to its owner and to the way in which it is sealed. No part can hold the
-/// character between them, and a volume has one part less than a variable.
+/// Binds sealed data to its owner and to the method. No part can contain the separator, and a volume
+/// has one part less than a variable.
 fn associated_data(owner: &SecretOwner) -> Vec<u8> {
     let text = match owner {
         SecretOwner::Volume(key) => [key.namespace.as_str(), key.id.as_str()].join("\0"),
@@ -104,7 +102,7 @@ impl Sealer for KeySealer {
         };
         #[expect(
             clippy::expect_used,
-            reason = "the cipher refuses nothing but messages of more than 256 GiB"
+            reason = "the cipher refuses only messages of more than 256 GiB"
         )]
         let hidden = self
             .cipher
@@ -136,8 +134,8 @@ impl Sealer for KeySealer {
     }
 }
 
-/// Each key and value with its length before it, in a buffer that is never moved, so that wiping it
-/// wipes all.
+/// Encodes each key and value with its length, in a buffer that never reallocates, so wiping it leaves
+/// no copy.
 fn pack(secrets: &Secrets) -> Zeroizing<Vec<u8>> {
     let texts = || secrets.expose().flat_map(|(key, value)| [key, value]);
     let size = texts().map(|text| size_of::<u64>() + text.len()).sum();

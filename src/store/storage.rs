@@ -1,9 +1,8 @@
-//! The file that the embedded database writes to, as a role: tests put disks in its place that are
-//! full, fail, or lose power.
+//! The file of the embedded database as a trait, so tests can use disks that are full, fail, or lose
+//! power.
 //!
-//! A database that was not made to its end cannot be told from one that was damaged, and is refused
-//! like one. So it is made under another name, and gets its own when it is whole: a first start that
-//! was killed at any point is begun again by the next one.
+//! An incompletely created database looks damaged and would be refused. The file is therefore created
+//! under another name and renamed when it is complete; an interrupted first start is repeated.
 
 use std::fs::File;
 use std::io;
@@ -12,41 +11,41 @@ use std::path::{Path, PathBuf};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
-/// Where the database's bytes are.
+/// The storage of the database.
 pub trait Storage: Send + Sync + 'static {
-    /// What the database writes to.
+    /// The backend of the database.
     type Backend: StorageBackend;
 
-    /// What people call it.
+    /// Returns the path for messages.
     fn path(&self) -> &Path;
 
-    /// Opens what was published; `None` if nothing ever was.
+    /// Opens the published file; `None` if there is none.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn open(&self) -> io::Result<Option<Self::Backend>>;
 
-    /// Begins an empty one, in the place of another one that was begun and not published.
+    /// Creates an empty file, and replaces one that was created but not published.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn create(&self) -> io::Result<Self::Backend>;
 
-    /// Gives the one that was begun, which is closed by now, its name. Durable when it returns.
+    /// Publishes the created file, which must be closed. Durable on return.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Returns the error of the operating system.
     fn publish(&self) -> io::Result<()>;
 }
 
-/// A file that only its owner reads.
+/// A file that only its owner can read.
 #[derive(Clone, Debug)]
 pub struct FileStorage {
     path: PathBuf,
 }
 
 impl FileStorage {
-    /// The file of that name.
+    /// Uses the file at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -57,7 +56,7 @@ impl FileStorage {
         name.into()
     }
 
-    /// Without this, losing power could lose a new file's name, and so all that is in it.
+    /// Syncs the directory, because a power failure could otherwise lose the name of a new file.
     fn sync_directory(&self) -> io::Result<()> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

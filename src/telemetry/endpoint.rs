@@ -1,19 +1,19 @@
-//! Where metrics are read: HTTP/1.1, one path, one request a connection.
+//! The metrics endpoint: HTTP/1.1, one path, one request per connection.
 //!
-//! Whoever scrapes comes every few seconds and asks for one thing, so connections are answered one
-//! after the other, and each has to be done within a few seconds. No request's body is read.
+//! A scraper sends one short request every few seconds. The endpoint therefore serves connections one
+//! by one, each within a few seconds, and never reads a request body.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long one connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest request, without a body.
-const LONGEST: usize = 16 << 10;
+/// The time limit of one connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum size of a request in bytes.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// Answers `GET /metrics` with the text, of that content type, for as long as it is polled.
+/// Serves `text` at `GET /metrics` with this content type until the future is dropped.
 pub async fn serve_metrics(
     listener: &TcpListener,
     content_type: &str,
@@ -22,41 +22,41 @@ pub async fn serve_metrics(
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let answering = answer(stream, content_type, &text);
-                let ended = tokio::time::timeout(PATIENCE, answering).await;
+                let answering = serve_connection(stream, content_type, &text);
+                let ended = tokio::time::timeout(CONNECTION_TIMEOUT, answering).await;
                 if let Ok(Err(error)) = ended {
-                    tracing::debug!(%error, "whoever asked for the metrics went away");
+                    tracing::debug!(%error, "the metrics connection failed");
                 }
             }
             Err(error) => {
-                // Too many open files, most of the time: it passes.
-                tracing::warn!(%error, "nobody can ask for the metrics");
+                // Usually too many open files, a temporary error.
+                tracing::warn!(%error, "cannot accept a metrics connection");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
 }
 
-async fn answer(
+async fn serve_connection(
     mut stream: TcpStream,
     content_type: &str,
     text: &impl Fn() -> String,
 ) -> std::io::Result<()> {
     let mut request = vec![];
     let mut piece = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < LONGEST {
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MAX_REQUEST_BYTES {
         match stream.read(&mut piece).await? {
             0 => return Ok(()),
             length => request.extend_from_slice(&piece[..length]),
         }
     }
     let line = request.split(|byte| *byte == b'\r').next();
-    let (status, body) = match reply(line.unwrap_or_default()) {
+    let (status, body) = match route(line.unwrap_or_default()) {
         Reply::Metrics => ("200 OK", text()),
         Reply::NotFound => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
         Reply::NotAllowed => (
             "405 Method Not Allowed",
-            "only GET is answered\n".to_owned(),
+            "only GET is supported\n".to_owned(),
         ),
     };
     let head = format!(
@@ -75,8 +75,8 @@ enum Reply {
     NotAllowed,
 }
 
-/// What a request's first line asks for.
-fn reply(line: &[u8]) -> Reply {
+/// Returns the reply to the first line of a request.
+fn route(line: &[u8]) -> Reply {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let (method, target) = (words.next(), words.next().unwrap_or_default());
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_path_is_answered() {
+    fn only_get_metrics_is_served() {
         for (line, expected) in [
             ("GET /metrics HTTP/1.1", Reply::Metrics),
             ("GET /metrics?a=b HTTP/1.0", Reply::Metrics),
@@ -101,12 +101,12 @@ mod tests {
             ("POST /metrics HTTP/1.1", Reply::NotAllowed),
             ("", Reply::NotAllowed),
         ] {
-            assert_eq!(reply(line.as_bytes()), expected, "{line}");
+            assert_eq!(route(line.as_bytes()), expected, "{line}");
         }
     }
 
     #[tokio::test]
-    async fn the_text_is_served() {
+    async fn the_metrics_text_is_served() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asking = async {
@@ -115,18 +115,18 @@ mod tests {
                 .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
                 .await
                 .unwrap();
-            let mut said = String::new();
-            stream.read_to_string(&mut said).await.unwrap();
-            said
+            let mut response = String::new();
+            stream.read_to_string(&mut response).await.unwrap();
+            response
         };
-        let said = tokio::select! {
-            said = asking => said,
+        let response = tokio::select! {
+            response = asking => response,
             never = serve_metrics(&listener, "text/plain", || "a 1\n".to_owned()) => match never {},
         };
-        assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
         assert!(
-            said.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n"),
-            "{said}"
+            response.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n"),
+            "{response}"
         );
     }
 }

@@ -1,8 +1,7 @@
-//! Log lines: which, in which form, where to.
+//! Log levels, formats and filters.
 //!
-//! The log is talk, not data: it goes to whatever writer the caller hands over, which is standard
-//! error, or one that keeps out of the way of moving progress lines. Nothing here reads the
-//! environment. What must not be logged is not made safe here: types that hold secrets have no
+//! The caller passes the writer, such as standard error or a writer that does not disturb progress
+//! output. Nothing here reads the environment. The log does not redact: types with secrets have no
 //! `Debug` that shows them.
 
 use std::str::FromStr as _;
@@ -14,24 +13,23 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 
-/// How much is logged of this program; of the libraries below it only warnings, down to
-/// [`LogLevel::Trace`].
+/// The log level of this program. Libraries log warnings only, except at [`LogLevel::Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// What somebody should look at.
+    /// Problems that need attention.
     Warn,
-    /// What an operator would tell a colleague.
+    /// Important events.
     Info,
-    /// Calls, and what tasks write.
+    /// Calls, and the output of tasks.
     Debug,
-    /// Everything.
+    /// Everything, including libraries.
     Trace,
 }
 
 impl LogLevel {
     const ALL: [Self; 4] = [Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
-    /// This level, and one more for each `-v`.
+    /// Returns this level raised by one for each `-v`.
     #[must_use]
     pub fn raised(self, by: u8) -> Self {
         let wanted = Self::ALL.iter().skip_while(|level| **level != self);
@@ -41,7 +39,7 @@ impl LogLevel {
             .unwrap_or(&Self::Trace)
     }
 
-    /// The directives that it stands for.
+    /// Returns the filter directives of this level.
     fn directives(self) -> &'static str {
         match self {
             Self::Warn => "warn",
@@ -52,39 +50,39 @@ impl LogLevel {
     }
 }
 
-/// How a line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is logged, and how.
+/// The settings of the log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Unless a filter is given.
+    /// The level, unless there is a filter.
     pub level: LogLevel,
-    /// Directives such as `debug` or `nomad_csi::server=debug,warn`; they replace the level.
+    /// Directives such as `debug` or `nomad_csi::server=debug,warn`, which replace the level.
     pub filter: Option<String>,
-    /// How lines look.
+    /// The format of log lines.
     pub format: LogFormat,
     /// Whether text may have colours.
     pub colours: bool,
 }
 
-/// Logs to `writer` from now on, for the whole process. A second call changes nothing.
+/// Starts logging to `writer` for the whole process. A second call has no effect.
 ///
 /// # Errors
-/// If the filter is none.
-pub fn start<W>(settings: &LogSettings, writer: W) -> Result<(), Diagnostics>
+/// Fails if the filter is not valid.
+pub fn init_logging<W>(settings: &LogSettings, writer: W) -> Result<(), Diagnostics>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     let registry = tracing_subscriber::registry().with(filter(settings)?);
-    // A reader who has gone away must not end the program.
+    // A closed output must not end the program.
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .log_internal_errors(false);
@@ -95,7 +93,7 @@ where
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
     if started.is_err() {
-        tracing::debug!("the log was started before");
+        tracing::debug!("logging is already initialised");
     }
     Ok(())
 }
@@ -106,7 +104,7 @@ fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
         .as_deref()
         .unwrap_or(settings.level.directives());
     EnvFilter::from_str(directives).map_err(|error| {
-        Diagnostic::error(Code::LogBadFilter, format!("the log filter `{directives}` cannot be read"))
+        Diagnostic::error(Code::LogBadFilter, format!("cannot parse the log filter `{directives}`"))
             .note(error.to_string())
             .help("write a level (`warn`, `info`, `debug`, `trace`) or a list such as `warn,nomad_csi::server=debug`")
             .into()
@@ -120,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written.
+    /// A writer into memory.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -171,21 +169,21 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_quiet_while_we_talk() {
-        let talk = || {
+    fn libraries_log_warnings_only() {
+        let log = || {
             tracing::debug!(target: "nomad_csi::server", "ours");
             tracing::info!(target: "hyper", "theirs");
             tracing::warn!(target: "hyper", "their warning");
         };
-        let said = |level, filter| written(&settings(level, filter), talk);
-        let debug = said(LogLevel::Debug, None);
+        let logged = |level, filter| written(&settings(level, filter), log);
+        let debug = logged(LogLevel::Debug, None);
         assert!(
             debug.contains("ours") && debug.contains("their warning"),
             "{debug}"
         );
         assert!(!debug.contains("theirs"), "{debug}");
-        assert!(!said(LogLevel::Info, None).contains("ours"));
-        let filtered = said(LogLevel::Debug, Some("hyper=info"));
+        assert!(!logged(LogLevel::Info, None).contains("ours"));
+        let filtered = logged(LogLevel::Debug, Some("hyper=info"));
         assert!(
             filtered.contains("theirs") && !filtered.contains("ours"),
             "{filtered}"
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_cannot_be_read_is_an_error() {
+    fn an_invalid_filter_is_an_error() {
         let error = filter(&settings(LogLevel::Info, Some("nomad_csi=loud"))).unwrap_err();
         assert_eq!(error.iter().next().unwrap().code, Code::LogBadFilter);
     }

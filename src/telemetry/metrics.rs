@@ -1,7 +1,7 @@
-//! Counters and gauges of `reconcile`, as Prometheus reads them.
+//! Metrics of `reconcile` in Prometheus format.
 //!
-//! Labels are sets, states and codes, all of which are few; no volume is a label. Nothing here knows
-//! what is measured, only how it is called.
+//! Labels are sets, states and codes, which have few values; volumes are not labels. This module
+//! defines names only; the caller measures.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The form that [`ReconcileMetrics::text`] has.
+/// The content type of [`ReconcileMetrics::text`].
 pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What `reconcile` measures.
+/// The metrics of `reconcile`.
 #[derive(Debug)]
 pub struct ReconcileMetrics {
     registry: Registry,
@@ -32,7 +32,7 @@ pub struct ReconcileMetrics {
 
 impl Default for ReconcileMetrics {
     fn default() -> Self {
-        // From a plan of one volume to one of ten thousand.
+        // From a plan of one volume to one of ten thousand volumes.
         const SECONDS: [f64; 9] = [0.01, 0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0, 1200.0];
         let mut metrics = Self {
             registry: Registry::with_prefix("nomad_csi"),
@@ -53,74 +53,74 @@ impl ReconcileMetrics {
         let registry = &mut self.registry;
         registry.register(
             "drift_volumes",
-            "Volumes by how they are beside what was last applied",
+            "Number of volumes by their drift since the last apply",
             self.drift.clone(),
         );
         registry.register(
             "reconcile_last_success_timestamp_seconds",
-            "When a round last found out everything that it wanted to know",
+            "Time of the last round that read the complete state",
             self.last_success.clone(),
         );
         registry.register(
             "reconcile_duration_seconds",
-            "How long rounds took",
+            "Duration of rounds",
             self.duration.clone(),
         );
         registry.register(
             "reconcile_rounds",
-            "Rounds by how they ended",
+            "Number of rounds by result",
             self.rounds.clone(),
         );
         registry.register(
             "reconcile_errors",
-            "Errors by their codes",
+            "Number of errors by code",
             self.errors.clone(),
         );
         registry.register(
             "reconcile_changes",
-            "Changes of volumes by how they ended",
+            "Number of volume changes by result",
             self.changes.clone(),
         );
     }
 
-    /// So many volumes of a set are in a state.
+    /// Records the number of volumes of a set in a drift state.
     pub fn drift(&self, set: &str, state: &str, volumes: usize) {
         let labels = vec![("set", set.to_owned()), ("state", state.to_owned())];
         let volumes = i64::try_from(volumes).unwrap_or(i64::MAX);
         self.drift.get_or_create(&labels).set(volumes);
     }
 
-    /// A round ended so, after that time.
+    /// Records a finished round.
     pub fn round(&self, result: &str, took: Duration) {
         let labels = vec![("result", result.to_owned())];
         self.rounds.get_or_create(&labels).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
-    /// A round found out everything, at that time: seconds since the epoch.
+    /// Records a round that read the complete state, at this time in seconds since the epoch.
     pub fn success(&self, set: &str, at: f64) {
         let labels = vec![("set", set.to_owned())];
         self.last_success.get_or_create(&labels).set(at);
     }
 
-    /// There was an error of that code.
+    /// Records an error.
     pub fn error(&self, code: &str) {
         let labels = vec![("code", code.to_owned())];
         self.errors.get_or_create(&labels).inc();
     }
 
-    /// A change of a volume ended so.
+    /// Records a finished change of a volume.
     pub fn change(&self, result: &str) {
         let labels = vec![("result", result.to_owned())];
         self.changes.get_or_create(&labels).inc();
     }
 
-    /// All of it, in the form of [`METRICS_CONTENT_TYPE`].
+    /// Returns all metrics as [`METRICS_CONTENT_TYPE`].
     pub fn text(&self) -> String {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
-            // Only a writer that fails makes it fail, and a text does not.
+            // Writing to a string never fails.
             Err(_) => String::new(),
         }
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_is_told() {
+    fn recorded_values_appear_in_the_text() {
         let metrics = ReconcileMetrics::default();
         metrics.drift("web", "changed", 2);
         metrics.drift("web", "changed", 1);

@@ -1,9 +1,9 @@
-//! What the program says of itself while it runs: logs, and metrics with the place to read them.
+//! Logs, and metrics with their HTTP endpoint.
 
 mod endpoint;
 mod log;
 mod metrics;
 
 pub use endpoint::serve_metrics;
-pub use log::{LogFormat, LogLevel, LogSettings, start};
+pub use log::{LogFormat, LogLevel, LogSettings, init_logging};
 pub use metrics::{METRICS_CONTENT_TYPE, ReconcileMetrics};

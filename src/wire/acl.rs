@@ -1,33 +1,33 @@
-//! ACL tokens and policies, as far as a client reads them (`nomad-neighbour-apis` 3.1, 3.3).
+//! ACL tokens and policies, with the fields that a client reads.
 //!
-//! A token's secret is not among the fields: who reads his own token has it already.
+//! The token's secret ID is omitted: a client that reads its own token already has it.
 
 use serde::{Deserialize, Serialize};
 
-/// A token.
+/// An ACL token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TokenDocument {
-    /// Its public ID; `anonymous` without a token, `acls-disabled` where nobody is asked.
+    /// The accessor ID; `anonymous` without a token, `acls-disabled` if ACLs are off.
     #[serde(rename = "AccessorID")]
     pub accessor_id: String,
-    /// What people call it.
+    /// The token's name.
     pub name: String,
-    /// Names of policies; of a management token none.
+    /// Names of policies; none for a management token.
     pub policies: Option<Vec<String>>,
     /// `client` or `management`.
     #[serde(rename = "Type")]
     pub kind: String,
 }
 
-/// A policy, or what a list shows of one: everything but its rules.
+/// An ACL policy. Lists omit the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PolicyDocument {
-    /// For people.
+    /// A description for users.
     pub description: String,
-    /// Its name.
+    /// The policy's name.
     pub name: String,
-    /// HCL or JSON.
+    /// The rules in HCL or JSON.
     pub rules: String,
 }

@@ -1,4 +1,4 @@
-//! What an agent says about itself, as far as its version (`nomad-neighbour-apis` 4.1).
+//! The version that an agent reports about itself (Nomad's Query Self API).
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentSelf {
-    /// How it is configured.
+    /// The agent's configuration.
     pub config: AgentConfigDocument,
 }
 
-/// An agent's configuration.
+/// The configuration of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct AgentConfigDocument {
-    /// Which release it is.
+    /// The release.
     pub version: VersionDocument,
 }
 
-/// A release.
+/// A release of Nomad.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct VersionDocument {
-    /// `2.0.6`.
+    /// Such as `2.0.6`.
     pub version: String,
-    /// `ent`; empty of the community's.
+    /// Such as `ent`; empty for the community edition.
     pub version_metadata: String,
-    /// `beta.1`; empty of a release.
+    /// Such as `beta.1`; empty for a release.
     pub version_prerelease: String,
 }
 
 impl fmt::Display for VersionDocument {
-    /// `2.0.6-beta.1+ent`.
+    /// Writes `2.0.6-beta.1+ent`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.version)?;
         if !self.version_prerelease.is_empty() {

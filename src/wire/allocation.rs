@@ -1,49 +1,49 @@
-//! An allocation in a volume's or plugin's answer (`nomad-http-api` 4.7), as far as it is shown.
+//! An allocation in the response for a volume or a plugin.
 
 use serde::{Deserialize, Serialize};
 
-/// An allocation. What Nomad's CLI does not show for volumes is left out; Go fills in zeroes.
+/// An allocation, with the fields that Nomad's CLI shows for volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct AllocationStub {
-    /// The client's words beside its status.
+    /// The client's description of the status.
     pub client_description: String,
-    /// What the client says.
+    /// The status that the client reports.
     pub client_status: String,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
     /// Nanoseconds since the epoch.
     pub create_time: i64,
-    /// The server's words beside what it wants.
+    /// The server's description of the desired status.
     pub desired_description: String,
-    /// What the server wants.
+    /// The status that the server wants.
     pub desired_status: String,
-    /// Its evaluation.
+    /// The evaluation.
     #[serde(rename = "EvalID")]
     pub eval_id: String,
-    /// Its ID.
+    /// The allocation's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Its job.
+    /// The job.
     #[serde(rename = "JobID")]
     pub job_id: String,
     /// `service`, `batch`, `system` or `sysbatch`.
     pub job_type: String,
-    /// Its job's version.
+    /// The version of the job.
     pub job_version: u64,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
     /// Nanoseconds since the epoch.
     pub modify_time: i64,
-    /// `job.group[0]`.
+    /// The name, such as `job.group[0]`.
     pub name: String,
-    /// Where it lives.
+    /// The namespace.
     pub namespace: String,
-    /// Its node.
+    /// The node.
     #[serde(rename = "NodeID")]
     pub node_id: String,
-    /// Its node's name.
+    /// The name of the node.
     pub node_name: String,
-    /// Its task group.
+    /// The task group.
     pub task_group: String,
 }

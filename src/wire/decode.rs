@@ -1,9 +1,8 @@
-//! Reading JSON as Go reads it.
+//! JSON decoding with the rules of Go.
 //!
-//! Keys of documents match whatever their case, `null` is the zero value of whatever is expected,
-//! unknown keys are passed over, missing ones are zero, and only the first value of a body is read
-//! (`nomad-http-api` 2.3). Keys of *maps* (parameters, segments) are data and stay as they are.
-//! One thing is stricter than Go: a key that stands twice in different spellings is refused.
+//! Keys of documents match in any case. `null` and missing fields are zero values. Unknown keys are
+//! ignored, and only the first value of a body is read. Keys of *maps* (parameters, segments) are
+//! data and match exactly. Unlike Go, a key that appears twice in different cases is an error.
 
 use std::fmt;
 
@@ -15,10 +14,10 @@ use serde::forward_to_deserialize_any;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Why a body is not the document that was expected.
+/// Why JSON does not match the expected document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Keys and positions from the value at fault outwards.
+    /// Keys and positions from the faulty value outwards.
     path: Vec<String>,
     message: String,
 }
@@ -31,7 +30,7 @@ impl DecodeError {
 }
 
 impl fmt::Display for DecodeError {
-    /// `Volumes[0].RequestedCapacityMin: invalid type: string "x", expected i64`.
+    /// Writes `Volumes[0].RequestedCapacityMin: invalid type: string "x", expected i64`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
         for step in self.path.iter().rev() {
@@ -59,11 +58,11 @@ impl serde::de::Error for DecodeError {
     }
 }
 
-/// Reads the first JSON value of a body; what follows it is ignored, as Go does.
+/// Decodes the first JSON value of a body and ignores the rest, as Go does.
 ///
 /// # Errors
-/// If it is not JSON, or not of the types expected. Values are never part of the message, apart
-/// from the one at fault.
+/// Fails if the body is not JSON or a value has the wrong type. The message contains no value except
+/// the faulty one.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
     match values.next() {
@@ -72,19 +71,19 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
     }
 }
 
-/// Reads a document out of JSON that is kept.
+/// Decodes a document from parsed JSON.
 ///
 /// # Errors
-/// If a value is not of the type expected; the message says where.
+/// Fails if a value has the wrong type. The message contains its path.
 pub fn decode_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
-    T::deserialize(Tolerant(value))
+    T::deserialize(LenientValue(value))
 }
 
-/// Reads the documents of a list, one after the other, and keeps the text of each beside it. So a
-/// long list costs its text, and never all of its JSON at once.
+/// Decodes the documents of a list one by one, and returns each with its text. The parsed JSON of a
+/// long list is therefore never in memory at once.
 ///
 /// # Errors
-/// If one of them is not what is expected; the message says which.
+/// Fails if a document has the wrong type. The message contains its position.
 pub fn decode_list<T: DeserializeOwned>(
     texts: Vec<Box<RawValue>>,
 ) -> Result<Vec<(T, Box<RawValue>)>, DecodeError> {
@@ -97,7 +96,7 @@ pub fn decode_list<T: DeserializeOwned>(
 }
 
 #[derive(Clone, Copy)]
-struct Tolerant<'de>(&'de Value);
+struct LenientValue<'de>(&'de Value);
 
 macro_rules! null_is_zero {
     ($($method:ident: $zero:expr;)*) => {$(
@@ -111,7 +110,7 @@ macro_rules! null_is_zero {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Tolerant<'de> {
+impl<'de> Deserializer<'de> for LenientValue<'de> {
     type Error = DecodeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
@@ -164,7 +163,7 @@ impl<'de> Deserializer<'de> for Tolerant<'de> {
         match self.0 {
             Value::Null => visitor.visit_map(Entries::new(None, fields)),
             Value::Object(entries) => visitor.visit_map(Entries::new(Some(entries), fields)),
-            // Serde would fill a document's fields in from a list, in their order.
+            // Serde would assign the elements of a list to fields in order.
             Value::Array(_) => Err(DecodeError::invalid_type(Unexpected::Seq, &visitor)),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => self.deserialize_any(visitor),
         }
@@ -202,7 +201,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
         };
         let at = self.at;
         self.at += 1;
-        seed.deserialize(Tolerant(element))
+        seed.deserialize(LenientValue(element))
             .map(Some)
             .map_err(|error| error.within(format!("[{at}]")))
     }
@@ -214,7 +213,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 
 struct Entries<'de> {
     rest: Option<serde_json::map::Iter<'de>>,
-    /// The keys of the document; none for a map, whose keys are data.
+    /// The keys of the document; empty for a map, whose keys are data.
     fields: &'static [&'static str],
     current: Option<(&'de str, &'de Value)>,
 }
@@ -265,8 +264,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         let (key, value) = self
             .current
             .take()
-            .ok_or_else(|| DecodeError::custom("a value was asked for before its key"))?;
-        seed.deserialize(Tolerant(value))
+            .ok_or_else(|| DecodeError::custom("a value was requested before its key"))?;
+        seed.deserialize(LenientValue(value))
             .map_err(|error| error.within(key.to_owned()))
     }
 }
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_missing_are_zero_everywhere() {
+    fn null_and_missing_fields_are_zero() {
         let nulls =
             r#"{"ID":null,"Flag":null,"Inner":null,"List":null,"Map":null,"Index":null,"X":[{}]}"#;
         assert_eq!(read(nulls), Ok(Outer::default()));
@@ -312,17 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_documents_fold_and_keys_of_maps_do_not() {
+    fn keys_of_documents_ignore_case_and_keys_of_maps_do_not() {
         let outer = read(
             r#"{"id":"a","FLAG":true,"inner":{"COUNT":3,"nAmE":"n"},"list":[null,{"count":1}],
                 "mAP":{"Zone":"A","zone":null},"index":18446744073709551615} trailing"#,
         )
-        .expect("it is what it should be");
+        .expect("cannot decode");
         assert_eq!(outer.id, "a");
         assert_eq!((outer.inner.count, outer.inner.name.as_str()), (3, "n"));
         assert_eq!(outer.list.len(), 2);
         assert_eq!(outer.index, u64::MAX);
-        let map = outer.map.expect("there is a map");
+        let map = outer.map.expect("the map is missing");
         assert_eq!(
             map.into_iter().collect::<Vec<_>>(),
             [("Zone".into(), "A".into()), ("zone".into(), String::new())]
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_where() {
+    fn an_error_contains_the_path() {
         for (text, expected) in [
             (
                 r#"{"List":[{},{"Count":"x"}]}"#,
@@ -356,23 +355,23 @@ mod tests {
     #[test]
     fn a_list_keeps_the_text_of_each_document() {
         let read = |text: &str| {
-            let texts = serde_json::from_str(text).expect("it is a list");
+            let texts = serde_json::from_str(text).expect("not a list");
             decode_list::<Inner>(texts).map_err(|error| error.to_string())
         };
-        let listed = read(r#"[{"count":1, "X":1.50}, null]"#).expect("all are expected");
+        let listed = read(r#"[{"count":1, "X":1.50}, null]"#).expect("cannot decode the list");
         let listed: Vec<_> = listed
             .iter()
             .map(|(inner, text)| (inner.count, text.get()))
             .collect();
         assert_eq!(listed, [(1, r#"{"count":1, "X":1.50}"#), (0, "null")]);
         assert_eq!(
-            read(r#"[{},{"Count":"x"}]"#).expect_err("the second is not"),
+            read(r#"[{},{"Count":"x"}]"#).expect_err("the second entry is not valid"),
             r#"[1].Count: invalid type: string "x", expected i64"#
         );
     }
 
     #[test]
-    fn deep_nesting_is_refused_before_the_stack_ends() {
+    fn deep_nesting_is_an_error_instead_of_a_stack_overflow() {
         let deep = "[".repeat(100_000);
         assert!(decode::<Outer>(deep.as_bytes()).is_err());
     }

@@ -1,6 +1,5 @@
-//! Durations as Go spells them: `15s`, `1m30.5s`, `48h0m0s`; in requests also a number of nanoseconds
-//! (`nomad-neighbour-apis` 2.2). Exact to the nanosecond, negative ones included: what they mean is
-//! for others to say.
+//! Durations in Go's notation: `15s`, `1m30.5s`, `48h0m0s`. Requests may also contain a number of
+//! nanoseconds. Durations are exact to the nanosecond and may be negative; callers check the range.
 
 use std::fmt;
 
@@ -9,25 +8,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const SECOND: i128 = 1_000_000_000;
 
-/// A span of time in nanoseconds; zero is "not given".
+/// A duration in nanoseconds; zero means "not given".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub i64);
 
-/// A text is no duration, in Go's words.
+/// The text is not a duration. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time: invalid duration {0:?}")]
 pub struct InvalidDuration(String);
 
 impl GoDuration {
-    /// That many seconds.
+    /// Creates a duration of whole seconds.
     pub const fn from_secs(seconds: u32) -> Self {
         Self(seconds as i64 * 1_000_000_000)
     }
 
-    /// Reads it as Go's `time.ParseDuration` does.
+    /// Parses a text like Go's `time.ParseDuration`.
     ///
     /// # Errors
-    /// If it is no duration, or one that Go cannot hold.
+    /// Fails if the text is not a duration, or too large for Go.
     pub fn parse(text: &str) -> Result<Self, InvalidDuration> {
         let nanoseconds = parse(text).and_then(|nanoseconds| i64::try_from(nanoseconds).ok());
         nanoseconds
@@ -35,7 +34,7 @@ impl GoDuration {
             .ok_or_else(|| InvalidDuration(text.to_owned()))
     }
 
-    /// As a span to wait for; a negative one is none.
+    /// Returns the standard duration; `None` if it is negative.
     pub fn to_std(self) -> Option<std::time::Duration> {
         let nanoseconds = u64::try_from(self.0).ok()?;
         Some(std::time::Duration::from_nanos(nanoseconds))
@@ -65,7 +64,7 @@ fn parse(text: &str) -> Option<i128> {
     Some(sign * total)
 }
 
-/// `number` with or without a fraction, times `unit`; what is below a nanosecond is cut off.
+/// Multiplies `number`, with or without a fraction, by `unit`. Truncates below a nanosecond.
 fn scaled(number: &str, unit: i128) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
@@ -97,7 +96,7 @@ fn unit_nanoseconds(unit: &str) -> Option<i128> {
 }
 
 impl fmt::Display for GoDuration {
-    /// As Go's `Duration.String`.
+    /// Writes the same text as Go's `Duration.String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = i128::from(self.0.unsigned_abs());
         if self.0 < 0 {
@@ -127,7 +126,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `whole` and `rest` parts of `unit`, without zeros at the end.
+/// Formats `whole` and `rest` parts of `unit` without trailing zeros.
 fn decimal(whole: i128, rest: i128, unit: i128) -> String {
     if rest == 0 {
         return whole.to_string();
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_written_as_go_does() {
+    fn durations_parse_and_print_as_in_go() {
         for (text, nanoseconds, again) in [
             ("15s", 15_000_000_000, "15s"),
             ("1m30.5s", 90_500_000_000, "1m30.5s"),
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_said_in_gos_words() {
+    fn an_invalid_duration_has_gos_error() {
         for text in [
             "", "10", "s", "1 s", "1d", "+", "1e9h", "1.2.3s", ".s", "9999999h",
         ] {

@@ -1,27 +1,28 @@
-//! The typed error that our own server sends to who asks for it.
+//! The typed error body of the embedded agent.
 //!
-//! Nomad's errors are a line of text. A client that names [`ErrorBody::MEDIA_TYPE`] in `Accept` gets
-//! this instead from our agent, and the text from a Nomad cluster.
+//! Nomad's errors are plain text. A client that sends [`ErrorBody::MEDIA_TYPE`] in `Accept` gets this
+//! body from the embedded agent, and plain text from a Nomad cluster.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened, why, and what to do.
+/// An error: what happened, why, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ErrorBody {
-    /// The stable word: `volume/in-use`.
+    /// The stable code, such as `volume/in-use`.
     pub code: String,
-    /// One sentence without a full stop: what happened to which object.
+    /// The headline without a full stop: what happened to which object.
     pub message: String,
-    /// What to do, a sentence each.
+    /// What to do, one sentence each.
     pub help: Vec<String>,
-    /// What a client without this type gets: Nomad's own words where it has some.
+    /// The plain text for other clients: Nomad's error text where Nomad has one.
     pub text: String,
-    /// IDs of the allocations that stand in the way, if any do.
-    pub holders: Vec<String>,
+    /// IDs of the allocations whose claims prevent the operation.
+    #[serde(rename = "holders")]
+    pub claiming_allocs: Vec<String>,
 }
 
 impl ErrorBody {
-    /// The media type by which it is asked for and announced.
+    /// The media type of this body.
     pub const MEDIA_TYPE: &'static str = "application/vnd.nomad-csi.error+json";
 }

@@ -1,4 +1,4 @@
-//! Volumes as their provider lists them (`nomad-http-api` 3.9, 4.3), registered or not.
+//! Volumes in a provider's list, registered or not (Nomad's List External Volumes API).
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ExternalVolumeDocument {
-    /// Bytes; 0 if not known.
+    /// The size in bytes; 0 if unknown.
     pub capacity_bytes: i64,
-    /// What it was copied from.
+    /// The provider's ID of the cloned volume.
     #[serde(rename = "CloneID")]
     pub clone_id: String,
-    /// What the provider calls it.
+    /// The provider's ID of the volume.
     #[serde(rename = "ExternalID")]
     pub external_id: String,
-    /// Whether the provider says that something is wrong with it.
+    /// Whether the provider reports a problem.
     pub is_abnormal: bool,
-    /// The provider's names of the nodes that it is published to.
+    /// The provider's IDs of the nodes to which the volume is published.
     #[serde(rename = "PublishedExternalNodeIDs")]
     pub published_external_node_ids: Option<Vec<String>>,
-    /// What it was restored from.
+    /// The provider's ID of the restored snapshot.
     #[serde(rename = "SnapshotID")]
     pub snapshot_id: String,
-    /// The provider's words on its condition.
+    /// The provider's description of the condition.
     pub status: String,
-    /// Opaque, the provider's.
+    /// The provider's volume context, opaque.
     pub volume_context: Option<BTreeMap<String, String>>,
 }
 
@@ -34,14 +34,14 @@ pub struct ExternalVolumeDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ExternalVolumesResponse {
-    /// Always 0 on Nomad: there is no table of these.
+    /// Always 0 in Nomad, which has no table of external volumes.
     pub index: u64,
-    /// `false` on Nomad, whatever is so.
+    /// Always `false` in Nomad.
     pub known_leader: bool,
-    /// Nanoseconds since the leader was heard of.
+    /// Time since the last contact with the leader in nanoseconds.
     pub last_contact: i64,
-    /// The plugin's: where the next page begins; empty on the last.
+    /// The plugin's token of the next page; empty on the last page.
     pub next_token: String,
-    /// In the plugin's order.
+    /// The volumes in the plugin's order.
     pub volumes: Vec<ExternalVolumeDocument>,
 }

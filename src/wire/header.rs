@@ -1,41 +1,43 @@
-//! Headers of Nomad's API (`nomad-http-api` 2.3 to 2.5), and the one that carries secrets.
+//! HTTP headers of Nomad's API, and the header with secrets.
 
 use crate::model::Secrets;
 
 /// The ACL token.
 pub const TOKEN: &str = "X-Nomad-Token";
-/// Secrets of a delete, see [`secrets_header`].
+/// The secrets of a delete request, see [`secrets_header`].
 pub const SECRETS: &str = "X-Nomad-CSI-Secrets";
-/// Index of the table that was read, or of the write.
+/// The index of the table that was read, or of the write.
 pub const INDEX: &str = "X-Nomad-Index";
-/// Milliseconds since the leader was heard of.
+/// Time since the last contact with the leader in milliseconds.
 pub const LAST_CONTACT: &str = "X-Nomad-LastContact";
-/// Whether the server knows a leader.
+/// Whether the server has a leader.
 pub const KNOWN_LEADER: &str = "X-Nomad-KnownLeader";
-/// Where the next page begins; absent on the last.
+/// The token of the next page; missing on the last page.
 pub const NEXT_TOKEN: &str = "X-Nomad-NextToken";
-/// Our agent's version, on every answer of our agent and on none of Nomad's: by it a client knows
-/// what it may ask beyond Nomad.
+/// The version of the embedded agent. Nomad never sends this header, so a client detects the agent
+/// and its additional features by it.
 pub const AGENT: &str = "X-Nomad-CSI-Agent";
 
-/// Why secrets cannot be sent in a header. Names keys only.
+/// Why secrets cannot be sent in a header. Contains keys only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretsHeaderProblem {
-    /// The header has no way to escape it.
+    /// The header format cannot escape a character of the key.
     #[error("the key {0:?} contains `,` or `=`, which separate secrets in Nomad's header")]
     Key(String),
-    /// The header has no way to escape it.
+    /// The header format cannot escape a character of the value.
     #[error("the value of {0:?} contains `,`, which separates secrets in Nomad's header")]
     Value(String),
-    /// HTTP cannot carry it.
-    #[error("{0:?} has a control character or a space at its edge, which HTTP headers lose")]
+    /// HTTP cannot transfer the key or the value.
+    #[error(
+        "{0:?} has a control character, or a space at its start or end, which HTTP headers lose"
+    )]
     Unsendable(String),
 }
 
-/// `k1=v1,k2=v2`; empty if there are none.
+/// Formats secrets as `k1=v1,k2=v2`; empty without secrets.
 ///
 /// # Errors
-/// If the other side would read something else: the format has no escaping (2.4).
+/// Fails if Nomad would parse other secrets, because the format has no escaping.
 pub fn secrets_header(secrets: &Secrets) -> Result<String, SecretsHeaderProblem> {
     let mut header = String::new();
     for (key, value) in secrets.expose() {
@@ -59,8 +61,8 @@ pub fn secrets_header(secrets: &Secrets) -> Result<String, SecretsHeaderProblem>
     Ok(header)
 }
 
-/// Reads the header as Nomad does: split at `,`, then at the first `=`; a piece without `=` is
-/// dropped, and the last of a key wins.
+/// Parses the header as Nomad does: splits at `,`, then at the first `=`. Ignores a part without `=`.
+/// The last value of a key wins.
 pub fn parse_secrets_header(header: &str) -> Secrets {
     header
         .split(',')
@@ -73,15 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secrets_header_reads_back() {
+    fn a_secrets_header_round_trips() {
         let secrets = Secrets::from_iter([("password", "a=b c/ü"), ("user", ""), ("z", "==")]);
-        let header = secrets_header(&secrets).expect("it can be sent");
+        let header = secrets_header(&secrets).expect("the secrets cannot be sent");
         assert_eq!(header, "password=a=b c/ü,user=,z===");
         assert!(parse_secrets_header(&header) == secrets);
     }
 
     #[test]
-    fn a_header_is_read_as_nomad_reads_it() {
+    fn a_header_parses_as_in_nomad() {
         for (header, expected) in [
             ("", vec![]),
             ("a", vec![]),
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_arrive_changed_is_not_sent() {
+    fn secrets_that_would_change_in_transit_are_refused() {
         use SecretsHeaderProblem::{Key, Unsendable, Value};
         for (key, value, expected) in [
             ("a,b", "x", Key("a,b".into())),

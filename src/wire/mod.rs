@@ -1,9 +1,8 @@
-//! Nomad's JSON: one type per document, used by the client and by our own server alike.
+//! Nomad's JSON: one type per document, for the client and for the embedded agent.
 //!
-//! Documents are spelled as Nomad spells them (`nomad-http-api` section 4): keys sorted, `null`
-//! where Nomad says `null`. Reading is tolerant and goes through [`decode`] and [`decode_value`]
-//! only: every Nomad from 1.1 to 2.0 must be understood (section 8.2), and Go clients send more
-//! than they mean. Nothing here judges whether what a document says is wise.
+//! Documents match Nomad's exactly: sorted keys, and `null` where Nomad writes `null`. Decoding is
+//! lenient and uses [`decode`] and [`decode_value`] only, because it must accept every Nomad from 1.1
+//! to 2.0 and the additional fields of Go clients. Nothing here checks the meaning of a document.
 
 mod acl;
 mod agent_self;

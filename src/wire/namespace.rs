@@ -1,4 +1,4 @@
-//! A namespace, as far as its name (`nomad-neighbour-apis` 4.3).
+//! A namespace in a list.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct NamespaceDocument {
-    /// For people.
+    /// A description for users.
     pub description: String,
-    /// Its name.
+    /// The namespace's name.
     pub name: String,
 }

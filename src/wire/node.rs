@@ -1,21 +1,21 @@
-//! A node in a list (`nomad-http-api` 3.13), as far as Nomad's own commands need it.
+//! A node in a list, with the fields that Nomad's own commands need.
 
 use serde::{Deserialize, Serialize};
 
-/// A node as `GET /v1/nodes` answers it.
+/// A node in the response of `GET /v1/nodes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct NodeStub {
-    /// Its datacenter.
+    /// The datacenter.
     pub datacenter: String,
-    /// Whether its allocations are being moved away.
+    /// Whether the node is draining.
     pub drain: bool,
-    /// Its ID.
+    /// The node's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its class, mostly empty.
+    /// The node class, usually empty.
     pub node_class: String,
     /// `eligible` or `ineligible`.
     pub scheduling_eligibility: String,

@@ -1,4 +1,4 @@
-//! A plugin, and a plugin in a list, as Nomad's servers answer them (`nomad-http-api` 4.5, 4.6).
+//! A plugin, and a plugin in a list, in the responses of Nomad's plugin APIs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::allocation::AllocationStub;
 use super::volume::TopologyDocument;
 
-/// What a controller can do, one flag per CSI capability.
+/// The capabilities of a controller, one flag per CSI capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per CSI capability")]
@@ -38,17 +38,17 @@ pub struct ControllerInfoDocument {
     pub supports_read_only_attach: bool,
 }
 
-/// What a node plugin can do, and where it is.
+/// The capabilities of a node plugin, and its topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per CSI capability")]
 pub struct NodeInfoDocument {
-    /// Where the node is.
+    /// The topology of the node.
     pub accessible_topology: Option<TopologyDocument>,
     /// The provider's ID of the node.
     #[serde(rename = "ID")]
     pub id: String,
-    /// How many volumes fit; 2^63-1 stands for "no limit".
+    /// The maximum number of volumes; 2^63-1 means no limit.
     pub max_volumes: i64,
     /// STAGE_UNSTAGE_VOLUME.
     pub requires_node_stage_volume: bool,
@@ -64,92 +64,92 @@ pub struct NodeInfoDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct InstanceDocument {
-    /// The allocation that runs it.
+    /// The allocation that runs the instance.
     #[serde(rename = "AllocID")]
     pub alloc_id: String,
-    /// There on every entry of `Controllers`, and nowhere else.
+    /// Present in every entry of `Controllers` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_info: Option<ControllerInfoDocument>,
-    /// `healthy`, `unhealthy` or the plugin's own words.
+    /// `healthy`, `unhealthy` or the plugin's message.
     pub health_description: String,
-    /// Whether the last probe went well.
+    /// Whether the last probe succeeded.
     pub healthy: bool,
-    /// There on every entry of `Nodes`, and nowhere else.
+    /// Present in every entry of `Nodes` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_info: Option<NodeInfoDocument>,
-    /// Its plugin.
+    /// The plugin's ID.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// The provider's name; absent before 1.3.
+    /// The plugin's name; missing before 1.3.
     pub provider: String,
-    /// The provider's version; absent before 1.3.
+    /// The plugin's version; missing before 1.3.
     pub provider_version: String,
     /// CONTROLLER_SERVICE.
     pub requires_controller_plugin: bool,
     /// VOLUME_ACCESSIBILITY_CONSTRAINTS.
     pub requires_topologies: bool,
-    /// A time, or `null` if it was never probed.
+    /// The time of the last probe, or `null`.
     pub update_time: Option<String>,
 }
 
-/// A plugin as `GET /v1/plugin/csi/:id` answers it.
+/// A plugin in the response of `GET /v1/plugin/csi/:id`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PluginDocument {
-    /// Allocations that run it; `null` if none may be seen.
+    /// Allocations of the plugin; `null` if the token may see none.
     pub allocations: Option<Vec<AllocationStub>>,
-    /// Whether it cannot do without a controller.
+    /// Whether the plugin needs a controller.
     pub controller_required: bool,
-    /// Controllers, by node ID.
+    /// Instances with the controller service, by node ID.
     pub controllers: BTreeMap<String, InstanceDocument>,
-    /// Controllers there should be.
+    /// The number of expected controllers.
     pub controllers_expected: i64,
-    /// Controllers that are well.
+    /// The number of healthy controllers.
     pub controllers_healthy: i64,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Nanoseconds; absent before 1.10.
+    /// Nanoseconds since the epoch; missing before 1.10.
     pub create_time: i64,
-    /// Its ID.
+    /// The plugin's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// Nanoseconds; absent before 1.10.
+    /// Nanoseconds since the epoch; missing before 1.10.
     pub modify_time: i64,
-    /// Node services, by node ID.
+    /// Instances with the node service, by node ID.
     pub nodes: BTreeMap<String, InstanceDocument>,
-    /// Nodes there should be.
+    /// The number of expected node plugins.
     pub nodes_expected: i64,
-    /// Nodes that are well.
+    /// The number of healthy node plugins.
     pub nodes_healthy: i64,
-    /// The provider's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// The provider's version.
+    /// The plugin's version from GetPluginInfo.
     pub version: String,
 }
 
-/// A plugin as `GET /v1/plugins?type=csi` answers it.
+/// A plugin in the response of `GET /v1/plugins?type=csi`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PluginStub {
-    /// Whether it cannot do without a controller.
+    /// Whether the plugin needs a controller.
     pub controller_required: bool,
-    /// Controllers there should be.
+    /// The number of expected controllers.
     pub controllers_expected: i64,
-    /// Controllers that are well.
+    /// The number of healthy controllers.
     pub controllers_healthy: i64,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Its ID.
+    /// The plugin's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// Nodes there should be.
+    /// The number of expected node plugins.
     pub nodes_expected: i64,
-    /// Nodes that are well.
+    /// The number of healthy node plugins.
     pub nodes_healthy: i64,
-    /// The provider's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
 }

@@ -1,8 +1,8 @@
-//! What a client may ask to be written, and what a server answers (`nomad-http-api` 3.3, 3.4).
+//! Write requests, and the responses to them.
 //!
-//! [`VolumeWrite`] has a user's fields and no others: what only a server may set cannot be sent by
-//! us, and is passed over when a Go client sends it (W22). Absent differs from empty where Nomad
-//! stores the difference.
+//! [`VolumeWrite`] has user fields only, so server fields are never sent, and are ignored if a Go
+//! client sends them (W22: Nomad stores them). Missing and empty differ where Nomad stores the
+//! difference.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::volume::{
 };
 use crate::model::Secrets;
 
-/// Secrets on their way: written out here because a request body must hold them; hidden in `Debug`.
+/// Secrets in a request body. Serialisation reveals them; `Debug` hides them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretsDocument(pub Secrets);
 
@@ -26,101 +26,101 @@ impl Serialize for SecretsDocument {
 
 impl<'de> Deserialize<'de> for SecretsDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let hidden = |_| D::Error::custom("secrets must be text");
+        let hidden = |_| D::Error::custom("secrets must be strings");
         let pairs = BTreeMap::<String, String>::deserialize(deserializer).map_err(hidden)?;
         Ok(Self(pairs.into_iter().collect()))
     }
 }
 
-/// A volume as a client may write it.
+/// The user fields of a volume in a write request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct VolumeWrite {
-    /// What to copy.
+    /// The provider's ID of a volume to clone.
     #[serde(rename = "CloneID", skip_serializing_if = "String::is_empty")]
     pub clone_id: String,
-    /// Opaque, the provider's; only for registering.
+    /// The provider's volume context, opaque; for registration only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<BTreeMap<String, String>>,
-    /// The provider's ID; only for registering.
+    /// The provider's ID; for registration only.
     #[serde(rename = "ExternalID", skip_serializing_if = "String::is_empty")]
     pub external_id: String,
-    /// Its ID.
+    /// The volume's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// How its file system is made and mounted.
+    /// The file system type and mount flags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount_options: Option<MountOptionsDocument>,
-    /// What people call it; empty keeps what there is.
+    /// The name; empty keeps the stored name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Where it lives; empty means the request's.
+    /// The namespace; empty means that of the request.
     pub namespace: String,
-    /// Opaque, for creation and validation.
+    /// The provider's parameters, opaque.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, String>>,
-    /// Who provides it.
+    /// The plugin.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// How it may be used.
+    /// The supported access and attachment modes.
     pub requested_capabilities: Vec<CapabilityDocument>,
-    /// Bytes; 0 is "not given".
+    /// The maximum size in bytes; 0 means "not given".
     #[serde(skip_serializing_if = "is_zero")]
     pub requested_capacity_max: i64,
-    /// Bytes; 0 is "not given".
+    /// The minimum size in bytes; 0 means "not given".
     #[serde(skip_serializing_if = "is_zero")]
     pub requested_capacity_min: i64,
-    /// Where it shall be reachable from.
+    /// The requested topologies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_topologies: Option<TopologyRequestDocument>,
-    /// What the provider wants to see; on an existing volume, absent erases what is stored.
+    /// The secrets for the provider. On an existing volume, a missing field erases the stored ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<SecretsDocument>,
-    /// What to restore.
+    /// The provider's ID of a snapshot to restore.
     #[serde(rename = "SnapshotID", skip_serializing_if = "String::is_empty")]
     pub snapshot_id: String,
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "serde's signature for skip_serializing_if"
+    reason = "serde requires this signature for skip_serializing_if"
 )]
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// The body of a register or create. Go clients also send `SecretID`, which no server reads here.
+/// The body of a register or create request. Go clients also send `SecretID`, which servers ignore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct WriteRequest {
-    /// Used only if the query has no namespace.
+    /// The namespace, if the query has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Used only if the query has no region.
+    /// The region, if the query has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub region: String,
-    /// At least one.
+    /// The volumes, at least one.
     pub volumes: Vec<VolumeWrite>,
-    /// Overrides soft-mandatory policies of Nomad Enterprise (since 1.10.4); our agent has none.
+    /// Overrides soft-mandatory policies of Nomad Enterprise (since 1.10.4). The agent ignores it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub policy_override: bool,
 }
 
-/// The answer to a register (since 1.10.5) or create.
+/// The response to a register (since 1.10.5) or create request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct WriteResponse {
-    /// Index of the write.
+    /// The index of the write.
     pub index: u64,
-    /// Whether the server knew a leader.
+    /// Whether the server has a leader.
     pub known_leader: bool,
-    /// Nanoseconds since the leader was heard of.
+    /// Time since the last contact with the leader in nanoseconds.
     pub last_contact: i64,
     /// Always empty.
     pub next_token: String,
-    /// The volumes as written; on Nomad with stale indexes.
+    /// The volumes as written; in Nomad with stale indexes.
     pub volumes: Vec<VolumeDocument>,
-    /// Text for people, mostly empty; absent before 1.10.4.
+    /// Warnings as text, usually empty; missing before 1.10.4.
     pub warnings: String,
 }
 
@@ -130,12 +130,12 @@ mod tests {
     use crate::wire::decode;
 
     #[test]
-    fn a_secret_of_the_wrong_type_is_not_in_the_error() {
+    fn an_error_never_contains_a_secret_of_the_wrong_type() {
         let body = br#"{"Volumes":[{"Secrets":{"pin":4711}}]}"#;
-        let error = decode::<WriteRequest>(body).expect_err("a number is no text");
+        let error = decode::<WriteRequest>(body).expect_err("a number is not a string");
         assert_eq!(
             error.to_string(),
-            "Volumes[0].Secrets: secrets must be text"
+            "Volumes[0].Secrets: secrets must be strings"
         );
     }
 }

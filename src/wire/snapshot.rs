@@ -1,8 +1,8 @@
-//! Snapshots (`nomad-http-api` 3.10, 4.4): what a client asks for, and what servers answer.
+//! Snapshots in requests and responses.
 //!
-//! One document serves for request and answer, because Nomad has one: a request gives the Nomad
-//! volume, a name, parameters and secrets, an answer the provider's IDs, size and time. All ten keys
-//! stand in every answer.
+//! Nomad uses one document for both. A request contains the Nomad volume, a name, parameters and
+//! secrets; a response contains the provider's IDs, the size and the time. Every response contains
+//! all ten keys.
 
 use std::collections::BTreeMap;
 
@@ -16,53 +16,53 @@ use super::request::SecretsDocument;
 pub struct SnapshotDocument {
     /// Seconds since the epoch; always 0 before 1.1.13, 1.2.7 and 1.3.0.
     pub create_time: i64,
-    /// What the provider calls the volume that it was cut from.
+    /// The provider's ID of the volume of the snapshot.
     #[serde(rename = "ExternalSourceVolumeID")]
     pub external_source_volume_id: String,
-    /// What the provider calls it.
+    /// The provider's ID of the snapshot.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Whether a volume can be made from it already.
+    /// Whether a volume can be created from the snapshot now.
     pub is_ready: bool,
-    /// Of a request: the provider makes one snapshot of one name.
+    /// In a request: the name, unique at a provider.
     pub name: String,
-    /// Of a request: opaque, the provider's.
+    /// In a request: the provider's parameters, opaque.
     pub parameters: Option<BTreeMap<String, String>>,
-    /// Whose; in answers only of a list.
+    /// The plugin. Of responses only a list contains it.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// Of a request: overlay the volume's own; `null` in answers.
+    /// In a request: secrets that override the volume's stored ones. `null` in responses.
     pub secrets: Option<SecretsDocument>,
-    /// Bytes that a volume made from it needs at least; 0 if that is not known.
+    /// The minimum size of a volume from this snapshot in bytes; 0 if unknown.
     pub size_bytes: i64,
-    /// Of a request: the Nomad volume.
+    /// In a request: the Nomad volume.
     #[serde(rename = "SourceVolumeID")]
     pub source_volume_id: String,
 }
 
-/// The body of a create.
+/// The body of a create request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct SnapshotsRequest {
-    /// Used only if the query has no namespace.
+    /// The namespace, if the query has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// One at least; a `null` is refused.
+    /// The snapshots, at least one; `null` is refused.
     pub snapshots: Vec<Option<SnapshotDocument>>,
 }
 
-/// The answer to a create and to a list.
+/// The response to a create or list request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct SnapshotsResponse {
-    /// Always 0 on Nomad: there is no table of snapshots.
+    /// Always 0 in Nomad, which has no table of snapshots.
     pub index: u64,
-    /// `false` on Nomad, whatever is so.
+    /// Always `false` in Nomad.
     pub known_leader: bool,
-    /// Nanoseconds since the leader was heard of.
+    /// Time since the last contact with the leader in nanoseconds.
     pub last_contact: i64,
-    /// The plugin's: where the next page of a list begins; empty on the last.
+    /// The plugin's token of the next page of a list; empty on the last page.
     pub next_token: String,
-    /// `null` if none were asked for.
+    /// The snapshots; `null` if none were requested.
     pub snapshots: Option<Vec<SnapshotDocument>>,
 }

@@ -1,18 +1,18 @@
-//! Times: RFC 3339 on the wire, nanoseconds since the epoch inside, zero for "never".
+//! Times: RFC 3339 in JSON, nanoseconds since the epoch in the model, zero for "never".
 //!
-//! Servers write a zero time as `null`, Go clients as `0001-01-01T00:00:00Z`; both are "never", and
-//! so is what is no time at all: nothing depends on it but a table's column (`nomad-http-api` 2.5).
+//! Servers write a zero time as `null`, Go clients as `0001-01-01T00:00:00Z`. Both mean "never", and
+//! so does an invalid time, because only a column of a table uses it.
 
 use jiff::Timestamp;
 
-/// Nanoseconds of a time on the wire.
+/// Converts a time from JSON.
 pub(super) fn from_wire(text: Option<&str>) -> i64 {
     text.and_then(|text| text.parse::<Timestamp>().ok())
         .and_then(|time| i64::try_from(time.as_nanosecond()).ok())
         .unwrap_or_default()
 }
 
-/// The wire's spelling; `None`, which becomes `null`, for "never".
+/// Converts a time to JSON. "Never" becomes `None`, which is `null`.
 pub(super) fn to_wire(nanoseconds: i64) -> Option<String> {
     let time = Timestamp::from_nanosecond(i128::from(nanoseconds)).ok();
     time.filter(|_| nanoseconds != 0)
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zero_time_in_either_spelling_is_never() {
+    fn zero_and_invalid_times_mean_never() {
         for (text, expected) in [
             (None, 0),
             (Some("0001-01-01T00:00:00Z"), 0),
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_back() {
+    fn times_round_trip() {
         assert_eq!(to_wire(0), None);
         let time = 1_767_323_045_123_456_789;
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Variables and their locks (`nomad-neighbour-apis` 1.3, 2.2).
+//! Variables and their locks (Nomad's Variables API).
 //!
-//! One document serves for all: a list's elements have no items, and who may not see a lock gets
-//! none. Items may be secrets, so no `Debug` and no decoding error shows a value. Which variable is
-//! meant says the URL, the index to compare with the query: what a body says of path, indexes and
-//! times is passed over by servers.
+//! One document serves all requests and responses. List entries have no items, and clients without
+//! permission get no lock. Items may be secrets, so no `Debug` output and no decoding error contains
+//! a value. The URL selects the variable and the query contains the index to compare; servers ignore
+//! path, indexes and times in a body.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::duration::GoDuration;
 use crate::model::Secrets;
 
-/// A variable's items on their way; hidden in `Debug`.
+/// The items of a variable in a body; hidden in `Debug`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemsDocument(pub Secrets);
 
@@ -24,47 +24,47 @@ impl Serialize for ItemsDocument {
 impl<'de> Deserialize<'de> for ItemsDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use std::collections::BTreeMap;
-        let hidden = |_| D::Error::custom("items must be text");
+        let hidden = |_| D::Error::custom("items must be strings");
         let pairs = BTreeMap::<String, String>::deserialize(deserializer).map_err(hidden)?;
         Ok(Self(pairs.into_iter().collect()))
     }
 }
 
-/// Who holds a variable, and how long nobody else can after him.
+/// The lock of a variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct LockDocument {
-    /// The holder's; whoever names it is the holder. Empty in a request for a new one.
+    /// The lock's ID. A client that knows it owns the lock. Empty in a request for a new lock.
     #[serde(rename = "ID")]
     pub id: String,
-    /// How long it stays held after it expired.
+    /// How long the variable stays locked after the lock expired.
     pub lock_delay: GoDuration,
-    /// The holder has to renew it within this time.
+    /// How long the lock lasts without a renewal.
     #[serde(rename = "TTL")]
     pub ttl: GoDuration,
 }
 
-/// A variable, or what is known of it besides its items.
+/// A variable, with or without its items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct VariableDocument {
-    /// Index of its creation; 0 if there is no such variable, or if somebody else holds it.
+    /// The index of the creation; 0 if the variable does not exist or another client locked it.
     pub create_index: u64,
     /// Nanoseconds since the epoch.
     pub create_time: i64,
-    /// Absent in lists, and in conflicts for who may not read them; an empty map is never answered.
+    /// Missing in lists, and in conflicts if the client may not read them. Never an empty map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<ItemsDocument>,
-    /// Absent if nobody holds it.
+    /// Missing if the variable is not locked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockDocument>,
-    /// Index of its last change: what `cas` is compared with.
+    /// The index of the last change, which `cas` compares.
     pub modify_index: u64,
     /// Nanoseconds since the epoch.
     pub modify_time: i64,
-    /// Where it lives.
+    /// The namespace.
     pub namespace: String,
-    /// Its name, with slashes.
+    /// The path.
     pub path: String,
 }
 
@@ -73,25 +73,27 @@ mod tests {
     use super::*;
     use crate::wire::decode;
 
-    /// As a real Nomad 2.0.5 answered (`variables.jsonl`, `lock-acquire-min-delay`).
+    /// The response is from Nomad 2.0.5 (`variables.jsonl`, `lock-acquire-min-delay`).
     #[test]
-    fn a_variable_reads_and_writes_as_nomads() {
+    fn a_variable_round_trips() {
         let text = r#"{"CreateIndex":56,"CreateTime":1795272809501265791,"Items":{"a":"1"},"Lock":{"ID":"30acf457-1361-6a07-d299-48d1a59b5d42","LockDelay":"48h0m0s","TTL":"1m30.5s"},"ModifyIndex":56,"ModifyTime":1795272809501265791,"Namespace":"default","Path":"lock/e"}"#;
-        let variable: VariableDocument = decode(text.as_bytes()).expect("it is a variable");
-        let lock = variable.lock.as_ref().expect("it is held");
+        let variable: VariableDocument =
+            decode(text.as_bytes()).expect("cannot decode the variable");
+        let lock = variable.lock.as_ref().expect("the lock is missing");
         assert_eq!(lock.ttl, GoDuration(90_500_000_000));
         assert_eq!(
-            serde_json::to_string(&variable).expect("it can be written"),
+            serde_json::to_string(&variable).expect("cannot serialise the variable"),
             text
         );
     }
 
-    /// `nomad-neighbour-apis` 2.2: a number is nanoseconds, empty text is "not given".
+    /// A number means nanoseconds, and an empty string means "not given".
     #[test]
-    fn a_locks_durations_are_text_or_numbers() {
+    fn the_durations_of_a_lock_are_text_or_numbers() {
         let text = r#"{"lock":{"ttl":12000000000,"LockDelay":""},"Items":null}"#;
-        let variable: VariableDocument = decode(text.as_bytes()).expect("it is a variable");
-        let lock = variable.lock.expect("it is there");
+        let variable: VariableDocument =
+            decode(text.as_bytes()).expect("cannot decode the variable");
+        let lock = variable.lock.expect("the lock is missing");
         assert_eq!(
             (lock.ttl, lock.lock_delay),
             (GoDuration::from_secs(12), GoDuration(0))
@@ -100,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_the_wrong_type_is_not_in_the_error_and_none_is_in_debug_output() {
+    fn errors_and_debug_output_never_contain_an_item() {
         let error = decode::<VariableDocument>(br#"{"Items":{"pin":4711}}"#);
         assert_eq!(
-            error.expect_err("a number is no text").to_string(),
-            "Items: items must be text"
+            error.expect_err("a number is not a string").to_string(),
+            "Items: items must be strings"
         );
         let shown: VariableDocument =
-            decode(br#"{"Items":{"token":"hunter2"}}"#).expect("it is a variable");
+            decode(br#"{"Items":{"token":"hunter2"}}"#).expect("cannot decode the variable");
         assert!(!format!("{shown:?}").contains("hunter2"));
     }
 }

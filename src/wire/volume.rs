@@ -1,7 +1,7 @@
-//! A volume, and a volume in a list, as Nomad's servers answer them (`nomad-http-api` 4.1, 4.2, 4.8).
+//! A volume, and a volume in a list, in the responses of Nomad's volume APIs.
 //!
-//! Fields stand in the order of their keys, because Nomad sorts keys. Numbers that Go holds as
-//! signed are signed here; what a negative one means is decided in `convert`.
+//! Fields are in the order of their keys, because Nomad sorts keys. Integers are signed where Go's
+//! are; `convert` handles negative values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::allocation::AllocationStub;
 
-/// A value that is always `null`; whatever a server says in its place is thrown away.
+/// A value that is always written as `null`. Reading ignores the server's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Null;
 
@@ -20,24 +20,24 @@ impl<'de> Deserialize<'de> for Null {
     }
 }
 
-/// One way in which a volume may be used; empty words mean "unknown".
+/// A supported combination of modes; empty means "unknown".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct CapabilityDocument {
-    /// One of five words.
+    /// The access mode.
     pub access_mode: String,
-    /// One of two words.
+    /// The attachment mode.
     pub attachment_mode: String,
 }
 
-/// How a file system is made and mounted.
+/// The file system type and mount flags.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountOptionsDocument {
-    /// The type of file system.
+    /// The file system type.
     #[serde(rename = "FSType")]
     pub fs_type: String,
-    /// Flags; `["[REDACTED]"]` in answers if there are any.
+    /// The mount flags; `["[REDACTED]"]` in responses if there are any.
     #[serde(rename = "MountFlags")]
     pub mount_flags: Option<Vec<String>>,
 }
@@ -52,157 +52,157 @@ impl fmt::Debug for MountOptionsDocument {
     }
 }
 
-/// One place.
+/// One topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TopologyDocument {
-    /// Domain to segment.
+    /// Segments by domain.
     pub segments: Option<BTreeMap<String, String>>,
 }
 
-/// Where a new volume shall be reachable from; either list may be `null`, and so may its elements.
+/// The requested topologies. Both lists and their elements may be `null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TopologyRequestDocument {
-    /// Rather these.
+    /// Preferred topologies.
     pub preferred: Option<Vec<Option<TopologyDocument>>>,
-    /// At least one of these.
+    /// The volume must be accessible from one of these.
     pub required: Option<Vec<Option<TopologyDocument>>>,
 }
 
-/// A volume as `GET /v1/volume/csi/:id` answers it.
+/// A volume in the response of `GET /v1/volume/csi/:id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct VolumeDocument {
-    /// The mode in force; empty while unclaimed.
+    /// The access mode of current claims; empty without claims.
     pub access_mode: String,
-    /// Live objects of the claims, in no order.
+    /// The allocations with claims, unordered.
     pub allocations: Vec<AllocationStub>,
-    /// The mode in force; empty while unclaimed.
+    /// The attachment mode of current claims; empty without claims.
     pub attachment_mode: String,
-    /// Bytes; 0 if it was only registered.
+    /// The size in bytes; 0 for a registered volume.
     pub capacity: i64,
-    /// What it was copied from.
+    /// The provider's ID of the cloned volume.
     #[serde(rename = "CloneID")]
     pub clone_id: String,
-    /// Opaque, the provider's.
+    /// The provider's volume context, opaque.
     pub context: BTreeMap<String, String>,
-    /// Whether its plugin cannot do without a controller.
+    /// Whether the plugin needs a controller.
     pub controller_required: bool,
-    /// Controllers there should be.
+    /// The number of expected controllers.
     pub controllers_expected: i64,
-    /// Controllers that are well.
+    /// The number of healthy controllers.
     pub controllers_healthy: i64,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Nanoseconds; 0 on Nomad, absent before 1.10.
+    /// Nanoseconds since the epoch; 0 in Nomad, missing before 1.10.
     pub create_time: i64,
     /// The provider's ID.
     #[serde(rename = "ExternalID")]
     pub external_id: String,
-    /// Its ID.
+    /// The volume's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// Nanoseconds; 0 on Nomad, absent before 1.10.
+    /// Nanoseconds since the epoch; 0 in Nomad, missing before 1.10.
     pub modify_time: i64,
-    /// An object; `null` before 1.3.
+    /// The mount options; `null` before 1.3.
     pub mount_options: Option<MountOptionsDocument>,
-    /// What people call it.
+    /// The volume's name.
     pub name: String,
-    /// Where it lives.
+    /// The namespace.
     pub namespace: String,
-    /// Only our agent's: nodes that use it have to follow a growth, which none has done yet.
+    /// Embedded agent only: nodes that use the volume still have to expand it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_pending: bool,
-    /// Nodes there should be.
+    /// The number of expected node plugins.
     pub nodes_expected: i64,
-    /// Nodes that are well.
+    /// The number of healthy node plugins.
     pub nodes_healthy: i64,
-    /// Opaque, as given at creation.
+    /// The provider's parameters from the creation, opaque.
     pub parameters: BTreeMap<String, String>,
-    /// Who provides it.
+    /// The plugin.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// The provider's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// The provider's version.
+    /// The plugin's version from GetPluginInfo.
     pub provider_version: String,
-    /// Allocation IDs that read; the values say nothing.
+    /// IDs of allocations with a read claim; the values are ignored.
     pub read_allocs: BTreeMap<String, Null>,
-    /// `null` for volumes older than 1.1; not answered before 1.1.13, 1.2.7 and 1.3.0.
+    /// `null` for volumes created before 1.1; missing before 1.1.13, 1.2.7 and 1.3.0.
     pub requested_capabilities: Vec<CapabilityDocument>,
-    /// Bytes; 0 is "not given".
+    /// The requested maximum size in bytes; 0 means "not given".
     pub requested_capacity_max: i64,
-    /// Bytes; 0 is "not given".
+    /// The requested minimum size in bytes; 0 means "not given".
     pub requested_capacity_min: i64,
-    /// `null` if nothing was asked; absent before 1.3.
+    /// The requested topologies; `null` without a request, missing before 1.3.
     pub requested_topologies: Option<TopologyRequestDocument>,
-    /// A time or `null`; nothing uses it.
+    /// A time or `null`; unused.
     pub resource_exhausted: Option<String>,
-    /// Whether an allocation that wants it could be placed.
+    /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
-    /// Always `null`; 1.1 and 1.2 answered a create with the secrets, which are thrown away.
+    /// Always `null`. Nomad 1.1 and 1.2 return secrets after a create, which are ignored.
     pub secrets: Null,
-    /// What it was restored from.
+    /// The provider's ID of the restored snapshot.
     #[serde(rename = "SnapshotID")]
     pub snapshot_id: String,
-    /// Where it can be reached from; begins with `null`s after a create (3.4).
+    /// Where the volume is accessible; starts with `null` elements after a create.
     pub topologies: Vec<Option<TopologyDocument>>,
-    /// Allocation IDs that write; the values say nothing.
+    /// IDs of allocations with a write claim; the values are ignored.
     pub write_allocs: BTreeMap<String, Null>,
 }
 
-/// A volume as `GET /v1/volumes?type=csi` answers it.
+/// A volume in the response of `GET /v1/volumes?type=csi`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct VolumeStub {
-    /// The mode in force; empty while unclaimed.
+    /// The access mode of current claims; empty without claims.
     pub access_mode: String,
-    /// The mode in force; empty while unclaimed.
+    /// The attachment mode of current claims; empty without claims.
     pub attachment_mode: String,
-    /// Whether its plugin cannot do without a controller; absent before 1.2.13, 1.3.6 and 1.4.0.
+    /// Whether the plugin needs a controller; missing before 1.2.13, 1.3.6 and 1.4.0.
     pub controller_required: bool,
-    /// Controllers there should be.
+    /// The number of expected controllers.
     pub controllers_expected: i64,
-    /// Controllers that are well.
+    /// The number of healthy controllers.
     pub controllers_healthy: i64,
-    /// Index of its creation.
+    /// The index of the creation.
     pub create_index: u64,
-    /// Nanoseconds; absent before 1.10.
+    /// Nanoseconds since the epoch; missing before 1.10.
     pub create_time: i64,
-    /// Claims that read, those of dead allocations included.
+    /// The number of read claims, including those of stopped allocations.
     pub current_readers: i64,
-    /// Claims that write, those of dead allocations included.
+    /// The number of write claims, including those of stopped allocations.
     pub current_writers: i64,
     /// The provider's ID.
     #[serde(rename = "ExternalID")]
     pub external_id: String,
-    /// Its ID.
+    /// The volume's ID.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Index of its last change.
+    /// The index of the last change.
     pub modify_index: u64,
-    /// Nanoseconds; absent before 1.10.
+    /// Nanoseconds since the epoch; missing before 1.10.
     pub modify_time: i64,
-    /// What people call it.
+    /// The volume's name.
     pub name: String,
-    /// Where it lives.
+    /// The namespace.
     pub namespace: String,
-    /// Nodes there should be.
+    /// The number of expected node plugins.
     pub nodes_expected: i64,
-    /// Nodes that are well.
+    /// The number of healthy node plugins.
     pub nodes_healthy: i64,
-    /// Who provides it.
+    /// The plugin.
     #[serde(rename = "PluginID")]
     pub plugin_id: String,
-    /// The provider's name.
+    /// The plugin's name from GetPluginInfo.
     pub provider: String,
-    /// A time or `null`; nothing uses it.
+    /// A time or `null`; unused.
     pub resource_exhausted: Option<String>,
-    /// Whether an allocation that wants it could be placed.
+    /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
-    /// Where it can be reached from; elements may be `null`.
+    /// Where the volume is accessible; elements may be `null`.
     pub topologies: Vec<Option<TopologyDocument>>,
 }

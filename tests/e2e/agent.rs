@@ -1,4 +1,4 @@
-//! What a person meets who starts an agent: it serves, or says why it cannot.
+//! Starting an agent: it serves, or reports why it cannot.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::agent_process::{AgentProcess, program};
 use crate::http::Address;
-use crate::volumes::{assert_exactly, create, list};
+use crate::volumes::{assert_volumes, create, list};
 
 fn output(mut command: Command) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = command.output().unwrap();
@@ -16,7 +16,7 @@ fn output(mut command: Command) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_volume_is_created_by_the_real_plugin_and_is_there_after_a_restart() {
+fn a_volume_is_created_by_the_real_plugin_and_survives_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     let answer = create(&agent.address, "db").unwrap().json();
@@ -31,11 +31,11 @@ fn a_volume_is_created_by_the_real_plugin_and_is_there_after_a_restart() {
         .ask("DELETE", "/v1/volume/csi/db/delete", None)
         .unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.text());
-    assert_exactly(&agent.address, data.path(), &BTreeSet::new());
+    assert_volumes(&agent.address, data.path(), &BTreeSet::new());
 }
 
 #[test]
-fn the_unix_socket_answers_the_same() {
+fn the_unix_socket_serves_the_same_api() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     create(&agent.address, "db").unwrap().json();
@@ -46,48 +46,51 @@ fn the_unix_socket_answers_the_same() {
 }
 
 #[test]
-fn a_second_agent_on_the_directory_is_told_who_has_it() {
+fn a_second_agent_on_the_directory_reports_the_first() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     let mut second = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
     second.arg("--data-dir").arg(data.path());
-    let (code, said) = output(second);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, stderr) = output(second);
+    assert_eq!(code, Some(1), "{stderr}");
     for expected in [
         format!("process {}", agent.pid()),
         format!("unix://{}", agent.socket.display()),
     ] {
-        assert!(said.contains(&expected), "{expected:?} is not in: {said}");
+        assert!(
+            stderr.contains(&expected),
+            "{expected:?} is not in: {stderr}"
+        );
     }
     create(&agent.address, "still-served").unwrap().json();
 }
 
 #[test]
-fn a_port_in_use_is_told_and_the_directory_is_free_again() {
+fn a_port_in_use_is_reported_and_the_directory_is_released() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let data = tempfile::tempdir().unwrap();
     let mut agent = program(["agent", "--dev", "--http", &address.to_string()]);
     agent.arg("--data-dir").arg(data.path());
-    let (code, said) = output(agent);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, stderr) = output(agent);
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(
-        said.contains(&format!("cannot listen on {address}")),
-        "{said}"
+        stderr.contains(&format!("cannot listen on `{address}`")),
+        "{stderr}"
     );
-    assert!(said.contains("--http ADDR:PORT"), "{said}");
+    assert!(stderr.contains("--http ADDR:PORT"), "{stderr}");
     assert!(AgentProcess::start(data.path()).stop().success());
 }
 
 #[test]
-fn an_agent_that_everybody_could_reach_is_refused() {
-    let (code, said) = output(program(["agent", "--dev", "--http", "0.0.0.0:0"]));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("--allow-unauthenticated"), "{said}");
+fn a_public_address_requires_a_flag() {
+    let (code, stderr) = output(program(["agent", "--dev", "--http", "0.0.0.0:0"]));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("--allow-unauthenticated"), "{stderr}");
 }
 
 #[test]
-fn a_data_directory_with_a_long_path_is_served_all_the_same() {
+fn a_data_directory_with_a_long_path_is_served() {
     let base = tempfile::tempdir().unwrap();
     let data = base.path().join("d".repeat(120)).join("e".repeat(120));
     let agent = AgentProcess::start(&data);
@@ -97,11 +100,11 @@ fn a_data_directory_with_a_long_path_is_served_all_the_same() {
     assert!(!socket.parent().unwrap().exists());
 }
 
-/// Mount flags may hold passwords (CIFS): like secrets they are in no file of the agent's, neither as
-/// an event nor in a snapshot, and are compared all the same.
+/// Mount flags may contain passwords (CIFS). Like secrets, they are in no file of the agent in the
+/// clear, and are still compared.
 #[test]
-fn no_file_holds_a_secret_or_a_mount_flag() {
-    // The plugin takes only flags that it knows; this is a combination that nothing else writes.
+fn no_file_contains_a_secret_or_a_mount_flag() {
+    // A combination of valid flags that nothing else writes.
     const FLAG: &str = "relatime,bind,nodiratime,dev";
     const TOKEN: &str = "canary-91c2e7";
     let data = tempfile::tempdir().unwrap();
@@ -129,10 +132,18 @@ fn no_file_holds_a_secret_or_a_mount_flag() {
         volume["ModifyIndex"].clone()
     };
     let first = register(&agent);
-    assert_eq!(register(&agent), first, "the same again changes nothing");
+    assert_eq!(
+        register(&agent),
+        first,
+        "an identical request changes nothing"
+    );
     agent.kill();
     let agent = AgentProcess::start(data.path());
-    assert_eq!(register(&agent), first, "nor after a restart");
+    assert_eq!(
+        register(&agent),
+        first,
+        "an identical request changes nothing after a restart"
+    );
     assert!(agent.stop().success());
     let files = files_below(data.path());
     assert!(files.iter().any(|file| file.ends_with("journal.redb")));

@@ -1,5 +1,5 @@
-//! A full disk under the agent's directory: it is said with what to do, costs nothing that was
-//! answered, and is over when there is room again.
+//! A full disk below the agent's directory: the error has help, acknowledged changes survive, and the
+//! agent works again once space is free.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -11,10 +11,10 @@ use crate::http::Address;
 use crate::namespace::inside;
 use crate::volumes::{create, list};
 
-/// More registrations than fit into the room that a database has left in its file.
+/// More registrations than the free space of the database file holds.
 const ENOUGH: usize = 500;
 
-/// A small disk, and a directory beside it.
+/// A small disk and a directory beside it.
 struct Disk {
     base: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl Disk {
         self.data().join("filler")
     }
 
-    /// Leaves no room at all.
+    /// Fills the disk completely.
     fn fill(&self) {
         let mut options = std::fs::File::options();
         let mut filler = options
@@ -54,7 +54,7 @@ impl Disk {
         );
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         std::fs::remove_file(self.filler()).unwrap();
     }
 
@@ -62,7 +62,7 @@ impl Disk {
         processes_with(&["plugin", "serve", &self.data().to_string_lossy()])
     }
 
-    /// Registers the provider's volume under another ID, as a person does.
+    /// Registers the external volume under another ID with the command line.
     fn register(&self, agent: &Address, id: &str, external_id: &str) -> Output {
         let path = self.base.path().join("volume.hcl");
         let text = format!(
@@ -81,8 +81,7 @@ impl Disk {
             .unwrap()
     }
 
-    /// Registers one after the other until one is refused; adds those that were not to `registered`,
-    /// and returns what was said.
+    /// Registers volumes until one is refused, and adds the others to `registered`. Returns the error.
     fn register_until_refused(
         &self,
         agent: &Address,
@@ -120,9 +119,9 @@ fn started_on(data: &Path) -> std::process::Command {
 }
 
 #[test]
-fn a_full_disk_costs_no_volume_and_is_over_when_there_is_room() {
+fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
     inside(
-        "agent_disk::a_full_disk_costs_no_volume_and_is_over_when_there_is_room",
+        "agent_disk::a_full_disk_loses_no_volume_and_recovers_when_space_is_free",
         || {
             let disk = Disk::new();
             let agent = AgentProcess::start(&disk.data());
@@ -131,13 +130,17 @@ fn a_full_disk_costs_no_volume_and_is_over_when_there_is_room() {
             disk.fill();
 
             let mut expected = vec!["before".to_owned()];
-            let said = disk.register_until_refused(&agent.address, &external_id, &mut expected);
+            let stderr = disk.register_until_refused(&agent.address, &external_id, &mut expected);
             for part in ["error[journal/disk-full]", "volume r", "Make room on"] {
-                assert!(said.contains(part), "{part}: {said}");
+                assert!(stderr.contains(part), "{part}: {stderr}");
             }
-            assert_eq!(ids(&agent.address), sorted(&expected), "what was answered");
+            assert_eq!(
+                ids(&agent.address),
+                sorted(&expected),
+                "acknowledged registrations"
+            );
 
-            disk.make_room();
+            disk.free_space();
             let written = disk.register(&agent.address, "with-room", &external_id);
             assert!(written.status.success(), "{written:?}");
             create(&agent.address, "after").unwrap().json();
@@ -157,9 +160,9 @@ fn a_full_disk_costs_no_volume_and_is_over_when_there_is_room() {
 }
 
 #[test]
-fn an_agent_does_not_start_on_a_full_disk_and_says_so() {
+fn an_agent_reports_that_it_cannot_start_on_a_full_disk() {
     inside(
-        "agent_disk::an_agent_does_not_start_on_a_full_disk_and_says_so",
+        "agent_disk::an_agent_reports_that_it_cannot_start_on_a_full_disk",
         || {
             let disk = Disk::new();
             let agent = AgentProcess::start(&disk.data());
@@ -168,14 +171,14 @@ fn an_agent_does_not_start_on_a_full_disk_and_says_so() {
             disk.fill();
 
             let refused = started_on(&disk.data()).output().unwrap();
-            let said = String::from_utf8(refused.stderr).unwrap();
-            assert_eq!(refused.status.code(), Some(1), "{said}");
-            for part in ["error[data/unavailable]", "agent.lock", "Free some space"] {
-                assert!(said.contains(part), "{part}: {said}");
+            let stderr = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(1), "{stderr}");
+            for part in ["error[data/unavailable]", "agent.lock", "free space on"] {
+                assert!(stderr.contains(part), "{part}: {stderr}");
             }
             assert_eq!(disk.plugins(), Vec::<u32>::new());
 
-            disk.make_room();
+            disk.free_space();
             let agent = AgentProcess::start(&disk.data());
             assert_eq!(ids(&agent.address), ["before"]);
             create(&agent.address, "after").unwrap().json();

@@ -1,4 +1,4 @@
-//! The end of an agent: nothing is left that should not be, nothing hangs, nothing is lost.
+//! Stopping an agent: nothing is left behind, hangs or is lost.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ fn a_stopped_agent_leaves_no_process_and_no_socket() {
 }
 
 #[test]
-fn a_temporary_directory_goes_with_the_agent() {
+fn a_temporary_directory_is_removed_with_the_agent() {
     let base = tempfile::tempdir().unwrap();
     let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
     command.env("TMPDIR", base.path());
@@ -41,9 +41,9 @@ fn a_temporary_directory_goes_with_the_agent() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Also by `kill -9`: the plugin notices that nobody holds its standard input.
+/// The plugin detects the end of its standard input, even after `kill -9`.
 #[test]
-fn the_plugin_does_not_outlive_an_agent_that_is_killed() {
+fn the_plugin_does_not_outlive_a_killed_agent() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     let state = data.path().to_string_lossy().into_owned();
@@ -84,7 +84,7 @@ fn a_blocking_read_ends_when_the_agent_stops() {
 }
 
 #[test]
-fn clients_that_send_nothing_do_not_keep_the_agent() {
+fn idle_clients_do_not_block_the_stop() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     let Address::Tcp(address) = agent.address.clone() else {
@@ -99,14 +99,14 @@ fn clients_that_send_nothing_do_not_keep_the_agent() {
 }
 
 #[test]
-fn a_second_signal_leaves_at_once_and_the_next_start_finds_everything() {
+fn a_second_signal_aborts_and_the_next_start_finds_everything() {
     let data = tempfile::tempdir().unwrap();
     let mut agent = AgentProcess::start(data.path());
     create(&agent.address, "db").unwrap().json();
     let Address::Tcp(address) = agent.address.clone() else {
         unreachable!()
     };
-    // A body that never comes keeps the request, and so the orderly end, waiting.
+    // The missing body blocks the request, and with it the orderly stop.
     let mut stuck = TcpStream::connect(address).unwrap();
     stuck
         .write_all(
@@ -125,8 +125,7 @@ fn a_second_signal_leaves_at_once_and_the_next_start_finds_everything() {
     assert_eq!(crate::volumes::list(&agent.address).len(), 1);
 }
 
-/// Waits until the agent has accepted that many connections: they are its open sockets beyond those
-/// that it listens on.
+/// Waits until the agent has accepted that many connections.
 fn until_connected(agent: &AgentProcess, number: usize) {
     let Address::Tcp(address) = &agent.address else {
         unreachable!()
@@ -134,7 +133,7 @@ fn until_connected(agent: &AgentProcess, number: usize) {
     let port = format!(":{:04X}", address.port());
     until("connections to be accepted", || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        // Column 1 is the local address, 3 the state: 01 is established, with nothing left to read.
+        // Column 1 is the local address, column 3 the state (01: established), column 4 the queues.
         let established = table.lines().filter(|line| {
             let columns: Vec<&str> = line.split_whitespace().collect();
             columns.len() > 4

@@ -1,4 +1,4 @@
-//! `--embedded`: commands that bring their own agent, one after the other and at once.
+//! `--embedded`: commands with their own agent, one after another and concurrently.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, PROGRAM, processes_with, program, signal_process};
 use crate::http::Address;
-use crate::volumes::{assert_exactly, list, provided};
+use crate::volumes::{assert_volumes, list, provided};
 use crate::wait::until_true;
 
-/// A directory for the agent, and one with a specification.
+/// A data directory and a directory for specifications.
 struct Bench {
     base: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ fn names(prefix: &str, number: usize) -> Vec<String> {
     (0..number).map(|at| format!("{prefix}{at}")).collect()
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -68,27 +68,27 @@ fn succeeded(output: Output) -> Output {
         output.status.success(),
         "{}: {}",
         output.status,
-        said(&output)
+        stderr(&output)
     );
     output
 }
 
-/// All volumes of an agent that is started for the question.
+/// Lists all volumes with an embedded agent.
 fn listed(data: &Path) -> BTreeSet<String> {
     let agent = AgentProcess::start(data);
     let ids: BTreeSet<String> = list(&agent.address).into_iter().map(|(id, _)| id).collect();
-    assert_exactly(&agent.address, data, &ids);
+    assert_volumes(&agent.address, data, &ids);
     assert!(agent.stop().success());
     ids
 }
 
 #[test]
-fn a_command_needs_nothing_else_and_leaves_nothing_running() {
+fn a_command_needs_no_agent_and_leaves_nothing_running() {
     let bench = Bench::new();
     succeeded(bench.creation(&names("v", 3)).output().unwrap());
     assert!(bench.plugins().is_empty());
     let sockets = std::fs::read_dir(bench.data().join("run"));
-    assert!(sockets.is_err(), "sockets are left");
+    assert!(sockets.is_err(), "sockets still exist");
     let status = succeeded(
         bench
             .command(&["volume", "status", "-o", "name"])
@@ -99,7 +99,7 @@ fn a_command_needs_nothing_else_and_leaves_nothing_running() {
 }
 
 #[test]
-fn commands_at_once_on_one_directory_wait_for_each_other() {
+fn concurrent_commands_on_one_directory_wait_for_each_other() {
     let bench = Bench::new();
     let running: Vec<Child> = (0..4)
         .map(|at| {
@@ -116,7 +116,7 @@ fn commands_at_once_on_one_directory_wait_for_each_other() {
 }
 
 #[test]
-fn a_running_agent_is_used_and_goes_on() {
+fn a_running_agent_is_used_and_keeps_running() {
     let bench = Bench::new();
     let agent = AgentProcess::start(&bench.data());
     succeeded(bench.creation(&names("v", 2)).output().unwrap());
@@ -125,10 +125,10 @@ fn a_running_agent_is_used_and_goes_on() {
     assert!(agent.stop().success());
 }
 
-/// Ctrl-C at a terminal reaches the command and, if it were of the same group, its plugin. What had
-/// been answered is there, nothing is left running, and running it again makes the rest.
+/// Ctrl-C reaches the whole process group. Acknowledged volumes survive, nothing keeps running, and the
+/// next run creates the rest.
 #[test]
-fn an_interrupted_command_leaves_nothing_running_and_can_be_run_again() {
+fn an_interrupted_command_leaves_nothing_running_and_can_be_repeated() {
     let bench = Bench::new();
     let ids = names("v", 400);
     let child = bench.creation(&ids).spawn().unwrap();
@@ -138,7 +138,7 @@ fn an_interrupted_command_leaves_nothing_running_and_can_be_run_again() {
     });
     signal_process(child.id(), Signal::INT);
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(bench.plugins().is_empty());
     assert!(
         provided(&bench.data()).len() < ids.len(),
@@ -151,7 +151,7 @@ fn an_interrupted_command_leaves_nothing_running_and_can_be_run_again() {
 }
 
 #[test]
-fn a_killed_command_is_finished_by_the_next() {
+fn a_killed_command_is_completed_by_the_next() {
     let bench = Bench::new();
     let ids = names("v", 100);
     let mut child = bench.creation(&ids).spawn().unwrap();
@@ -165,9 +165,9 @@ fn a_killed_command_is_finished_by_the_next() {
     assert_eq!(listed(&bench.data()), ids.into_iter().collect());
 }
 
-/// The reason is the plugin's own last words; the command ends instead of hanging.
+/// The command fails with the last output of the plugin instead of hanging.
 #[test]
-fn a_plugin_that_cannot_start_is_told_with_its_reason() {
+fn a_plugin_that_cannot_start_is_reported_with_its_reason() {
     let bench = Bench::new();
     succeeded(bench.creation(&names("v", 1)).output().unwrap());
     let state = bench.data().join("plugins/hostpath");
@@ -185,10 +185,10 @@ fn a_plugin_that_cannot_start_is_told_with_its_reason() {
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = said(&output);
-    assert!(told.contains("did not become healthy"), "{told}");
+    let stderr = stderr(&output);
+    assert!(stderr.contains("did not become healthy"), "{stderr}");
     assert!(
-        told.contains("another plugin uses the state directory"),
-        "{told}"
+        stderr.contains("another plugin uses the state directory"),
+        "{stderr}"
     );
 }

@@ -1,4 +1,4 @@
-//! The embedded plugin as a process of its own, with directories and real mounts, killed at every
+//! The embedded plugin as a separate process, with directories and real mounts, killed at every
 //! point.
 
 use std::os::unix::fs::MetadataExt as _;
@@ -12,18 +12,20 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use rustix::mount::{MountFlags, UnmountFlags};
 use tonic::Code;
 
-use crate::hostpath_world::{World, down, run, up};
+use crate::hostpath_fixture::{
+    ProcessFixture, run_in_namespace, stage_and_publish, unpublish_and_unstage,
+};
 use crate::namespace::{has_all_users, mounts};
 use crate::plugin_client::{Client, Publish, mount, named};
 use crate::wait::until_async;
 
-/// Volumes that are directories.
+/// The options for volumes that are directories.
 const DIRECTORIES: [&str; 2] = ["--backing", "directory"];
 
-/// Every directory is a volume's, and every volume has one.
-async fn check(world: &World, client: &mut Client) {
+/// Checks that directories and volumes match one to one.
+async fn check(fixture: &ProcessFixture, client: &mut Client) {
     let (listed, _) = client.list(0, "").await.unwrap();
-    let found = std::fs::read_dir(world.path("state/volumes")).unwrap();
+    let found = std::fs::read_dir(fixture.path("state/volumes")).unwrap();
     let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
     let mut found: Vec<_> = found.map(|entry| name(entry.unwrap())).collect();
     found.sort();
@@ -39,17 +41,17 @@ fn kind<T: std::fmt::Debug>(result: std::io::Result<T>) -> std::io::ErrorKind {
 }
 
 #[test]
-fn what_is_written_through_one_target_is_read_through_another() {
-    run(
-        "hostpath::what_is_written_through_one_target_is_read_through_another",
+fn data_written_through_one_target_is_read_through_another() {
+    run_in_namespace(
+        "hostpath::data_written_through_one_target_is_read_through_another",
         async {
-            let mut world = World::new(&DIRECTORIES);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&DIRECTORIES);
+            let mut client = fixture.start().await;
             let id = client.create("a").await;
             let (staging, writing, reading) = (
-                world.made("staging"),
-                world.path("writing"),
-                world.path("reading"),
+                fixture.create_dir("staging"),
+                fixture.path("writing"),
+                fixture.path("reading"),
             );
             client.stage(&id, &staging, writer()).await.unwrap();
             let publish = Publish {
@@ -71,7 +73,7 @@ fn what_is_written_through_one_target_is_read_through_another() {
             std::fs::write(writing.join("file"), "data").unwrap();
             assert_eq!(std::fs::read(reading.join("file")).unwrap(), b"data");
             assert_eq!(
-                std::fs::read(world.data(&id).join("file")).unwrap(),
+                std::fs::read(fixture.data(&id).join("file")).unwrap(),
                 b"data"
             );
             let refused = std::fs::write(reading.join("other"), "data");
@@ -82,7 +84,7 @@ fn what_is_written_through_one_target_is_read_through_another() {
                 staging_target_path: String::new(),
             };
             client.node.node_get_volume_stats(stats).await.unwrap();
-            // A process works in it: the mount stays until it is gone.
+            // The mount stays while a process has a file open in it.
             let open = std::fs::File::open(writing.join("file")).unwrap();
             let busy = client.unpublish(&id, &writing).await.unwrap_err();
             assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
@@ -94,23 +96,23 @@ fn what_is_written_through_one_target_is_read_through_another() {
             client.unstage(&id, &staging).await.unwrap();
             assert_eq!(std::fs::read_dir(&staging).unwrap().count(), 0);
             assert_eq!(
-                std::fs::read(world.data(&id).join("file")).unwrap(),
+                std::fs::read(fixture.data(&id).join("file")).unwrap(),
                 b"data"
             );
             client.delete(&id).await.unwrap();
-            assert!(!world.data(&id).exists());
+            assert!(!fixture.data(&id).exists());
         },
     );
 }
 
 #[test]
 fn mount_flags_hold_at_the_target() {
-    run("hostpath::mount_flags_hold_at_the_target", async {
-        let mut world = World::new(&DIRECTORIES);
-        let mut client = world.start().await;
+    run_in_namespace("hostpath::mount_flags_hold_at_the_target", async {
+        let mut fixture = ProcessFixture::new(&DIRECTORIES);
+        let mut client = fixture.start().await;
         let capability = mount(Mode::SingleNodeWriter, &["noexec", "nosuid,nodev"]);
         let id = client.create("a").await;
-        let (staging, target) = (world.made("staging"), world.path("target"));
+        let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
         client
             .stage(&id, &staging, capability.clone())
             .await
@@ -140,19 +142,19 @@ fn mount_flags_hold_at_the_target() {
     });
 }
 
-/// `kill -9` before and after every call of a volume's life; every call is then sent again, as an
-/// orchestrator does that never got the answer.
+/// `kill -9` before and after every call of a volume's lifecycle. Then the call is repeated, as by
+/// an orchestrator that never got the answer.
 #[test]
 fn a_kill_between_any_two_calls_changes_nothing() {
-    run(
+    run_in_namespace(
         "hostpath::a_kill_between_any_two_calls_changes_nothing",
         async {
-            let mut world = World::new(&DIRECTORIES);
-            let mut client = world.start().await;
-            let (staging, target) = (world.made("staging"), world.path("target"));
+            let mut fixture = ProcessFixture::new(&DIRECTORIES);
+            let mut client = fixture.start().await;
+            let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
             let id = client.create("a").await;
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 assert_eq!(client.create("a").await, id);
             }
             let publish = Publish {
@@ -163,75 +165,79 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                 read_only: false,
             };
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 client.stage(&id, &staging, writer()).await.unwrap();
             }
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 client.publish(publish.clone()).await.unwrap();
             }
             std::fs::write(target.join("file"), "data").unwrap();
             let mounted = mounts();
             let here = |path: &PathBuf| mounted.iter().filter(|at| Path::new(at) == path).count();
             assert_eq!((here(&staging), here(&target)), (1, 1), "once each");
-            client = world.restart().await;
+            client = fixture.restart().await;
             assert_eq!(
                 client.delete(&id).await.unwrap_err().code(),
                 Code::FailedPrecondition
             );
             assert_eq!(std::fs::read(target.join("file")).unwrap(), b"data");
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 client.unpublish(&id, &target).await.unwrap();
             }
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 client.unstage(&id, &staging).await.unwrap();
             }
             for _ in 0..2 {
-                client = world.restart().await;
+                client = fixture.restart().await;
                 client.delete(&id).await.unwrap();
             }
-            check(&world, &mut client).await;
+            check(&fixture, &mut client).await;
         },
     );
 }
 
-/// `kill -9` in the middle of calls, at 30 different moments; the same volume's life is then lived
-/// to its end by repeating, and nothing is left over.
+/// `kill -9` during calls at 30 different moments. Repeating the lifecycle completes it and leaves
+/// nothing.
 #[test]
-fn a_kill_in_the_middle_of_a_call_leaves_nothing_that_repeating_does_not_finish() {
-    let test =
-        "hostpath::a_kill_in_the_middle_of_a_call_leaves_nothing_that_repeating_does_not_finish";
-    run(test, async {
-        let mut world = World::new(&DIRECTORIES);
+fn repeating_a_lifecycle_completes_it_after_a_kill_during_a_call() {
+    let test = "hostpath::repeating_a_lifecycle_completes_it_after_a_kill_during_a_call";
+    run_in_namespace(test, async {
+        let mut fixture = ProcessFixture::new(&DIRECTORIES);
         for round in 0..30_u64 {
             let name = format!("volume-{round}");
-            let (staging, target) = (world.made(&name), world.path(&format!("target-{round}")));
-            let mut client = world.start().await;
+            let (staging, target) = (
+                fixture.create_dir(&name),
+                fixture.path(&format!("target-{round}")),
+            );
+            let mut client = fixture.start().await;
             let mut life = client.clone();
             let task = {
                 let (name, staging, target) = (name.clone(), staging.clone(), target.clone());
-                tokio::spawn(async move { live(&mut life, &name, &staging, &target).await })
+                tokio::spawn(
+                    async move { run_lifecycle(&mut life, &name, &staging, &target).await },
+                )
             };
             let after = Duration::from_micros(200 * round * round);
             let lived = tokio::time::timeout(after, task).await.is_ok();
-            client = world.restart().await;
-            world.check_after_removals(&mut client).await;
+            client = fixture.restart().await;
+            fixture.check_after_deletions(&mut client).await;
             if !lived {
-                let lived = live(&mut client, &name, &staging, &target).await;
+                let lived = run_lifecycle(&mut client, &name, &staging, &target).await;
                 lived.unwrap_or_else(|status| panic!("round {round}: {status}"));
             }
-            check(&world, &mut client).await;
-            world.kill();
+            check(&fixture, &mut client).await;
+            fixture.kill();
         }
     });
 }
 
-impl World {
-    /// A removal that was cut off goes on in the background.
-    async fn check_after_removals(&self, client: &mut Client) {
-        until_async("removals to end", async || {
+impl ProcessFixture {
+    /// Waits for an interrupted removal, which continues in the background.
+    async fn check_after_deletions(&self, client: &mut Client) {
+        until_async("the end of the removals", async || {
             let (listed, _) = client
                 .list(0, "")
                 .await
@@ -248,9 +254,9 @@ impl World {
     }
 }
 
-/// A volume's whole life. What is gone already counts as done on the way down, as it does for an
+/// The lifecycle of a volume. On the way down, an unknown volume counts as done, as for an
 /// orchestrator.
-async fn live(
+async fn run_lifecycle(
     client: &mut Client,
     name: &str,
     staging: &Path,
@@ -265,24 +271,24 @@ async fn live(
         capability,
         read_only: true,
     };
-    up(client, publish).await?;
-    down(client, &id, staging, target).await?;
+    stage_and_publish(client, publish).await?;
+    unpublish_and_unstage(client, &id, staging, target).await?;
     client.delete(&id).await
 }
 
-/// Nothing that is mounted is deleted, whoever mounted it.
+/// A mounted volume is never deleted, even if another program mounted it.
 #[test]
-fn a_volume_that_somebody_mounted_is_not_deleted() {
-    run(
-        "hostpath::a_volume_that_somebody_mounted_is_not_deleted",
+fn a_volume_that_another_program_mounted_is_not_deleted() {
+    run_in_namespace(
+        "hostpath::a_volume_that_another_program_mounted_is_not_deleted",
         async {
-            let mut world = World::new(&DIRECTORIES);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&DIRECTORIES);
+            let mut client = fixture.start().await;
             let id = client.create("a").await;
-            let data = world.data(&id);
+            let data = fixture.data(&id);
             std::fs::create_dir(data.join("sub")).unwrap();
             std::fs::write(data.join("sub/file"), "data").unwrap();
-            let elsewhere = world.made("elsewhere");
+            let elsewhere = fixture.create_dir("elsewhere");
             rustix::mount::mount_bind(data.join("sub"), &elsewhere).unwrap();
             let refused = client.delete(&id).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -291,7 +297,7 @@ fn a_volume_that_somebody_mounted_is_not_deleted() {
                 "{refused}"
             );
             rustix::mount::unmount(&elsewhere, UnmountFlags::NOFOLLOW).unwrap();
-            // Something foreign inside the volume.
+            // A foreign file system inside the volume.
             std::fs::write(elsewhere.join("precious"), "data").unwrap();
             rustix::mount::mount_bind(&elsewhere, data.join("sub")).unwrap();
             let refused = client.delete(&id).await.unwrap_err();
@@ -304,14 +310,14 @@ fn a_volume_that_somebody_mounted_is_not_deleted() {
     );
 }
 
-/// A full disk is an error of its own, loses nothing, and is over when there is room again.
+/// A full disk has its own error, loses no data, and is usable again when space is freed.
 #[test]
-fn a_full_disk_is_said_and_survived() {
-    run("hostpath::a_full_disk_is_said_and_survived", async {
-        let mut world = World::new(&DIRECTORIES);
-        let state = world.made("state");
+fn a_full_disk_is_reported_and_survived() {
+    run_in_namespace("hostpath::a_full_disk_is_reported_and_survived", async {
+        let mut fixture = ProcessFixture::new(&DIRECTORIES);
+        let state = fixture.create_dir("state");
         rustix::mount::mount("none", &state, "tmpfs", MountFlags::empty(), c"size=8m").unwrap();
-        let mut client = world.start().await;
+        let mut client = fixture.start().await;
         let before = client.create("before").await;
         let filler = state.join("filler");
         let full = std::io::copy(
@@ -326,91 +332,89 @@ fn a_full_disk_is_said_and_survived() {
                 break;
             }
         }
-        let refused = refused.expect("the catalogue does not fit for ever");
+        let refused = refused.expect("the catalogue does not fit forever");
         assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
         std::fs::remove_file(&filler).unwrap();
         assert_eq!(client.create("before").await, before);
         client.create("after").await;
-        client = world.restart().await;
+        client = fixture.restart().await;
         assert_eq!(client.create("before").await, before);
-        check(&world, &mut client).await;
-        world.kill();
+        check(&fixture, &mut client).await;
+        fixture.kill();
         rustix::mount::unmount(&state, UnmountFlags::NOFOLLOW).unwrap();
     });
 }
 
-/// SIGTERM, and the end of standard input if it was told so: the socket is gone, mounts stay.
+/// After SIGTERM, or the end of standard input with its option, the socket is removed and mounts
+/// stay.
 #[test]
-fn it_stops_when_told_and_leaves_mounts_alone() {
-    run(
-        "hostpath::it_stops_when_told_and_leaves_mounts_alone",
-        async {
-            let mut world = World::new(&DIRECTORIES);
-            let mut client = world.start().await;
-            let id = client.create("a").await;
-            let staging = world.made("staging");
-            client.stage(&id, &staging, writer()).await.unwrap();
-            let process = world.process.as_ref().unwrap();
-            let pid = rustix::process::Pid::from_child(process);
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-            assert!(world.ended().await.success());
-            assert!(!world.path("s/csi.sock").exists());
-            assert!(mounts().iter().any(|at| Path::new(at) == staging));
-            let mut command = world.command();
-            command.arg("--exit-on-stdin-eof").stdin(Stdio::piped());
-            client = world.start_with(command).await;
-            client.unstage(&id, &staging).await.unwrap();
-            client.delete(&id).await.unwrap();
-            drop(world.process.as_mut().unwrap().stdin.take());
-            assert!(world.ended().await.success());
-            assert!(!world.path("s/csi.sock").exists());
-        },
-    );
+fn a_stopped_plugin_leaves_its_mounts() {
+    run_in_namespace("hostpath::a_stopped_plugin_leaves_its_mounts", async {
+        let mut fixture = ProcessFixture::new(&DIRECTORIES);
+        let mut client = fixture.start().await;
+        let id = client.create("a").await;
+        let staging = fixture.create_dir("staging");
+        client.stage(&id, &staging, writer()).await.unwrap();
+        let process = fixture.process.as_ref().unwrap();
+        let pid = rustix::process::Pid::from_child(process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(fixture.wait_for_exit().await.success());
+        assert!(!fixture.path("s/csi.sock").exists());
+        assert!(mounts().iter().any(|at| Path::new(at) == staging));
+        let mut command = fixture.command();
+        command.arg("--exit-on-stdin-eof").stdin(Stdio::piped());
+        client = fixture.start_with(command).await;
+        client.unstage(&id, &staging).await.unwrap();
+        client.delete(&id).await.unwrap();
+        drop(fixture.process.as_mut().unwrap().stdin.take());
+        assert!(fixture.wait_for_exit().await.success());
+        assert!(!fixture.path("s/csi.sock").exists());
+    });
 }
 
 #[test]
-fn a_second_plugin_on_one_state_directory_says_so_and_ends() {
-    run(
-        "hostpath::a_second_plugin_on_one_state_directory_says_so_and_ends",
+fn a_second_plugin_on_one_state_directory_reports_the_conflict_and_exits() {
+    run_in_namespace(
+        "hostpath::a_second_plugin_on_one_state_directory_reports_the_conflict_and_exits",
         async {
-            let mut world = World::new(&DIRECTORIES);
-            world.start().await;
-            let second = world.command().output().unwrap();
-            let said = String::from_utf8(second.stderr).unwrap();
-            assert_eq!(second.status.code(), Some(1), "{said}");
+            let mut fixture = ProcessFixture::new(&DIRECTORIES);
+            fixture.start().await;
+            let second = fixture.command().output().unwrap();
+            let reason = String::from_utf8(second.stderr).unwrap();
+            assert_eq!(second.status.code(), Some(1), "{reason}");
             assert!(
-                said.contains("another plugin uses the state directory"),
-                "{said}"
+                reason.contains("another plugin uses the state directory"),
+                "{reason}"
             );
         },
     );
 }
 
-/// An ordinary user's plugin is healthy and creates; staging says what it needs; what that user's
-/// volumes' users closed can be removed all the same.
+/// The plugin of an unprivileged user is healthy and creates volumes. Staging reports what it
+/// needs. Files that users of a volume made inaccessible can still be removed.
 #[test]
-fn an_ordinary_users_plugin_creates_and_says_what_staging_needs() {
-    run(
-        "hostpath::an_ordinary_users_plugin_creates_and_says_what_staging_needs",
+fn an_unprivileged_plugin_creates_volumes_and_reports_what_staging_needs() {
+    run_in_namespace(
+        "hostpath::an_unprivileged_plugin_creates_volumes_and_reports_what_staging_needs",
         async {
             if !has_all_users() {
-                eprintln!("SKIPPED the ordinary user: there is none in this namespace");
+                eprintln!("SKIPPED the unprivileged user: this namespace has none");
                 return;
             }
             const NOBODY: u32 = 65534;
-            let mut world = World::new(&DIRECTORIES);
-            let own = world.path("");
+            let mut fixture = ProcessFixture::new(&DIRECTORIES);
+            let own = fixture.path("");
             std::os::unix::fs::chown(own, Some(NOBODY), Some(NOBODY)).unwrap();
-            let staging = world.made("staging");
-            let mut command = world.command();
+            let staging = fixture.create_dir("staging");
+            let mut command = fixture.command();
             command.uid(NOBODY).gid(NOBODY);
-            let mut client = world.start_with(command).await;
+            let mut client = fixture.start_with(command).await;
             let id = client.create("a").await;
-            assert_eq!(world.data(&id).metadata().unwrap().uid(), NOBODY);
+            assert_eq!(fixture.data(&id).metadata().unwrap().uid(), NOBODY);
             let refused = client.stage(&id, &staging, writer()).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition);
             assert!(refused.message().contains("CAP_SYS_ADMIN"), "{refused}");
-            let closed = world.data(&id).join("closed/deeper");
+            let closed = fixture.data(&id).join("closed/deeper");
             std::fs::create_dir_all(&closed).unwrap();
             std::fs::write(closed.join("file"), "").unwrap();
             for path in [&closed, closed.parent().unwrap()] {
@@ -419,7 +423,7 @@ fn an_ordinary_users_plugin_creates_and_says_what_staging_needs() {
                 std::fs::set_permissions(path, permissions).unwrap();
             }
             client.delete(&id).await.unwrap();
-            assert!(!world.data(&id).exists());
+            assert!(!fixture.data(&id).exists());
         },
     );
 }

@@ -1,6 +1,6 @@
-//! The embedded plugin as a process of its own, with images, loop devices and real mounts.
+//! The embedded plugin as a separate process, with images, loop devices and real mounts.
 //!
-//! Needs root and loop devices; what cannot be had is skipped, loudly.
+//! Requires root and loop devices. A test prints what it skips.
 
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -14,7 +14,7 @@ use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::ports::{BlockStorage as _, FileSystem};
 use tonic::{Code, Status};
 
-use crate::hostpath_world::{self, World, run_with_devices};
+use crate::hostpath_fixture::{self, ProcessFixture, run_in_namespace_with_devices};
 use crate::plugin_client::{Client, Publish, block, clone_of, mount, named, restore_of, sized};
 use crate::wait::until_async;
 
@@ -35,7 +35,7 @@ fn formatted(kind: &str, flags: &[&str], group: &str) -> proto::VolumeCapability
     }
 }
 
-async fn up(
+async fn stage_and_publish(
     client: &mut Client,
     id: &str,
     staging: &Path,
@@ -50,12 +50,13 @@ async fn up(
         capability,
         read_only,
     };
-    hostpath_world::up(client, request).await
+    hostpath_fixture::stage_and_publish(client, request).await
 }
 
-async fn down(client: &mut Client, id: &str, staging: &Path, target: &Path) {
-    let down = hostpath_world::down(client, id, staging, target).await;
-    down.unwrap();
+async fn unpublish_and_unstage(client: &mut Client, id: &str, staging: &Path, target: &Path) {
+    let unpublish_and_unstage =
+        hostpath_fixture::unpublish_and_unstage(client, id, staging, target).await;
+    unpublish_and_unstage.unwrap();
 }
 
 async fn total(client: &mut Client, id: &str, path: &Path) -> i64 {
@@ -70,112 +71,116 @@ async fn total(client: &mut Client, id: &str, path: &Path) -> i64 {
     answer.usage[0].total
 }
 
-/// Size is enforced, options hold, and what was written is there again: for every file system that
-/// this machine has.
+/// For every file system on this machine: the size is enforced, mount options apply, and data
+/// survives.
 #[test]
-fn a_volume_has_a_file_system_of_its_own() {
-    run_with_devices(
-        "hostpath_images::a_volume_has_a_file_system_of_its_own",
-        async {
-            let mut world = World::new(&[]);
-            let mut client = world.start().await;
-            let offers = LinuxBlockStorage::default().offers();
-            for kind in FileSystem::ALL {
-                if !offers.file_systems.contains(&kind) {
-                    eprintln!("SKIPPED {}: it cannot be made or mounted here", kind.name());
-                    continue;
-                }
-                let name = kind.name();
-                let bytes = i64::try_from(kind.least_bytes()).unwrap().max(32 * MIB);
-                let capability = formatted(name, &["noatime", "nodev", "sync"], "4242");
-                let request = proto::CreateVolumeRequest {
-                    volume_capabilities: vec![capability.clone()],
-                    ..sized(name, bytes)
-                };
-                let id = client.try_create(request).await.unwrap();
-                let (staging, target) = (world.made(name), world.path(&format!("{name}-target")));
-                up(
-                    &mut client,
-                    &id,
-                    &staging,
-                    &target,
-                    capability.clone(),
-                    false,
-                )
+fn a_volume_has_its_own_file_system() {
+    run_in_namespace_with_devices("hostpath_images::a_volume_has_its_own_file_system", async {
+        let mut fixture = ProcessFixture::new(&[]);
+        let mut client = fixture.start().await;
+        let offers = LinuxBlockStorage::default().features();
+        for kind in FileSystem::ALL {
+            if !offers.file_systems.contains(&kind) {
+                eprintln!(
+                    "SKIPPED {}: it cannot be created or mounted here",
+                    kind.name()
+                );
+                continue;
+            }
+            let name = kind.name();
+            let bytes = i64::try_from(kind.min_bytes()).unwrap().max(32 * MIB);
+            let capability = formatted(name, &["noatime", "nodev", "sync"], "4242");
+            let request = proto::CreateVolumeRequest {
+                volume_capabilities: vec![capability.clone()],
+                ..sized(name, bytes)
+            };
+            let id = client.try_create(request).await.unwrap();
+            let (staging, target) = (
+                fixture.create_dir(name),
+                fixture.path(&format!("{name}-target")),
+            );
+            stage_and_publish(
+                &mut client,
+                &id,
+                &staging,
+                &target,
+                capability.clone(),
+                false,
+            )
+            .await
+            .unwrap();
+            let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let line = table
+                .lines()
+                .find(|line| line.contains(target.to_str().unwrap()));
+            let line = line.unwrap();
+            for word in [name, "noatime", "nodev", "sync"] {
+                assert!(line.contains(word), "{line}: {word}");
+            }
+            let size = total(&mut client, &id, &target).await;
+            assert!(
+                size <= bytes && size > bytes / 8,
+                "{name}: {size} of {bytes}"
+            );
+            let about = target.metadata().unwrap();
+            assert_eq!(about.gid(), 4242);
+            assert_eq!(about.permissions().mode() & 0o2777, 0o2777);
+            std::fs::write(target.join("kept"), "data").unwrap();
+            assert_eq!(target.join("kept").metadata().unwrap().gid(), 4242);
+            // More data than the volume has space for.
+            let mut file = std::fs::File::create(target.join("large")).unwrap();
+            let chunk = vec![1; 1 << 20];
+            let filled = (0..=bytes / MIB).try_for_each(|_| file.write_all(&chunk));
+            assert_eq!(
+                filled.unwrap_err().kind(),
+                std::io::ErrorKind::StorageFull,
+                "{name}"
+            );
+            drop(file);
+            std::fs::remove_file(target.join("large")).unwrap();
+            unpublish_and_unstage(&mut client, &id, &staging, &target).await;
+            assert!(!target.exists());
+            fixture.wait_until_no_devices().await;
+            stage_and_publish(&mut client, &id, &staging, &target, capability, true)
                 .await
                 .unwrap();
-                let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-                let line = table
-                    .lines()
-                    .find(|line| line.contains(target.to_str().unwrap()));
-                let line = line.unwrap();
-                for word in [name, "noatime", "nodev", "sync"] {
-                    assert!(line.contains(word), "{line}: {word}");
-                }
-                let size = total(&mut client, &id, &target).await;
-                assert!(
-                    size <= bytes && size > bytes / 8,
-                    "{name}: {size} of {bytes}"
-                );
-                let about = target.metadata().unwrap();
-                assert_eq!(about.gid(), 4242);
-                assert_eq!(about.permissions().mode() & 0o2777, 0o2777);
-                std::fs::write(target.join("kept"), "data").unwrap();
-                assert_eq!(target.join("kept").metadata().unwrap().gid(), 4242);
-                // More than it has room for.
-                let mut file = std::fs::File::create(target.join("large")).unwrap();
-                let chunk = vec![1; 1 << 20];
-                let filled = (0..=bytes / MIB).try_for_each(|_| file.write_all(&chunk));
-                assert_eq!(
-                    filled.unwrap_err().kind(),
-                    std::io::ErrorKind::StorageFull,
-                    "{name}"
-                );
-                drop(file);
-                std::fs::remove_file(target.join("large")).unwrap();
-                down(&mut client, &id, &staging, &target).await;
-                assert!(!target.exists());
-                world.no_devices().await;
-                up(&mut client, &id, &staging, &target, capability, true)
-                    .await
-                    .unwrap();
-                assert_eq!(std::fs::read(target.join("kept")).unwrap(), b"data");
-                let refused = std::fs::write(target.join("other"), "");
-                assert_eq!(
-                    refused.unwrap_err().kind(),
-                    std::io::ErrorKind::ReadOnlyFilesystem
-                );
-                let wrong = formatted(if name == "xfs" { "ext4" } else { "xfs" }, &[], "");
-                let elsewhere = world.made("elsewhere");
-                let wrong = client.stage(&id, &elsewhere, wrong).await.unwrap_err();
-                assert_eq!(wrong.code(), Code::FailedPrecondition, "{wrong}");
-                assert_eq!(
-                    client.delete(&id).await.unwrap_err().code(),
-                    Code::FailedPrecondition
-                );
-                down(&mut client, &id, &staging, &target).await;
-                client.delete(&id).await.unwrap();
-            }
-            assert!(world.is_empty("state/images"));
-        },
-    );
+            assert_eq!(std::fs::read(target.join("kept")).unwrap(), b"data");
+            let refused = std::fs::write(target.join("other"), "");
+            assert_eq!(
+                refused.unwrap_err().kind(),
+                std::io::ErrorKind::ReadOnlyFilesystem
+            );
+            let wrong = formatted(if name == "xfs" { "ext4" } else { "xfs" }, &[], "");
+            let elsewhere = fixture.create_dir("elsewhere");
+            let wrong = client.stage(&id, &elsewhere, wrong).await.unwrap_err();
+            assert_eq!(wrong.code(), Code::FailedPrecondition, "{wrong}");
+            assert_eq!(
+                client.delete(&id).await.unwrap_err().code(),
+                Code::FailedPrecondition
+            );
+            unpublish_and_unstage(&mut client, &id, &staging, &target).await;
+            client.delete(&id).await.unwrap();
+        }
+        assert!(fixture.is_empty("state/images"));
+    });
 }
 
-/// Snapshots and clones have the data, grow to the size asked for, and the source goes on.
+/// Snapshots and clones have the source's data, grow to the requested size, and leave the source
+/// usable.
 #[test]
-fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
-    run_with_devices(
-        "hostpath_images::a_copy_has_the_data_and_the_size_that_was_asked_for",
+fn a_copy_has_the_data_and_the_requested_size() {
+    run_in_namespace_with_devices(
+        "hostpath_images::a_copy_has_the_data_and_the_requested_size",
         async {
-            let mut world = World::new(&[]);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&[]);
+            let mut client = fixture.start().await;
             let id = client.try_create(sized("a", 32 * MIB)).await.unwrap();
-            let (staging, target) = (world.made("staging"), world.path("target"));
-            up(&mut client, &id, &staging, &target, writer(), false)
+            let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+            stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
                 .await
                 .unwrap();
             std::fs::write(target.join("file"), "before").unwrap();
-            // Cut while it is used.
+            // The snapshot is created while the volume is in use.
             let snapshot = client.snapshot("s", &id).await.unwrap();
             std::fs::write(target.join("file"), "after").unwrap();
             for (name, source, expected) in [
@@ -187,8 +192,8 @@ fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
                     ..sized(name, 64 * MIB)
                 };
                 let copy = client.try_create(request).await.unwrap();
-                let (copy_staging, copy_target) = (world.made(name), world.path("copy"));
-                up(
+                let (copy_staging, copy_target) = (fixture.create_dir(name), fixture.path("copy"));
+                stage_and_publish(
                     &mut client,
                     &copy,
                     &copy_staging,
@@ -203,24 +208,29 @@ fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
                     expected
                 );
                 let size = total(&mut client, &copy, &copy_target).await;
-                assert!(size > 40 * MIB, "it grew: {size}");
-                down(&mut client, &copy, &copy_staging, &copy_target).await;
+                assert!(size > 40 * MIB, "the file system grew: {size}");
+                unpublish_and_unstage(&mut client, &copy, &copy_staging, &copy_target).await;
                 client.delete(&copy).await.unwrap();
             }
-            // Larger while it is not used, and the file system follows at the next staging.
-            down(&mut client, &id, &staging, &target).await;
-            world.no_devices().await;
+            // The volume grows while it is not in use, and the file system follows at the next
+            // staging.
+            unpublish_and_unstage(&mut client, &id, &staging, &target).await;
+            fixture.wait_until_no_devices().await;
             assert_eq!(
                 client.expand(&id, 96 * MIB).await.unwrap(),
                 (96 * MIB, false)
             );
-            up(&mut client, &id, &staging, &target, writer(), false)
+            stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
                 .await
                 .unwrap();
             assert!(total(&mut client, &id, &target).await > 64 * MIB);
             assert_eq!(std::fs::read(target.join("file")).unwrap(), b"after");
-            // Larger while it is used: where the kernel lets this process, and refused otherwise.
-            if LinuxBlockStorage::default().offers().grows_in_use() {
+            // The volume grows while it is in use, if the kernel allows it to this process;
+            // otherwise the call fails.
+            if LinuxBlockStorage::default()
+                .features()
+                .supports_online_expansion()
+            {
                 assert_eq!(
                     client.expand(&id, 128 * MIB).await.unwrap(),
                     (128 * MIB, true)
@@ -235,22 +245,22 @@ fn a_copy_has_the_data_and_the_size_that_was_asked_for() {
                 let kept = client.expand(&id, MIB).await.unwrap();
                 assert_eq!(kept, (96 * MIB, true));
             }
-            down(&mut client, &id, &staging, &target).await;
+            unpublish_and_unstage(&mut client, &id, &staging, &target).await;
             client.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
             client.delete(&id).await.unwrap();
-            world.no_devices().await;
-            assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+            fixture.wait_until_no_devices().await;
+            assert!(fixture.is_empty("state/images") && fixture.is_empty("state/snapshots"));
         },
     );
 }
 
 #[test]
-fn a_block_device_is_exact_and_read_only_is_read_only() {
-    run_with_devices(
-        "hostpath_images::a_block_device_is_exact_and_read_only_is_read_only",
+fn a_block_device_has_its_exact_size_and_can_be_read_only() {
+    run_in_namespace_with_devices(
+        "hostpath_images::a_block_device_has_its_exact_size_and_can_be_read_only",
         async {
-            let mut world = World::new(&[]);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&[]);
+            let mut client = fixture.start().await;
             let capability = block(Mode::SingleNodeMultiWriter);
             let request = proto::CreateVolumeRequest {
                 volume_capabilities: vec![capability.clone()],
@@ -258,11 +268,11 @@ fn a_block_device_is_exact_and_read_only_is_read_only() {
             };
             let id = client.try_create(request).await.unwrap();
             let (staging, target, reading) = (
-                world.made("staging"),
-                world.path("target"),
-                world.path("reading"),
+                fixture.create_dir("staging"),
+                fixture.path("target"),
+                fixture.path("reading"),
             );
-            up(
+            stage_and_publish(
                 &mut client,
                 &id,
                 &staging,
@@ -272,7 +282,7 @@ fn a_block_device_is_exact_and_read_only_is_read_only() {
             )
             .await
             .unwrap();
-            up(
+            stage_and_publish(
                 &mut client,
                 &id,
                 &staging,
@@ -300,44 +310,44 @@ fn a_block_device_is_exact_and_read_only_is_read_only() {
                 .read_exact(&mut read)
                 .unwrap();
             assert_eq!(&read, b"data");
-            assert_eq!(world.devices(), 2);
-            // Killed, and everything goes on.
-            client = world.restart().await;
+            assert_eq!(fixture.devices(), 2);
+            // After a kill everything continues.
+            client = fixture.restart().await;
             assert_eq!(client.expand(&id, 2 * MIB).await.unwrap(), (2 * MIB, true));
             client.node_expand(&id, &target).await.unwrap();
             assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 2 << 20);
             client.unpublish(&id, &reading).await.unwrap();
             assert_eq!(
-                world.devices(),
+                fixture.devices(),
                 1,
-                "nobody needs the one that cannot be written to"
+                "the unused read-only device is detached"
             );
-            // A process has it open: it stays until that is over.
+            // The device stays while a process has it open.
             let busy = client.unpublish(&id, &target).await.unwrap_err();
             assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
             drop(device);
             client.unpublish(&id, &target).await.unwrap();
             client.unstage(&id, &staging).await.unwrap();
-            assert_eq!(world.devices(), 0);
+            assert_eq!(fixture.devices(), 0);
             assert!(!target.exists() && !reading.exists());
-            let image = world.path("state/images").join(&id);
+            let image = fixture.path("state/images").join(&id);
             assert_eq!(&std::fs::read(image).unwrap()[..4], b"data");
             client.delete(&id).await.unwrap();
         },
     );
 }
 
-/// `kill -9` before and after every call of an image's and a block device's life; every call is then
-/// sent again. Nothing is lost, nothing is there twice, nothing is left over.
+/// `kill -9` before and after every call of the lifecycle of an image and of a block device. Then
+/// the call is repeated. Nothing is lost, duplicated or left over.
 #[test]
 fn a_kill_between_any_two_calls_changes_nothing() {
-    run_with_devices(
+    run_in_namespace_with_devices(
         "hostpath_images::a_kill_between_any_two_calls_changes_nothing",
         async {
             for capability in [writer(), block(Mode::SingleNodeMultiWriter)] {
-                let mut world = World::new(&["--attach"]);
-                let mut client = world.start().await;
-                let (staging, target) = (world.made("staging"), world.path("target"));
+                let mut fixture = ProcessFixture::new(&["--attach"]);
+                let mut client = fixture.start().await;
+                let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
                 let request = proto::CreateVolumeRequest {
                     volume_capabilities: vec![capability.clone()],
                     ..sized("a", 16 * MIB)
@@ -358,7 +368,7 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                 };
                 let mut snapshot = String::new();
                 for step in 0..2 * 5 {
-                    client = world.restart().await;
+                    client = fixture.restart().await;
                     match step / 2 {
                         0 => assert_eq!(client.try_create(request.clone()).await.unwrap(), id),
                         1 => drop(
@@ -376,14 +386,14 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                         _ => client.publish(publish.clone()).await.unwrap(),
                     }
                 }
-                assert_eq!(world.devices(), 1);
-                client = world.restart().await;
+                assert_eq!(fixture.devices(), 1);
+                client = fixture.restart().await;
                 assert_eq!(
                     client.delete(&id).await.unwrap_err().code(),
                     Code::FailedPrecondition
                 );
                 for step in 0..2 * 5 {
-                    client = world.restart().await;
+                    client = fixture.restart().await;
                     match step / 2 {
                         0 => client.unpublish(&id, &target).await.unwrap(),
                         1 => client.unstage(&id, &staging).await.unwrap(),
@@ -402,22 +412,22 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                         _ => client.delete(&id).await.unwrap(),
                     }
                 }
-                world.no_devices().await;
-                assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+                fixture.wait_until_no_devices().await;
+                assert!(fixture.is_empty("state/images") && fixture.is_empty("state/snapshots"));
             }
         },
     );
 }
 
-/// One life of a volume, with a snapshot while it is used and a clone.
-async fn live(
+/// The lifecycle of a volume, with a snapshot while it is in use and a clone.
+async fn run_lifecycle(
     client: &mut Client,
     name: &str,
     staging: &Path,
     target: &Path,
 ) -> Result<(), Status> {
     let id = client.try_create(sized(name, 8 * MIB)).await?;
-    up(client, &id, staging, target, writer(), false).await?;
+    stage_and_publish(client, &id, staging, target, writer(), false).await?;
     std::fs::write(target.join("file"), "data")
         .map_err(|error| Status::unknown(error.to_string()))?;
     let snapshot = client.snapshot(name, &id).await?;
@@ -426,165 +436,181 @@ async fn live(
         ..sized(&format!("{name}-copy"), 8 * MIB)
     };
     let copy = client.try_create(copy).await?;
-    hostpath_world::down(client, &id, staging, target).await?;
+    hostpath_fixture::unpublish_and_unstage(client, &id, staging, target).await?;
     client.delete_snapshot(&snapshot.snapshot_id).await?;
     client.delete(&copy).await?;
     client.delete(&id).await
 }
 
-/// `kill -9` in the middle of calls, at many moments; what was begun is then lived to its end.
+/// `kill -9` during calls at many moments. Then the lifecycle is repeated.
 #[test]
-fn a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish() {
-    run_with_devices(
-        "hostpath_images::a_kill_in_the_middle_leaves_nothing_that_repeating_does_not_finish",
+fn repeating_a_lifecycle_completes_it_after_a_kill_during_a_call() {
+    run_in_namespace_with_devices(
+        "hostpath_images::repeating_a_lifecycle_completes_it_after_a_kill_during_a_call",
         async {
-            let mut world = World::new(&[]);
+            let mut fixture = ProcessFixture::new(&[]);
             for round in 0..30_u64 {
                 let name = format!("volume-{round}");
-                let (staging, target) = (world.made(&name), world.path(&format!("target-{round}")));
-                let mut client = world.start().await;
+                let (staging, target) = (
+                    fixture.create_dir(&name),
+                    fixture.path(&format!("target-{round}")),
+                );
+                let mut client = fixture.start().await;
                 let task = {
                     let (name, staging, target) = (name.clone(), staging.clone(), target.clone());
-                    tokio::spawn(async move { live(&mut client, &name, &staging, &target).await })
+                    tokio::spawn(async move {
+                        run_lifecycle(&mut client, &name, &staging, &target).await
+                    })
                 };
                 let after = Duration::from_millis(10 * round);
                 let lived = tokio::time::timeout(after, task).await.is_ok();
-                let mut client = world.restart().await;
+                let mut client = fixture.restart().await;
                 if !lived {
-                    until_async("the life to be lived", async || {
-                        let lived = live(&mut client.clone(), &name, &staging, &target).await;
+                    until_async("the end of the lifecycle", async || {
+                        let lived =
+                            run_lifecycle(&mut client.clone(), &name, &staging, &target).await;
                         lived.map_err(|status| format!("round {round}: {status}"))
                     })
                     .await;
                 }
-                client = world.restart().await;
+                client = fixture.restart().await;
                 let (listed, _) = client.list(0, "").await.unwrap();
                 assert_eq!(listed, Vec::<String>::new(), "round {round}");
-                until_async("removals to end", async || {
+                until_async("the end of the removals", async || {
                     let is_done =
-                        world.is_empty("state/images") && world.is_empty("state/snapshots");
+                        fixture.is_empty("state/images") && fixture.is_empty("state/snapshots");
                     is_done
                         .then_some(())
-                        .ok_or_else(|| "something is left".to_owned())
+                        .ok_or_else(|| "the state directory is not empty".to_owned())
                 })
                 .await;
-                world.no_devices().await;
-                world.kill();
+                fixture.wait_until_no_devices().await;
+                fixture.kill();
             }
         },
     );
 }
 
-/// Two volumes are written in turn, one number ahead of the other; a group is cut meanwhile. Whatever
-/// moment it was, the copies are of one moment: the first is as far as the second, or one ahead.
+/// Two volumes are written in turn, one number ahead of the other, while a group snapshot is
+/// created. The copies are of the same moment: the first is as far as the second, or one number
+/// ahead.
 #[test]
-fn a_group_is_of_one_moment() {
-    run_with_devices("hostpath_images::a_group_is_of_one_moment", async {
-        let mut world = World::new(&[]);
-        let mut client = world.start().await;
-        let mut targets = vec![];
-        let mut ids = vec![];
-        for name in ["a", "b"] {
-            let id = client.try_create(sized(name, 16 * MIB)).await.unwrap();
-            let (staging, target) = (world.made(name), world.path(&format!("{name}-target")));
-            up(&mut client, &id, &staging, &target, writer(), false)
-                .await
-                .unwrap();
-            ids.push(id);
-            targets.push((staging, target));
-        }
-        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let writing = {
-            let (stop, targets) = (stop.clone(), targets.clone());
-            std::thread::spawn(move || {
-                let mut number = 0_u64;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    number += 1;
-                    for (_, target) in &targets {
-                        std::fs::write(target.join("new"), number.to_string()).unwrap();
-                        std::fs::rename(target.join("new"), target.join("number")).unwrap();
-                    }
-                }
-                number
-            })
-        };
-        until_async("the first numbers", async || {
-            let is_there = targets
-                .iter()
-                .all(|(_, target)| target.join("number").exists());
-            is_there.then_some(()).ok_or_else(|| "none".to_owned())
-        })
-        .await;
-        for round in 0..5 {
-            let request = proto::CreateVolumeGroupSnapshotRequest {
-                name: format!("group {round}"),
-                source_volume_ids: ids.clone(),
-                ..Default::default()
-            };
-            let answer = client.group.create_volume_group_snapshot(request).await;
-            let group = answer.unwrap().into_inner().group_snapshot.unwrap();
-            let mut numbers = [0_u64; 2];
-            for member in &group.snapshots {
-                let request = proto::CreateVolumeRequest {
-                    volume_content_source: restore_of(&member.snapshot_id),
-                    ..named(&format!("{round} of {}", member.source_volume_id))
-                };
-                let id = client.try_create(request).await.unwrap();
-                let (staging, target) = (world.made("restored"), world.path("restored-target"));
-                up(&mut client, &id, &staging, &target, writer(), false)
+fn the_snapshots_of_a_group_are_of_the_same_moment() {
+    run_in_namespace_with_devices(
+        "hostpath_images::the_snapshots_of_a_group_are_of_the_same_moment",
+        async {
+            let mut fixture = ProcessFixture::new(&[]);
+            let mut client = fixture.start().await;
+            let mut targets = vec![];
+            let mut ids = vec![];
+            for name in ["a", "b"] {
+                let id = client.try_create(sized(name, 16 * MIB)).await.unwrap();
+                let (staging, target) = (
+                    fixture.create_dir(name),
+                    fixture.path(&format!("{name}-target")),
+                );
+                stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
                     .await
                     .unwrap();
-                let at = usize::from(member.source_volume_id == ids[1]);
-                let text = std::fs::read_to_string(target.join("number")).unwrap();
-                numbers[at] = text.parse().unwrap();
-                down(&mut client, &id, &staging, &target).await;
-                client.delete(&id).await.unwrap();
+                ids.push(id);
+                targets.push((staging, target));
             }
-            let ahead = numbers[0] - numbers[1];
-            assert!(ahead <= 1, "round {round}: {numbers:?}");
-            let request = proto::GetMetadataAllocatedRequest {
-                snapshot_id: group.snapshots[0].snapshot_id.clone(),
-                ..Default::default()
+            let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let writing = {
+                let (stop, targets) = (stop.clone(), targets.clone());
+                std::thread::spawn(move || {
+                    let mut number = 0_u64;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        number += 1;
+                        for (_, target) in &targets {
+                            std::fs::write(target.join("new"), number.to_string()).unwrap();
+                            std::fs::rename(target.join("new"), target.join("number")).unwrap();
+                        }
+                    }
+                    number
+                })
             };
-            let stream = client.metadata.get_metadata_allocated(request).await;
-            let first = stream
-                .unwrap()
-                .into_inner()
-                .message()
-                .await
-                .unwrap()
-                .unwrap();
-            assert!(!first.block_metadata.is_empty());
-            let request = proto::DeleteVolumeGroupSnapshotRequest {
-                group_snapshot_id: group.group_snapshot_id,
-                ..Default::default()
-            };
-            client
-                .group
-                .delete_volume_group_snapshot(request)
-                .await
-                .unwrap();
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(writing.join().unwrap() > 1, "writers went on");
-        for (id, (staging, target)) in ids.iter().zip(&targets) {
-            down(&mut client, id, staging, target).await;
-            client.delete(id).await.unwrap();
-        }
-        world.no_devices().await;
-    });
+            until_async("the first numbers", async || {
+                let is_there = targets
+                    .iter()
+                    .all(|(_, target)| target.join("number").exists());
+                is_there.then_some(()).ok_or_else(|| "none".to_owned())
+            })
+            .await;
+            for round in 0..5 {
+                let request = proto::CreateVolumeGroupSnapshotRequest {
+                    name: format!("group {round}"),
+                    source_volume_ids: ids.clone(),
+                    ..Default::default()
+                };
+                let answer = client.group.create_volume_group_snapshot(request).await;
+                let group = answer.unwrap().into_inner().group_snapshot.unwrap();
+                let mut numbers = [0_u64; 2];
+                for member in &group.snapshots {
+                    let request = proto::CreateVolumeRequest {
+                        volume_content_source: restore_of(&member.snapshot_id),
+                        ..named(&format!("{round} of {}", member.source_volume_id))
+                    };
+                    let id = client.try_create(request).await.unwrap();
+                    let (staging, target) = (
+                        fixture.create_dir("restored"),
+                        fixture.path("restored-target"),
+                    );
+                    stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
+                        .await
+                        .unwrap();
+                    let at = usize::from(member.source_volume_id == ids[1]);
+                    let text = std::fs::read_to_string(target.join("number")).unwrap();
+                    numbers[at] = text.parse().unwrap();
+                    unpublish_and_unstage(&mut client, &id, &staging, &target).await;
+                    client.delete(&id).await.unwrap();
+                }
+                let ahead = numbers[0] - numbers[1];
+                assert!(ahead <= 1, "round {round}: {numbers:?}");
+                let request = proto::GetMetadataAllocatedRequest {
+                    snapshot_id: group.snapshots[0].snapshot_id.clone(),
+                    ..Default::default()
+                };
+                let stream = client.metadata.get_metadata_allocated(request).await;
+                let first = stream
+                    .unwrap()
+                    .into_inner()
+                    .message()
+                    .await
+                    .unwrap()
+                    .unwrap();
+                assert!(!first.block_metadata.is_empty());
+                let request = proto::DeleteVolumeGroupSnapshotRequest {
+                    group_snapshot_id: group.group_snapshot_id,
+                    ..Default::default()
+                };
+                client
+                    .group
+                    .delete_volume_group_snapshot(request)
+                    .await
+                    .unwrap();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(writing.join().unwrap() > 1, "the writers continued");
+            for (id, (staging, target)) in ids.iter().zip(&targets) {
+                unpublish_and_unstage(&mut client, id, staging, target).await;
+                client.delete(id).await.unwrap();
+            }
+            fixture.wait_until_no_devices().await;
+        },
+    );
 }
 
-/// A plugin without staging mounts at the target.
+/// Without STAGE_UNSTAGE_VOLUME a volume is mounted at its target.
 #[test]
 fn without_staging_a_volume_is_mounted_at_its_target() {
-    run_with_devices(
+    run_in_namespace_with_devices(
         "hostpath_images::without_staging_a_volume_is_mounted_at_its_target",
         async {
-            let mut world = World::new(&["--without", "STAGE_UNSTAGE_VOLUME"]);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&["--without", "STAGE_UNSTAGE_VOLUME"]);
+            let mut client = fixture.start().await;
             let id = client.try_create(sized("a", 16 * MIB)).await.unwrap();
-            let (one, other) = (world.path("one"), world.path("other"));
+            let (one, other) = (fixture.path("one"), fixture.path("other"));
             for target in [&one, &other] {
                 let publish = Publish {
                     id: &id,
@@ -598,27 +624,27 @@ fn without_staging_a_volume_is_mounted_at_its_target() {
             std::fs::write(one.join("file"), "data").unwrap();
             assert_eq!(std::fs::read(other.join("file")).unwrap(), b"data");
             assert!(std::fs::write(other.join("x"), "").is_err());
-            assert_eq!(world.devices(), 1, "one file system, one device");
+            assert_eq!(fixture.devices(), 1, "one file system, one device");
             for target in [&one, &other] {
                 client.unpublish(&id, target).await.unwrap();
             }
-            world.no_devices().await;
+            fixture.wait_until_no_devices().await;
             client.delete(&id).await.unwrap();
         },
     );
 }
 
-/// Every moment at which a call of this plugin can be cut off: it crashes by its own fault switch.
+/// A crash fault interrupts a call at a chosen moment.
 #[test]
-fn a_crash_on_purpose_happens_as_often_as_it_was_asked_for() {
-    run_with_devices(
-        "hostpath_images::a_crash_on_purpose_happens_as_often_as_it_was_asked_for",
+fn a_crash_fault_occurs_the_given_number_of_times() {
+    run_in_namespace_with_devices(
+        "hostpath_images::a_crash_fault_occurs_the_given_number_of_times",
         async {
-            let mut world = World::new(&["--fault", "CreateVolume:crash-after:2"]);
-            let mut client = world.start().await;
+            let mut fixture = ProcessFixture::new(&["--fault", "CreateVolume:crash-after:2"]);
+            let mut client = fixture.start().await;
             for _ in 0..2 {
                 assert!(client.try_create(named("a")).await.is_err());
-                client = world.restart().await;
+                client = fixture.restart().await;
             }
             let id = client.try_create(named("a")).await.unwrap();
             let (listed, _) = client.list(0, "").await.unwrap();

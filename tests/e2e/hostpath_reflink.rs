@@ -1,22 +1,24 @@
-//! Copies where the file system of the state directory shares blocks: xfs and btrfs, each in an image
-//! over a loop device, as far as this machine has them; what it has not is skipped, loudly.
+//! Copies on file systems with reflinks: XFS and Btrfs, each in an image over a loop device. A test
+//! prints what it skips.
 
 use std::path::{Path, PathBuf};
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::mounts::{LinuxBlockStorage, LinuxMounter};
-use nomad_csi::ports::{Attach, BlockStorage as _, FileSystem, MountFlags, Mounter as _, Tuning};
+use nomad_csi::ports::{
+    AttachOptions, BlockStorage as _, DeviceTuning, FileSystem, MountFlags, Mounter as _,
+};
 use tonic::Code;
 
-use crate::hostpath_world::{World, run_with_devices};
+use crate::hostpath_fixture::{ProcessFixture, run_in_namespace_with_devices};
 use crate::plugin_client::{Client, block, clone_of, restore_of, sized};
 
 const MIB: i64 = 1 << 20;
-/// Of every volume's 64 MiB.
+/// The written bytes of each 64 MiB volume.
 const WRITTEN: usize = 32 << 20;
 
-/// A file system that shares blocks, mounted.
+/// Mounts a file system with reflinks.
 async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     let storage = LinuxBlockStorage::default();
     let (image, target) = (directory.join("image"), directory.join("mounted"));
@@ -26,7 +28,7 @@ async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
         .unwrap();
     storage.make_file_system(&image, kind).unwrap();
     std::fs::create_dir(&target).unwrap();
-    let device = storage.attach(&image, Attach::default(), &Tuning::default());
+    let device = storage.attach(&image, AttachOptions::default(), &DeviceTuning::default());
     let device = device.unwrap();
     let mounter = LinuxMounter;
     let flags = MountFlags::default();
@@ -35,12 +37,12 @@ async fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     target
 }
 
-/// How much the file system has left, with everything on its disk.
+/// Returns the free space after a sync.
 fn free(path: &Path) -> u64 {
     let directory = std::fs::File::open(path).unwrap();
     rustix::fs::syncfs(&directory).unwrap();
-    let room = rustix::fs::fstatvfs(&directory).unwrap();
-    room.f_bfree * room.f_frsize
+    let space = rustix::fs::fstatvfs(&directory).unwrap();
+    space.f_bfree * space.f_frsize
 }
 
 async fn device_of(
@@ -57,11 +59,11 @@ async fn device_of(
 }
 
 async fn copies_share(base: &Path) {
-    let mut world = World::below(base, &["--overcommit"]);
-    let mut client = world.start().await;
+    let mut fixture = ProcessFixture::below(base, &["--overcommit"]);
+    let mut client = fixture.start().await;
     let id = device_of(&mut client, "a", None).await;
     let data: Vec<u8> = (0..=250_u8).cycle().take(WRITTEN).collect();
-    let image = |id: &str| world.path("state/images").join(id);
+    let image = |id: &str| fixture.path("state/images").join(id);
     std::fs::File::options()
         .write(true)
         .open(image(&id))
@@ -79,8 +81,8 @@ async fn copies_share(base: &Path) {
     for copy in [&clone, &restored] {
         assert!(std::fs::read(image(copy)).unwrap().starts_with(&data));
     }
-    // A device in use is cut alone, since that is one moment, and not in a group.
-    let staging = world.made("staging");
+    // A device in use can be copied alone, because a reflink is atomic, but not in a group.
+    let staging = fixture.create_dir("staging");
     let capability = block(Mode::SingleNodeWriter);
     client.stage(&id, &staging, capability).await.unwrap();
     let in_use = client.snapshot("in-use", &id).await.unwrap();
@@ -98,18 +100,21 @@ async fn copies_share(base: &Path) {
     for volume in [&id, &clone, &restored] {
         client.delete(volume).await.unwrap();
     }
-    assert!(world.is_empty("state/images") && world.is_empty("state/snapshots"));
+    assert!(fixture.is_empty("state/images") && fixture.is_empty("state/snapshots"));
 }
 
 #[test]
-fn copies_share_their_blocks_where_the_file_system_can() {
-    run_with_devices(
-        "hostpath_reflink::copies_share_their_blocks_where_the_file_system_can",
+fn copies_share_blocks_where_the_file_system_supports_reflinks() {
+    run_in_namespace_with_devices(
+        "hostpath_reflink::copies_share_blocks_where_the_file_system_supports_reflinks",
         async {
-            let offers = LinuxBlockStorage::default().offers();
+            let offers = LinuxBlockStorage::default().features();
             for kind in [FileSystem::Xfs, FileSystem::Btrfs] {
                 if !offers.file_systems.contains(&kind) {
-                    eprintln!("SKIPPED copies on {}: it cannot be had here", kind.name());
+                    eprintln!(
+                        "SKIPPED copies on {}: it is not available here",
+                        kind.name()
+                    );
                     continue;
                 }
                 let directory = tempfile::tempdir().unwrap();

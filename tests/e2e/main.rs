@@ -1,13 +1,13 @@
-//! The real agent process, the real plugin process, real mounts.
+//! End-to-end tests: real agent processes, real plugin processes and real mounts.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that fails, or is skipped, is to say so loudly"
+    reason = "a failed or skipped test must be visible"
 )]
 
-// The model of the plugin's own tests speaks of it so.
+// The model of the plugin tests refers to `crate::csi`.
 use nomad_csi::csi;
 
 mod agent;
@@ -18,11 +18,11 @@ mod agent_process;
 mod agent_stop;
 mod embedded;
 mod hostpath;
-mod hostpath_crowd;
+mod hostpath_concurrency;
 mod hostpath_images;
 mod hostpath_reflink;
 mod hostpath_sequences;
-mod hostpath_world;
+mod hostpath_fixture;
 #[path = "../support/http.rs"]
 mod http;
 #[path = "../support/namespace.rs"]

@@ -11,13 +11,13 @@ use crate::namespace::inside;
 use crate::plugin_client::{Client, channel};
 use crate::wait::until_async;
 
-/// The embedded plugin below a directory, which is killed when the test ends.
+/// An embedded plugin process. Dropping the value kills it.
 struct Plugin(Child);
 
 impl Drop for Plugin {
     fn drop(&mut self) {
-        self.0.kill().expect("it can be killed");
-        self.0.wait().expect("it ends");
+        self.0.kill().expect("the plugin can be killed");
+        self.0.wait().expect("the plugin ends");
     }
 }
 
@@ -69,12 +69,12 @@ fn nomad_csi(directory: &Path, arguments: &[&str]) -> Output {
 fn document(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        panic!("{error}\n{text}\n{said}")
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        panic!("{error}\n{text}\n{stderr}")
     })
 }
 
-/// The embedded plugin is what the checks say a plugin should be, and keeps nothing of them.
+/// The embedded plugin passes every check and keeps no volume afterwards.
 #[test]
 fn the_embedded_plugin_passes_every_check_with_real_mounts() {
     inside(
@@ -116,7 +116,7 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
             assert_eq!(report["leftovers"], Value::Array(vec![]));
             let left = std::fs::read_dir(directory.join("state/volumes"));
             let left = left.map_or(0, Iterator::count);
-            assert_eq!(left, 0, "every volume is deleted again");
+            assert_eq!(left, 0, "every volume is deleted");
             let xml = std::fs::read_to_string(directory.join("report.xml")).unwrap();
             assert!(xml.contains("failures=\"0\" errors=\"0\""), "{xml}");
             let markdown = std::fs::read_to_string(directory.join("report.md")).unwrap();
@@ -128,52 +128,52 @@ fn the_embedded_plugin_passes_every_check_with_real_mounts() {
 }
 
 #[test]
-fn the_embedded_plugin_says_what_it_is() {
+fn probe_describes_the_embedded_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let _plugin = start(directory, &[]);
     let output = nomad_csi(directory, &["plugin", "probe", "-o", "json"]);
-    let said = document(&output);
+    let probe = document(&output);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(said["ready"], Value::Bool(true));
-    assert_eq!(said["node"]["node_id"], "node-1");
-    assert_eq!(said["problems"], Value::Array(vec![]));
-    let capabilities = said["controller_capabilities"].as_array().unwrap();
+    assert_eq!(probe["ready"], Value::Bool(true));
+    assert_eq!(probe["node"]["node_id"], "node-1");
+    assert_eq!(probe["problems"], Value::Array(vec![]));
+    let capabilities = probe["controller_capabilities"].as_array().unwrap();
     assert!(capabilities.contains(&Value::from("CREATE_DELETE_VOLUME")));
     let text = nomad_csi(directory, &["plugin", "probe"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("\nController Capabilities\n"), "{text}");
-    assert!(!text.contains("Breaks The Specification"), "{text}");
+    assert!(!text.contains("Violations of the Specification"), "{text}");
 }
 
-/// What is advertised is what this process may do on this machine.
+/// The plugin advertises only what its process may do on this machine.
 #[test]
 fn the_embedded_plugin_advertises_the_expansion_that_works_here() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let offers = LinuxBlockStorage::default().offers();
-    let expected = match (offers.has_sizes(), offers.grows_in_use()) {
+    let offers = LinuxBlockStorage::default().features();
+    let expected = match (offers.supports_sizes(), offers.supports_online_expansion()) {
         (false, _) => vec![],
         (true, true) => vec![Value::from("ONLINE")],
         (true, false) => vec![Value::from("OFFLINE")],
     };
     let _plugin = start(directory, &[]);
     let output = nomad_csi(directory, &["plugin", "probe", "-o", "json"]);
-    let said = document(&output);
-    assert_eq!(said["volume_expansion"], Value::Array(expected));
+    let probe = document(&output);
+    assert_eq!(probe["volume_expansion"], Value::Array(expected));
     let log = std::fs::read_to_string(directory.join("plugin.log")).unwrap();
-    let is_told = log.contains("CAP_SYS_RESOURCE");
+    let is_logged = log.contains("CAP_SYS_RESOURCE");
     assert_eq!(
-        is_told,
-        offers.has_sizes() && !offers.grows_in_use(),
+        is_logged,
+        offers.supports_sizes() && !offers.supports_online_expansion(),
         "{log}"
     );
 }
 
-/// The faults that end the process; the others are in `tests/suite/hostpath_check.rs`. They are
-/// counted over all starts, so a plugin that somebody starts again goes on.
+/// The faults that crash the process. `tests/suite/hostpath_check.rs` has the others. The plugin counts
+/// faults over all its starts, so a restarted plugin works.
 #[test]
-fn a_crash_on_purpose_is_found_by_the_check_that_it_happens_in() {
+fn an_injected_crash_is_found_by_the_check_in_which_it_occurs() {
     for (fault, id) in [
         ("CreateVolume:crash:1", "create/volume"),
         ("CreateVolume:crash-after:1", "create/volume"),
@@ -199,7 +199,7 @@ fn a_crash_on_purpose_is_found_by_the_check_that_it_happens_in() {
         assert_eq!(check["verdict"], "failed", "{fault}: {check:#}");
         let findings = check["findings"].to_string();
         assert!(
-            findings.contains("does not listen any more"),
+            findings.contains("no longer listens"),
             "{fault}: {findings}"
         );
         assert_ne!(output.status.code(), Some(0));

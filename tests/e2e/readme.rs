@@ -1,29 +1,26 @@
-//! The README and the pages with sessions, followed to the letter: they are run, and say what stands
-//! there.
+//! The sessions in the README and in docs/apply.md run as written and print the documented output.
 //!
-//! A session is a `console` block: commands after `$ `, each with what it prints on both streams. IDs
-//! that differ at every run and the home are replaced on both sides. `NOMAD_CSI_BLESS=1` writes the
-//! sessions anew. What builds or needs a cluster is not run: the commands that begin with `cargo test`
-//! or `export`, and the blocks after them in the same section.
+//! A session is a `console` block: commands after `$ `, each followed by its output on both streams.
+//! Generated IDs and the home directory are replaced on both sides. `NOMAD_CSI_BLESS=1` updates the
+//! sessions. Commands that start with `cargo test` or `export` do not run, and neither do the blocks
+//! after them in the same section.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::agent_process::PROGRAM;
 
-/// What people type to have the program built first.
-const BUILD_AND_RUN: &str = "cargo run --release -- ";
+/// The prefix of commands that build the program first.
+const BUILD_AND_RUN: &str = "cargo run -- ";
 const HOME: &str = "/home/operator";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs one command as a newcomer would, in the repository.
+/// Runs one command in the root directory of the repository.
 fn run(command: &str, home: &Path) -> String {
-    let program = Path::new(PROGRAM)
-        .parent()
-        .expect("the program lies somewhere");
+    let program = Path::new(PROGRAM).parent().expect("a parent directory");
     let command = command.replace(BUILD_AND_RUN, "nomad-csi ");
     let output = Command::new("sh")
         .args(["-c", &format!("exec 2>&1; {command}")])
@@ -33,12 +30,12 @@ fn run(command: &str, home: &Path) -> String {
         .env("HOME", home)
         .stdin(std::process::Stdio::null())
         .output()
-        .expect("a shell runs");
-    let text = String::from_utf8(output.stdout).expect("what is printed is text");
+        .expect("a shell");
+    let text = String::from_utf8(output.stdout).expect("UTF-8 output");
     text.replace(&home.display().to_string(), HOME)
 }
 
-/// With every UUID replaced by one.
+/// Replaces every UUID with the nil UUID.
 fn without_ids(text: &str) -> String {
     const PLAIN: &str = "00000000-0000-0000-0000-000000000000";
     let is_uuid = |word: &str| {
@@ -63,8 +60,7 @@ fn without_ids(text: &str) -> String {
     plain
 }
 
-/// Without how large a volume is, which has a size of its own only where the plugin runs as root, and
-/// without how long ago something was.
+/// Removes sizes, which the plugin reports only as root, and ages.
 fn without_sizes(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let varies = ["Capacity  ", "    lost: ", "error[plan/applied]: "];
@@ -75,7 +71,7 @@ fn without_sizes(text: &str) -> String {
     text.replace(", 1.0 GiB)", ")")
 }
 
-/// The document with every session run anew.
+/// Returns the document with the actual output of every session.
 fn replayed(document: &str, home: &Path) -> String {
     let mut lines = document.lines().peekable();
     let mut written = String::new();
@@ -110,22 +106,22 @@ fn replayed(document: &str, home: &Path) -> String {
 }
 
 #[test]
-fn the_readme_says_what_happens() {
-    says_what_happens("README.md");
+fn the_sessions_of_the_readme_match_the_program() {
+    assert_sessions_match("README.md");
 }
 
 #[test]
-fn the_page_on_applying_says_what_happens() {
-    says_what_happens("docs/apply.md");
+fn the_sessions_of_the_apply_page_match_the_program() {
+    assert_sessions_match("docs/apply.md");
 }
 
-fn says_what_happens(document: &str) {
+fn assert_sessions_match(document: &str) {
     let path = root().join(document);
-    let document = std::fs::read_to_string(&path).expect("the document is readable");
-    let home = tempfile::tempdir().expect("a home can be made");
+    let document = std::fs::read_to_string(&path).expect("a readable document");
+    let home = tempfile::tempdir().expect("a new home directory");
     let replayed = replayed(&document, home.path());
     if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
-        std::fs::write(&path, &replayed).expect("the document can be written");
+        std::fs::write(&path, &replayed).expect("a writable document");
         return;
     }
     let plain = |text: &str| without_sizes(&without_ids(text));

@@ -1,5 +1,5 @@
-//! The loop of `reconcile` as a process: it puts back what is gone, says so in its metrics, and ends in
-//! order when it is told to.
+//! `reconcile` as a process: it restores a missing volume, counts that in its metrics and stops on
+//! SIGTERM.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -35,18 +35,18 @@ volume "db" {
 fn address(agent: &AgentProcess) -> String {
     match &agent.address {
         Address::Tcp(address) => format!("http://{address}"),
-        Address::Unix(_) => unreachable!("the agent was started on a port"),
+        Address::Unix(_) => unreachable!("the agent listens on a port"),
     }
 }
 
-/// The loop, the address of its metrics, and all that it has logged since it said where that is.
-struct Loop {
+/// The process, the address of its metrics, and its log after the line with that address.
+struct ReconcileProcess {
     child: Child,
     metrics: Address,
     log: JoinHandle<String>,
 }
 
-fn start(agent: &AgentProcess, folder: &Path) -> Loop {
+fn start(agent: &AgentProcess, folder: &Path) -> ReconcileProcess {
     let mut command = program(["reconcile", "--apply", "--interval", "1s", "-f", "db.hcl"]);
     let mut child = command
         .args(["--metrics", "127.0.0.1:0", "--log-format", "json"])
@@ -63,11 +63,11 @@ fn start(agent: &AgentProcess, folder: &Path) -> Loop {
         .filter_map(|line| serde_json::from_str::<Value>(&line).ok());
     let metrics = events
         .find_map(|event| event["address"].as_str().map(str::to_owned))
-        .expect("it says where its metrics are");
-    // Whoever writes into a pipe that nobody reads waits for ever.
+        .expect("a log line with the address of the metrics");
+    // Drains the pipe: the process would block on a full one.
     let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
     let metrics = Address::Tcp(metrics.parse().unwrap());
-    Loop {
+    ReconcileProcess {
         child,
         metrics,
         log,
@@ -89,11 +89,11 @@ fn wait_for_metric(metrics: &Address, line: &str) {
 }
 
 #[test]
-fn what_is_gone_is_put_back_until_the_loop_is_told_to_end() {
+fn a_missing_volume_is_restored_until_the_process_is_stopped() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("db.hcl"), VOLUME).unwrap();
     let agent = AgentProcess::start(data.path());
-    let Loop {
+    let ReconcileProcess {
         mut child,
         metrics,
         log,
@@ -123,7 +123,7 @@ fn what_is_gone_is_put_back_until_the_loop_is_told_to_end() {
     signal_process(child.id(), Signal::TERM);
     let ended = until("the loop to end", || {
         let ended = child.try_wait().unwrap();
-        ended.ok_or_else(|| "it runs".to_owned())
+        ended.ok_or_else(|| "still running".to_owned())
     });
     assert!(ended.success(), "{ended}");
     let log = log.join().unwrap();

@@ -1,10 +1,10 @@
-//! Every request of an apply comes to every harm, with one oracle.
+//! Injects every fault into every request of an apply, and checks the result of a second apply.
 //!
-//! The apply that meets it may fail; if it says that it succeeded, it has. Whatever it said, a second
-//! apply ends with what is wanted: one volume of the provider's for each on record, none left over,
-//! none made twice (W05; `nomad-http-api` 10.1, item 11), all of them and nothing else in the set's
-//! ledger, no step left open there, and a plan that is empty. The client is a process, and death is
-//! `kill -9`. The agent is the real one over the strict fake plugin.
+//! The first apply may fail, but must not report a success that it did not reach. The second apply
+//! must succeed: one provider volume for each registration, none left over or created twice (W05),
+//! exactly the volumes of the set in its ledger, no open intent, and an empty plan afterwards. The
+//! client is a process that is killed with `kill -9`. The agent is real and uses the strict fake
+//! plugin.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,44 +15,44 @@ use futures_util::{StreamExt as _, stream};
 use nomad_csi::model::{
     Bytes, CapacityRange, ControllerCapabilities, ExternalId, Namespace, SetName, VolumeRequest,
 };
-use nomad_csi::nomad::{NomadClient, NomadLedger, Settings as ClientSettings};
+use nomad_csi::nomad::{ClientSettings, NomadClient, NomadLedger};
 use nomad_csi::plan::{LedgerKey, LedgerSet, Ownership};
-use nomad_csi::ports::fake::Settings;
+use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::ports::{Ledger as _, RandomIds};
 use nomad_csi::reconcile::SetLedger;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
 use nomad_csi::state::{Phase, violations};
 
-use crate::support::client_process::{Ended, run};
-use crate::support::road::{Harm, Road};
+use crate::support::client_process::{ProcessResult, run_client};
+use crate::support::faulty_proxy::{FaultyProxy, RequestFault};
 
-/// So many processes at once: most of their time goes by waiting.
-const AT_ONCE: usize = 16;
-/// Longer than a lock outlives whoever held it.
-const LOCK_IS_OVER: Duration = Duration::from_secs(60);
+/// The number of concurrent client processes, which mostly wait.
+const CONCURRENCY: usize = 16;
+/// Longer than the lock of a killed client lives.
+const LOCK_EXPIRY: Duration = Duration::from_secs(60);
 
-/// What is there, and what is wanted.
-struct Scene {
+/// The volumes before an apply, its specification and the expected result.
+struct Scenario {
     name: &'static str,
-    /// Volumes that the provider makes before.
-    there: &'static [&'static str],
-    /// One of them that the set owns and no file names; its data stays.
+    /// The volumes that exist before.
+    existing: &'static [&'static str],
+    /// An existing volume that the set owns and no file names; its data stays.
     pruned: Option<&'static str>,
     specification: &'static str,
-    /// Beside `apply -f`, in the first run and in the second.
-    words: [&'static [&'static str]; 2],
-    /// What is on record in the end.
-    wanted: &'static [&'static str],
-    /// The requests that change a volume, with nothing in their way.
+    /// The additional arguments of the first and the second apply.
+    arguments: [&'static [&'static str]; 2],
+    /// The registered volumes afterwards.
+    expected: &'static [&'static str],
+    /// The requests that change a volume, without a fault.
     writes: &'static [&'static str],
-    /// The size of the volume `old` in the end, in bytes.
+    /// The size of volume `old` afterwards, in bytes.
     size: u64,
 }
 
-const GROWING: Scene = Scene {
+const GROWING: Scenario = Scenario {
     name: "create, register, expand",
-    there: &["old"],
+    existing: &["old"],
     pruned: None,
     specification: r#"
 volume "new" {
@@ -86,8 +86,8 @@ volume "old" {
   }
 }
 "#,
-    words: [&[], &[]],
-    wanted: &["found", "new", "old"],
+    arguments: [&[], &[]],
+    expected: &["found", "new", "old"],
     writes: &[
         "PUT /v1/volume/csi/new/create?namespace=default",
         "PUT /v1/volume/csi/found?namespace=default",
@@ -96,9 +96,9 @@ volume "old" {
     size: 2 << 20,
 };
 
-const REPLACING: Scene = Scene {
+const REPLACING: Scenario = Scenario {
     name: "replace after a snapshot, delete, prune",
-    there: &["dropped", "old", "unwanted"],
+    existing: &["dropped", "old", "unwanted"],
     pruned: Some("dropped"),
     specification: r#"
 volume "old" {
@@ -113,7 +113,7 @@ volume "old" {
   }
 }
 "#,
-    words: [
+    arguments: [
         &[
             "--replace",
             "old",
@@ -132,7 +132,7 @@ volume "old" {
             "destroys-data",
         ],
     ],
-    wanted: &["old"],
+    expected: &["old"],
     writes: &[
         "PUT /v1/volumes/snapshot?namespace=default",
         "DELETE /v1/volume/csi/old/delete?namespace=default",
@@ -143,28 +143,28 @@ volume "old" {
     size: 1 << 20,
 };
 
-/// The agent, the way to it, and the directory of the client.
-struct Stage {
+/// The agent, the proxy in front of it and the directory of the client.
+struct TestBed {
     agent: FakeAgent,
-    road: Road,
+    proxy: FaultyProxy,
     directory: tempfile::TempDir,
-    /// What is to stay with the provider although nothing on record names it.
+    /// The provider volume that stays without a registration.
     left: Option<String>,
 }
 
-impl Stage {
-    async fn set(scene: &Scene) -> Self {
-        let agent = FakeAgent::start(Settings {
+impl TestBed {
+    async fn start(scenario: &Scenario) -> Self {
+        let agent = FakeAgent::start(PluginSettings {
             controller: Some(ControllerCapabilities {
                 create_delete_volume: true,
                 create_delete_snapshot: true,
                 expand_volume: true,
                 ..ControllerCapabilities::default()
             }),
-            ..Settings::default()
+            ..PluginSettings::default()
         });
         let agent = agent.await.unwrap();
-        for id in scene.there {
+        for id in scenario.existing {
             let request = VolumeRequest {
                 capacity: CapacityRange {
                     min: Bytes::new(1 << 20).unwrap(),
@@ -174,27 +174,27 @@ impl Stage {
             };
             agent.volumes.create(vec![request.into()]).await.unwrap();
         }
-        let found = scene.wanted.contains(&"found");
+        let found = scenario.expected.contains(&"found");
         if found {
             let id = ExternalId::new("vol-1");
             agent.backend.add_volume(id, Default::default());
         }
-        let road = Road::to(router(agent.services.clone())).await;
+        let proxy = FaultyProxy::start(router(agent.services.clone())).await;
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("volumes.hcl"), scene.specification).unwrap();
-        let mut stage = Self {
+        std::fs::write(directory.path().join("volumes.hcl"), scenario.specification).unwrap();
+        let mut test_bed = Self {
             agent,
-            road,
+            proxy,
             directory,
             left: None,
         };
-        if let Some(id) = scene.pruned {
-            stage.own(id).await;
+        if let Some(id) = scenario.pruned {
+            test_bed.own(id).await;
         }
-        stage
+        test_bed
     }
 
-    /// The set owns a volume, whose data is to stay.
+    /// Records that the set owns a volume.
     async fn own(&mut self, id: &str) {
         let name = SetName::parse("web").unwrap();
         let ledger = Arc::new(self.ledger());
@@ -208,17 +208,26 @@ impl Stage {
     }
 
     fn ledger(&self) -> NomadLedger {
-        let client = NomadClient::new(&ClientSettings::new(self.road.url())).unwrap();
+        let client = NomadClient::new(&ClientSettings::new(self.proxy.url())).unwrap();
         client.ledger(Namespace::default())
     }
 
-    async fn client(&self, words: &[&str], harm: Option<(usize, Harm)>) -> Ended {
+    async fn client(
+        &self,
+        arguments: &[&str],
+        fault: Option<(usize, RequestFault)>,
+    ) -> ProcessResult {
         let directory: &Path = self.directory.path();
-        let kill = self.road.expect(harm);
-        run(self.road.url(), directory, words, &kill).await
+        let kill = self.proxy.inject(fault);
+        run_client(self.proxy.url(), directory, arguments, &kill).await
     }
 
-    async fn apply(&self, scene: &Scene, time: usize, harm: Option<(usize, Harm)>) -> Ended {
+    async fn apply(
+        &self,
+        scenario: &Scenario,
+        time: usize,
+        fault: Option<(usize, RequestFault)>,
+    ) -> ProcessResult {
         let apply = [
             "apply",
             "-f",
@@ -229,12 +238,12 @@ impl Stage {
             "--parallelism",
             "1",
         ];
-        let words = [&apply[..], scene.words[time]].concat();
-        self.client(&words, harm).await
+        let arguments = [&apply[..], scenario.arguments[time]].concat();
+        self.client(&arguments, fault).await
     }
 
-    /// What is not as it should be in the ledger.
-    async fn ledger_wrongs(&self, scene: &Scene) -> Vec<String> {
+    /// Returns the errors in the ledger.
+    async fn ledger_errors(&self, scenario: &Scenario) -> Vec<String> {
         let name = SetName::parse("web").unwrap();
         let stored = self.ledger().read(&name).await;
         let set = LedgerSet::read(name, &stored.unwrap(), LedgerKey::new([1; 32])).unwrap();
@@ -243,141 +252,157 @@ impl Stage {
             .intents()
             .map(|(key, intent)| format!("{key}: {intent:?}"));
         let open: Vec<_> = open.collect();
-        let mut wrongs = vec![];
-        if owned != scene.wanted {
-            wrongs.push(format!("owned: {owned:?}"));
+        let mut errors = vec![];
+        if owned != scenario.expected {
+            errors.push(format!("owned: {owned:?}"));
         }
         if !open.is_empty() {
-            wrongs.push(format!("left open: {open:?}"));
+            errors.push(format!("open intents: {open:?}"));
         }
-        wrongs
+        errors
     }
 
-    /// What is not as it should be with the agent and the provider.
-    fn wrongs(&self, scene: &Scene) -> Vec<String> {
+    /// Returns the errors in the agent and at the provider.
+    fn errors(&self, scenario: &Scenario) -> Vec<String> {
         let state = self.agent.state();
-        let mut wrongs = violations(&state);
+        let mut errors = violations(&state);
         let ids: Vec<_> = state
             .records()
             .map(|record| record.key().id.as_str())
             .collect();
-        if ids != scene.wanted {
-            wrongs.push(format!("on record: {ids:?}"));
+        if ids != scenario.expected {
+            errors.push(format!("registered: {ids:?}"));
         }
         if state
             .records()
             .any(|record| record.phase != Phase::Registered)
         {
-            wrongs.push("a volume is between two phases".to_owned());
+            errors.push("a volume is in an intermediate phase".to_owned());
         }
         let remote = |id: Option<&ExternalId>| id.map(ToString::to_string);
-        let on_record: BTreeSet<_> = state
+        let registered: BTreeSet<_> = state
             .records()
             .filter_map(|record| remote(record.provided.external_id.as_ref()))
             .chain(self.left.clone())
             .collect();
         let provided = self.agent.backend.volumes();
         let provided: BTreeSet<_> = provided.iter().map(|v| v.external_id.to_string()).collect();
-        let expected = scene.wanted.len() + usize::from(self.left.is_some());
-        if on_record != provided || provided.len() != expected {
-            wrongs.push(format!(
-                "on record: {on_record:?}; in the provider: {provided:?}"
+        let expected = scenario.expected.len() + usize::from(self.left.is_some());
+        if registered != provided || provided.len() != expected {
+            errors.push(format!(
+                "registered: {registered:?}; at the provider: {provided:?}"
             ));
         }
         let snapshots = self.agent.backend.snapshots();
         if snapshots.len() > 1 {
-            wrongs.push(format!("snapshots: {snapshots:?}"));
+            errors.push(format!("snapshots: {snapshots:?}"));
         }
         let sizes = state
             .records()
             .filter(|record| record.key().id.as_str() == "old");
         let sizes: Vec<_> = sizes.map(|record| record.provided.capacity.get()).collect();
-        if sizes != [scene.size] {
-            wrongs.push(format!("sizes of `old`: {sizes:?}"));
+        if sizes != [scenario.size] {
+            errors.push(format!("sizes of `old`: {sizes:?}"));
         }
-        wrongs
+        errors
     }
 }
 
-/// Which requests an apply makes that meets no harm.
-async fn requests(scene: &Scene) -> Vec<String> {
-    let stage = Stage::set(scene).await;
-    let ended = stage.apply(scene, 0, None).await;
-    assert_eq!(ended.code, Some(0), "{}: {}", scene.name, ended.said);
-    let asked = stage.road.asked();
-    assert_eq!(stage.wrongs(scene), Vec::<String>::new(), "{}", scene.name);
+/// Returns the requests of an apply without a fault.
+async fn requests(scenario: &Scenario) -> Vec<String> {
+    let test_bed = TestBed::start(scenario).await;
+    let ended = test_bed.apply(scenario, 0, None).await;
+    assert_eq!(ended.code, Some(0), "{}: {}", scenario.name, ended.output);
+    let requests = test_bed.proxy.requests();
+    assert_eq!(
+        test_bed.errors(scenario),
+        Vec::<String>::new(),
+        "{}",
+        scenario.name
+    );
     let is_write = |line: &&String| !line.starts_with("GET") && line.contains("/v1/volume");
-    let writes = asked.iter().filter(is_write);
-    assert_eq!(writes.collect::<Vec<_>>(), scene.writes, "{}", scene.name);
-    asked
+    let writes = requests.iter().filter(is_write);
+    assert_eq!(
+        writes.collect::<Vec<_>>(),
+        scenario.writes,
+        "{}",
+        scenario.name
+    );
+    requests
 }
 
-/// What is wrong after that harm; nothing if all is well.
-async fn suffer(scene: &Scene, at: usize, harm: Harm) -> Vec<String> {
-    let stage = Stage::set(scene).await;
-    let first = stage.apply(scene, 0, Some((at, harm))).await;
-    stage.road.deliver().await;
-    stage.agent.clock.advance(LOCK_IS_OVER);
-    let mut wrongs = vec![];
-    let dies = matches!(harm, Harm::DeathBefore | Harm::DeathAfter);
+/// Returns the errors after a fault in the request at this position.
+async fn errors_after_fault(scenario: &Scenario, at: usize, fault: RequestFault) -> Vec<String> {
+    let test_bed = TestBed::start(scenario).await;
+    let first = test_bed.apply(scenario, 0, Some((at, fault))).await;
+    test_bed.proxy.deliver_delayed().await;
+    test_bed.agent.clock.advance(LOCK_EXPIRY);
+    let mut errors = vec![];
+    let dies = matches!(
+        fault,
+        RequestFault::ClientKilledBefore | RequestFault::ClientKilledAfter
+    );
     if dies != first.code.is_none() {
-        wrongs.push(format!("its death: {:?}", first.code));
+        errors.push(format!("exit after the kill: {:?}", first.code));
     }
     if first.code == Some(0) {
-        wrongs.extend(stage.wrongs(scene));
+        errors.extend(test_bed.errors(scenario));
     }
-    let second = stage.apply(scene, 1, None).await;
+    let second = test_bed.apply(scenario, 1, None).await;
     if second.code != Some(0) {
-        wrongs.push(format!(
+        errors.push(format!(
             "the second apply: {:?}: {}",
-            second.code, second.said
+            second.code, second.output
         ));
     }
-    wrongs.extend(stage.wrongs(scene));
-    wrongs.extend(stage.ledger_wrongs(scene).await);
+    errors.extend(test_bed.errors(scenario));
+    errors.extend(test_bed.ledger_errors(scenario).await);
     let plan = ["plan", "-f", "volumes.hcl", "--set", "web"];
-    let plan = stage.client(&plan, None).await;
+    let plan = test_bed.client(&plan, None).await;
     if plan.code != Some(0) {
-        wrongs.push(format!("the plan: {:?}: {}", plan.code, plan.said));
+        errors.push(format!("the plan: {:?}: {}", plan.code, plan.output));
     }
-    if !wrongs.is_empty() {
-        wrongs.push(format!("the first apply: {:?}: {}", first.code, first.said));
+    if !errors.is_empty() {
+        errors.push(format!(
+            "the first apply: {:?}: {}",
+            first.code, first.output
+        ));
     }
-    wrongs
+    errors
 }
 
-async fn every_harm(scene: &Scene) {
-    let requests = requests(scene).await;
+async fn inject_every_fault(scenario: &Scenario) {
+    let requests = requests(scenario).await;
     let cases = requests.iter().enumerate().flat_map(|(at, line)| {
-        let harms = Harm::all_to(line).iter();
-        harms.map(move |harm| (at, line, *harm))
+        let faults = RequestFault::applicable_to(line).iter();
+        faults.map(move |fault| (at, line, *fault))
     });
     let outcomes = stream::iter(cases)
-        .map(async |(at, line, harm)| {
+        .map(async |(at, line, fault)| {
             (
-                format!("{harm:?} of {at}: {line}"),
-                suffer(scene, at, harm).await,
+                format!("{fault:?} of {at}: {line}"),
+                errors_after_fault(scenario, at, fault).await,
             )
         })
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(CONCURRENCY);
     let bad: Vec<_> = outcomes
-        .filter(|(_, wrongs)| std::future::ready(!wrongs.is_empty()))
+        .filter(|(_, errors)| std::future::ready(!errors.is_empty()))
         .collect()
         .await;
     assert!(
         bad.is_empty(),
-        "{}: {} of them end badly: {bad:#?}\nall requests: {requests:#?}",
-        scene.name,
+        "{}: {} cases fail: {bad:#?}\nall requests: {requests:#?}",
+        scenario.name,
         bad.len()
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_happens_on_the_way_nothing_is_made_twice_or_left_over() {
-    every_harm(&GROWING).await;
+async fn no_fault_leaves_a_duplicate_or_orphaned_volume() {
+    inject_every_fault(&GROWING).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_happens_on_the_way_what_goes_is_gone_and_what_is_replaced_is_there() {
-    every_harm(&REPLACING).await;
+async fn no_fault_prevents_removals_and_replacements() {
+    inject_every_fault(&REPLACING).await;
 }

@@ -1,14 +1,14 @@
-//! The architecture, held against the tree: layers, facades, bans with their reasons, forgotten
-//! files, and the picture in `lib.rs`.
+//! Enforces the architecture: layers, facades, bans with their reasons, listed files, and documents
+//! that name what exists.
 //!
-//! In one crate the compiler does not keep layers apart, so this does. It reads the sources as text,
-//! without comments, strings and inline tests; what it looks for is spelled plainly in this project.
+//! The compiler does not keep the layers of one crate apart, so this test does. It reads the sources
+//! as text, without comments, strings and inline tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Who may use whom. A module may use every module of the layers named, and itself.
-const LAYERS: &[(&str, &[&str])] = &[
+/// The modules that each module may use, besides itself.
+pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("diagnostic", &[]),
     ("model", &["diagnostic"]),
     ("retry", &["diagnostic"]),
@@ -105,10 +105,10 @@ const CLI: &[&str] = &[
     "agent",
 ];
 
-/// Modules that compile without I/O, clock, async and environment.
+/// Modules without I/O, clock, async and environment.
 const PURE_MODULES: &[&str] = PURE;
 
-/// What is spelled where: a text that may stand only in files whose path starts with one of these.
+/// A text that may occur only in files whose path starts with one of `allowed`.
 struct Ban {
     text: &'static str,
     allowed: &'static [&'static str],
@@ -119,7 +119,7 @@ const BANS: &[Ban] = &[
     Ban {
         text: "std::env::",
         allowed: &["cli/env.rs", "main.rs", "agent/config.rs"],
-        because: "the environment is read in one place; `agent/config.rs` asks for the program's own path",
+        because: "the environment is read in one place; `agent/config.rs` needs the program's own path",
     },
     Ban {
         text: "SystemTime::now",
@@ -137,6 +137,11 @@ const BANS: &[Ban] = &[
         because: "one file knows the HCL crate",
     },
     Ban {
+        text: "use hcl::",
+        allowed: &["spec/encode.rs", "spec/terraform.rs"],
+        because: "specifications are written in one module, Terraform's blocks beside its state",
+    },
+    Ban {
         text: "serde_yaml",
         allowed: &[
             "spec/yaml.rs",
@@ -145,7 +150,7 @@ const BANS: &[Ban] = &[
             "files/pairs.rs",
             "cli/ui/",
         ],
-        because: "the YAML crate is young and stays behind one module",
+        because: "the YAML crate is young and stays behind few modules",
     },
     Ban {
         text: "reqwest",
@@ -191,16 +196,16 @@ const BANNED_IN_PURE: &[(&str, &str)] = &[
     ("std::net", "I/O"),
     ("std::io", "I/O"),
     ("Instant::now", "a clock"),
-    ("uuid::", "chance"),
-    ("getrandom", "chance"),
+    ("uuid::", "randomness"),
+    ("getrandom", "randomness"),
 ];
 
-struct File {
+pub(super) struct File {
     /// Path below `src`, with `/`.
-    path: String,
+    pub(super) path: String,
     /// Without comments, strings and inline tests.
-    code: String,
-    /// As it is.
+    pub(super) code: String,
+    /// The whole text.
     text: String,
 }
 
@@ -210,7 +215,7 @@ impl File {
         first.strip_suffix(".rs").unwrap_or(first)
     }
 
-    fn is_facade(&self) -> bool {
+    pub(super) fn is_facade(&self) -> bool {
         self.path.ends_with("/mod.rs")
     }
 }
@@ -219,7 +224,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![];
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -236,7 +241,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn sources() -> Vec<File> {
+pub(super) fn sources() -> Vec<File> {
     let base = root().join("src");
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("sources are readable");
@@ -326,7 +331,7 @@ fn report(problems: &[String]) {
 }
 
 #[test]
-fn arrows_point_down_only() {
+fn modules_use_only_the_layers_below_them() {
     let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
     let mut problems = vec![];
     for file in sources() {
@@ -361,7 +366,7 @@ fn the_core_is_pure() {
         for (text, what) in BANNED_IN_PURE {
             if file.code.contains(text) {
                 problems.push(format!(
-                    "src/{}: `{text}`: the core knows no {what}",
+                    "src/{}: `{text}`: the core uses no {what}",
                     file.path
                 ));
             }
@@ -371,7 +376,7 @@ fn the_core_is_pure() {
 }
 
 #[test]
-fn a_facade_holds_doc_modules_and_reexports_and_nobody_imports_his_own() {
+fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
     let mut problems = vec![];
     let files = sources();
     for file in &files {
@@ -421,7 +426,7 @@ fn a_facade_holds_doc_modules_and_reexports_and_nobody_imports_his_own() {
 }
 
 #[test]
-fn banned_words_stand_only_where_they_may() {
+fn banned_texts_occur_only_where_they_are_allowed() {
     let mut problems = vec![];
     for file in sources() {
         for ban in BANS {
@@ -438,7 +443,7 @@ fn banned_words_stand_only_where_they_may() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_module_doc() {
     let silent = sources()
         .into_iter()
         .filter(|file| !file.text.starts_with("//! "));
@@ -450,7 +455,7 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
-fn the_picture_in_lib_names_the_modules_that_exist() {
+fn the_layers_in_the_crate_doc_are_the_modules_that_exist() {
     let text = std::fs::read_to_string(root().join("src/lib.rs")).expect("lib.rs is readable");
     let declared: BTreeSet<&str> = text
         .lines()
@@ -476,7 +481,7 @@ fn the_picture_in_lib_names_the_modules_that_exist() {
 }
 
 #[test]
-fn no_test_file_and_no_benchmark_is_forgotten() {
+fn every_test_file_and_benchmark_is_listed() {
     let mut problems = vec![];
     for suite in ["suite", "e2e"] {
         let folder = root().join("tests").join(suite);
@@ -508,14 +513,85 @@ fn no_test_file_and_no_benchmark_is_forgotten() {
 }
 
 #[test]
-fn tests_wait_on_a_predicate_and_not_on_time() {
+fn tests_wait_on_a_condition_and_not_on_time() {
     let mut problems = vec![];
     let word = concat!("sl", "eep(");
     for path in rust_files(&root().join("tests")) {
         let text = std::fs::read_to_string(&path).expect("tests are readable");
-        // The one place that waits between two looks at a predicate.
+        // The only place that pauses, between two checks of a condition.
         if text.contains(word) && !path.ends_with("support/wait.rs") {
             problems.push(format!("{}: {word}", path.display()));
+        }
+    }
+    report(&problems);
+}
+
+/// Source paths in backticks, such as `src/plan/build.rs`.
+fn named_paths(text: &str) -> BTreeSet<&str> {
+    let parts = text.split('`').skip(1).step_by(2);
+    parts
+        .filter(|part| {
+            ["src/", "tests/", "proto/", "docs/", "specs/"]
+                .iter()
+                .any(|start| part.starts_with(start))
+                && !part.contains(['<', '{', '*', ' '])
+        })
+        .collect()
+}
+
+#[test]
+fn documents_name_files_that_exist_and_the_layers_that_are_enforced() {
+    let mut problems = vec![];
+    for document in ["docs/architecture.md", "CONTRIBUTING.md", "docs/style.md"] {
+        let text =
+            std::fs::read_to_string(root().join(document)).expect("the document is readable");
+        let missing = named_paths(&text)
+            .into_iter()
+            .filter(|path| !root().join(path).exists());
+        problems.extend(missing.map(|path| format!("{document}: `{path}` does not exist")));
+    }
+    report(&problems);
+    let text = std::fs::read_to_string(root().join("docs/architecture.md"))
+        .expect("the document is readable");
+    let table = text.split("## Layers").nth(1).unwrap_or_default();
+    let table = table.split("\n- ").next().unwrap_or_default();
+    let documented: BTreeSet<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    let layers: BTreeSet<&str> = LAYERS.iter().map(|(module, _)| *module).collect();
+    assert_eq!(
+        documented, layers,
+        "left: docs/architecture.md; right: the layers"
+    );
+}
+
+/// Documents that are not part of the repository.
+const UNREACHABLE: &[&str] = &[
+    "csi-orchestration",
+    "nomad-http-api",
+    "nomad-neighbour-apis",
+    "nomad-job-api",
+    "csi-spec`",
+    "`users`",
+    "`architecture`",
+    "csi-sanity.md",
+];
+
+#[test]
+fn comments_cite_only_what_a_reader_can_find() {
+    let mut problems = vec![];
+    for folder in ["src", "tests", "benches"] {
+        for path in rust_files(&root().join(folder)) {
+            if path.ends_with("suite/architecture.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("sources are readable");
+            for (at, line) in text.lines().enumerate() {
+                if UNREACHABLE.iter().any(|name| line.contains(name)) {
+                    problems.push(format!("{}:{}: {}", path.display(), at + 1, line.trim()));
+                }
+            }
         }
     }
     report(&problems);

@@ -1,17 +1,16 @@
-//! Bad input that no transcript can hold: files that are large, binary or unreadable, a full disk, a
-//! reader who has gone away.
+//! Bad input that no transcript can contain: large, binary or unreadable files, a full disk, a closed pipe.
 
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
-use nomad_csi::cli::{Exit, Sink};
+use nomad_csi::cli::{Exit, OutputStream};
 use nomad_csi::diagnostic::Code;
 
 #[cfg(feature = "agent")]
 use crate::support::hermetic::Redirect;
 use crate::support::hermetic::run_in;
 
-/// What is said when a command line is refused with that code.
+/// Runs a command that must fail with a code, and returns its output.
 fn refused(directory: &Path, line: &str, code: Code) -> String {
     let ended = run_in(directory, line, |_| {});
     assert_eq!(ended.exit, Exit::Error, "{}", ended.text);
@@ -24,10 +23,10 @@ fn refused(directory: &Path, line: &str, code: Code) -> String {
 }
 
 #[test]
-fn files_that_cannot_be_specifications_are_refused_by_name() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn unreadable_files_are_named() {
+    let directory = tempfile::tempdir().expect("the directory is created");
     let write = |name: &str, bytes: &[u8]| {
-        std::fs::write(directory.path().join(name), bytes).expect("it is writable");
+        std::fs::write(directory.path().join(name), bytes).expect("the file is writable");
     };
     write("large.hcl", &vec![b'#'; (16 << 20) + 1]);
     write("latin1.hcl", b"id = \"caf\xe9\"\n");
@@ -40,14 +39,14 @@ fn files_that_cannot_be_specifications_are_refused_by_name() {
         ("plain/below.hcl", Code::FilesUnreadable),
         ("a[.hcl", Code::FilesBadPattern),
     ] {
-        let said = refused(directory.path(), &format!("validate -f {argument}"), code);
-        assert!(said.contains(argument), "{said}");
+        let output = refused(directory.path(), &format!("validate -f {argument}"), code);
+        assert!(output.contains(argument), "{output}");
     }
 }
 
 #[test]
-fn an_endless_pipe_is_not_read_to_its_end() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn an_endless_pipe_is_read_up_to_the_limit() {
+    let directory = tempfile::tempdir().expect("the directory is created");
     let ended = run_in(directory.path(), "validate -f -", |world| {
         world.stdin.reader = Box::new(std::io::repeat(b'x'));
     });
@@ -73,11 +72,11 @@ impl Write for Broken {
 }
 
 #[test]
-fn a_reader_who_has_gone_away_is_no_error_and_a_full_disk_is_one() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
+    let directory = tempfile::tempdir().expect("the directory is created");
     let to = |kind| {
         run_in(directory.path(), "man", |world| {
-            world.stdout = Sink {
+            world.stdout = OutputStream {
                 writer: Box::new(Broken(kind)),
                 is_terminal: false,
             };
@@ -95,11 +94,11 @@ fn a_reader_who_has_gone_away_is_no_error_and_a_full_disk_is_one() {
     );
 }
 
-/// A plugin that does not start is said, and nothing is left running.
+/// The error is reported, and no process remains.
 #[cfg(feature = "agent")]
 #[test]
-fn an_embedded_plugin_that_does_not_start_is_told() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn an_embedded_plugin_that_does_not_start_is_reported() {
+    let directory = tempfile::tempdir().expect("the directory is created");
     let ended = run_in(
         directory.path(),
         "volume status --embedded=state",

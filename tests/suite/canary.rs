@@ -1,16 +1,16 @@
-//! No secret in any output: a distinct text in every place that one can come from, a server that
-//! repeats whatever it is sent, and the program as its own process with its log turned up.
+//! No output contains a secret. Every source of secrets has a distinct text, the server repeats what it
+//! receives, and the program runs as a process with verbose logs.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::http_server::{Answer, Seen, Server, json, text};
+use crate::support::http_server::{Reply, ReceivedRequest, Server, json, text};
 
 const SPEC: &str = "volume \"db\" {\n  name = \"db\"\n  type = \"csi\"\n  plugin_id = \"ebs0\"\n  capability {\n    access_mode = \"single-node-writer\"\n    attachment_mode = \"file-system\"\n  }\n  mount_options {\n    mount_flags = [\"password=canary-flags\"]\n  }\n  secrets {\n    a = \"canary-literal\"\n    b = env(\"CANARY\")\n    c = file(\"secret.txt\")\n  }\n}\n";
 const CONFIG: &str = "[context.lab]\naddress = \"ADDRESS\"\ntoken = { env = \"LAB_TOKEN\" }\n[context.file]\naddress = \"ADDRESS\"\ntoken = { file = \"token\" }\n";
 
-/// A Nomad without volumes that repeats the body and the token of every write.
-fn answer(seen: &Seen) -> Answer {
+/// Responds as a Nomad without volumes that repeats the body and the token of every write.
+fn answer(seen: &ReceivedRequest) -> Reply {
     let path = seen.target.split('?').next().unwrap_or_default();
     let token = seen.header("x-nomad-token").unwrap_or_default();
     match (seen.method.as_str(), path) {
@@ -52,14 +52,14 @@ fn run(directory: &Path, address: &str, line: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_in_any_output() {
+async fn no_output_contains_a_secret() {
     let server = Server::start(|seen, _| answer(seen)).await;
     let address = format!("http://{}", server.address);
-    let directory = tempfile::tempdir().expect("a directory can be made");
+    let directory = tempfile::tempdir().expect("the directory is created");
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("it has one")).expect("it is writable");
-        std::fs::write(path, text).expect("it is writable");
+        std::fs::create_dir_all(path.parent().expect("the path has a parent")).expect("the file is writable");
+        std::fs::write(path, text).expect("the file is writable");
     };
     write("specs/db.hcl", SPEC);
     write("specs/secret.txt", "canary-file\n");
@@ -110,18 +110,18 @@ async fn no_secret_is_in_any_output() {
     for line in lines {
         let (folder, address) = (directory.path().to_owned(), address.clone());
         let run = tokio::task::spawn_blocking(move || run(&folder, &address, line));
-        shown.push((line, run.await.expect("it ends")));
+        shown.push((line, run.await.expect("the program exits")));
     }
     for (line, text) in &shown {
-        assert!(!text.is_empty(), "{line} says nothing");
+        assert!(!text.is_empty(), "{line} prints nothing");
         assert!(!text.contains("canary-"), "{line}:\n{text}");
     }
     for file in ["ledger.json", "plan.ncsi"] {
-        let kept = std::fs::read_to_string(directory.path().join(file)).expect("it was written");
+        let kept = std::fs::read_to_string(directory.path().join(file)).expect("the file exists");
         assert!(!kept.contains("canary-"), "{file}:\n{kept}");
     }
-    // The server got them all, so there was something to be hidden.
-    let seen = format!("{:?}", server.seen());
+    // The server received all secrets, so the program had to hide them.
+    let seen = format!("{:?}", server.requests());
     for canary in [
         "canary-literal",
         "canary-environment",

@@ -1,85 +1,89 @@
-//! What the client makes of answers: Nomad's of all versions, our agent's, and those of others.
+//! How the client interprets responses of every Nomad, of the embedded agent and of other servers.
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, PluginId, Secrets, ServerVersion};
-use nomad_csi::nomad::{Hidden, NomadClient, Settings};
-use nomad_csi::ports::{ApiError, ServerKind, VolumeApi as _, VolumeReader as _, Written};
+use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi::ports::{ApiError, ServerKind, VolumeApi as _, VolumeReader as _, WriteReply};
 
 use crate::client_requests::{key, query, request};
-use crate::support::http_server::{Answer, Seen, Server, answer, json, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 
-/// What reading a volume makes of an answer.
-async fn read_failure(given: Answer) -> ApiError {
+/// Returns the error of reading a volume.
+async fn read_failure(given: Reply) -> ApiError {
     let server = Server::always(given).await;
     let read = server.client().read_volume(&key("prod", "db0")).await;
-    read.expect_err("it fails")
+    read.expect_err("the request fails")
 }
 
-async fn create(given: Answer) -> Result<Written, ApiError> {
+async fn create(given: Reply) -> Result<WriteReply, ApiError> {
     let server = Server::always(given).await;
     let created = server.client().create_volume(&request("db0")).await;
-    assert_eq!(server.seen().len(), 1, "a write is sent once");
+    assert_eq!(server.requests().len(), 1, "a write is sent once");
     created
 }
 
-/// (an answer, words of the message, the text shown)
+/// Each case: response, part of the message, server text.
 #[tokio::test]
-async fn what_is_not_nomad_is_said_to_be_something_else() {
+async fn responses_that_are_not_nomads_are_errors() {
     let html = "<!DOCTYPE html>\n<html><title>Login</title>\u{7}</html>";
-    let page = || answer(200, "text/html; charset=utf-8", &[], html.as_bytes());
+    let page = || response(200, "text/html; charset=utf-8", &[], html.as_bytes());
     let shown = "<!DOCTYPE html> <html><title>Login</title></html>";
     let long = "x".repeat(2000);
     let cut = format!("{}…", "x".repeat(100));
-    for (given, says, words) in [
-        (page(), "answered with a web page (200 OK)", Some(shown)),
+    for (given, expected, server_text) in [
+        (page(), "responded with a web page (200 OK)", Some(shown)),
         (
-            answer(200, "application/json", &[], html.as_bytes()),
-            "answered with a web page (200 OK)",
+            response(200, "application/json", &[], html.as_bytes()),
+            "responded with a web page (200 OK)",
             Some(shown),
         ),
         (
-            answer(404, "text/html", &[], html.as_bytes()),
-            "answered with a web page (404 Not Found)",
+            response(404, "text/html", &[], html.as_bytes()),
+            "responded with a web page (404 Not Found)",
             Some(shown),
         ),
-        (json(""), "answered with nothing (200 OK)", None),
-        (json("  \n"), "answered with nothing (200 OK)", None),
+        (json(""), "responded with an empty body (200 OK)", None),
+        (json("  \n"), "responded with an empty body (200 OK)", None),
         (
             json(r#"{"ID":"db0","Na"#),
-            "answered with JSON that ends too early",
+            "responded with truncated JSON",
             Some(r#"{"ID":"db0","Na"#),
         ),
         (
             text(200, "Welcome"),
-            "answered with something that is not JSON (200 OK)",
+            "responded with a body that is not JSON (200 OK)",
             Some("Welcome"),
         ),
         (
             text(200, &long),
-            "something that is not JSON",
+            "a body that is not JSON",
             Some(cut.as_str()),
         ),
-        (json("[]"), "is not Nomad's (invalid type: sequence", None),
         (
-            json(r#"{"ID":"db0","Capacity":"big"}"#),
-            "is not Nomad's (Capacity: invalid type: string \"big\", expected i64)",
+            json("[]"),
+            "responded with unexpected JSON (invalid type: sequence",
             None,
         ),
-        (json(r#"{"ok":true}"#), "answered with ``", None),
-        (json(r#"{"ID":"other"}"#), "answered with `other`", None),
+        (
+            json(r#"{"ID":"db0","Capacity":"big"}"#),
+            "responded with unexpected JSON (Capacity: invalid type: string \"big\", expected i64)",
+            None,
+        ),
+        (json(r#"{"ok":true}"#), "responded with ``", None),
+        (json(r#"{"ID":"other"}"#), "responded with `other`", None),
         (
             text(404, "404 page not found"),
-            "has nothing at that path",
+            "does not have this endpoint",
             Some("404 page not found"),
         ),
         (
             text(404, "resource not found"),
-            "has nothing at that path",
+            "does not have this endpoint",
             Some("resource not found"),
         ),
         (
             text(405, "Invalid method"),
-            "has nothing at that path",
+            "does not have this endpoint",
             Some("Invalid method"),
         ),
         (
@@ -88,13 +92,13 @@ async fn what_is_not_nomad_is_said_to_be_something_else() {
             Some("{}"),
         ),
         (
-            answer(
+            response(
                 302,
                 "text/html",
                 &[("Location", "https://sso.example/")],
                 b"",
             ),
-            "a redirect to https://sso.example/, which is not followed",
+            "redirects to `https://sso.example/`, and redirects are not followed",
             None,
         ),
     ] {
@@ -103,16 +107,20 @@ async fn what_is_not_nomad_is_said_to_be_something_else() {
         assert!(
             error
                 .message
-                .starts_with("volume db0 (namespace prod) could not be read: ")
+                .starts_with("cannot read volume `db0 (namespace prod)`: ")
         );
-        assert!(error.message.contains(says), "{says}: {}", error.message);
-        assert_eq!(error.server_text.as_deref(), words);
+        assert!(
+            error.message.contains(expected),
+            "{expected}: {}",
+            error.message
+        );
+        assert_eq!(error.server_text.as_deref(), server_text);
     }
 }
 
-/// Only Nomad's own words mean that there is no volume; a stranger's 404 does not.
+/// Only Nomad's own text reports a missing volume. Any other 404 does not.
 #[tokio::test]
-async fn a_missing_thing_is_none_and_no_error() {
+async fn a_missing_object_is_none_and_no_error() {
     for body in ["volume not found", "rpc error: volume not found"] {
         let server = Server::always(text(404, body)).await;
         let read = server.client().read_volume(&key("prod", "db0")).await;
@@ -128,81 +136,86 @@ async fn a_missing_thing_is_none_and_no_error() {
 }
 
 #[tokio::test]
-async fn the_servers_words_get_a_code_a_sentence_and_stay() {
-    for (status, body, code, sentence) in [
+async fn server_errors_get_a_code_and_a_reason_and_keep_their_text() {
+    for (status, body, code, reason) in [
         (
             403,
             "Permission denied",
             Code::ApiForbidden,
-            "the token may not do this",
+            "the token lacks the permission",
         ),
         (
             403,
             "ACL token not found",
             Code::ApiUnknownToken,
-            "does not know the token",
+            "the token is unknown to the server",
         ),
         (
             401,
             "Unauthorized",
             Code::ApiUnknownToken,
-            "the server wants a token",
+            "the server requires a token",
         ),
         (
             500,
             "No path to region",
             Code::ApiUnknownRegion,
-            "knows no such region",
+            "the region is unknown to the server",
         ),
         (
             400,
             "Invalid index",
             Code::ApiBadRequest,
-            "does not understand",
+            "reports the request as malformed",
         ),
         (
             500,
             "something new",
             Code::ApiServerError,
-            "the server failed",
+            "reported an internal error",
         ),
         (
             400,
             "Client sent an HTTP request to an HTTPS server.",
             Code::ApiTls,
-            "wants TLS, and the address says `http`",
+            "requires TLS, but the address uses `http`",
         ),
     ] {
         let error = read_failure(text(status, body)).await;
         assert_eq!((error.code, error.status), (code, Some(status)), "{body}");
-        assert!(error.message.contains(sentence), "{}", error.message);
+        assert!(error.message.contains(reason), "{}", error.message);
         assert_eq!(error.server_text.as_deref(), Some(body));
     }
 }
 
-/// Nomad says "Permission denied" of every token that may not, and of none.
+/// Nomad reports "Permission denied" both for a weak token and for a missing one.
 #[tokio::test]
-async fn a_missing_token_is_named_as_the_reason() {
+async fn the_help_names_a_missing_token() {
     let server = Server::always(text(403, "Permission denied")).await;
     let without = server.client().list_plugins(None).await;
-    let help = without.expect_err("it is forbidden").help;
-    assert_eq!(help, ["No token was given: set NOMAD_TOKEN or --token."]);
-    let mut settings = Settings::new(server.url());
-    settings.token = Some(Hidden::new("11111111"));
-    let client = NomadClient::new(&settings).expect("the address is one");
+    let help = without.expect_err("the request is forbidden").help;
+    assert_eq!(
+        help,
+        ["set NOMAD_TOKEN or --token: the request carried no token"]
+    );
+    let mut settings = ClientSettings::new(server.url());
+    settings.token = Some(RedactedString::new("11111111"));
+    let client = NomadClient::new(&settings).expect("the address is valid");
     let with = client.list_plugins(None).await;
-    assert_eq!(with.expect_err("it is forbidden").help, [""; 0]);
+    assert_eq!(with.expect_err("the request is forbidden").help, [""; 0]);
 }
 
 #[tokio::test]
-async fn several_errors_of_a_create_become_lines() {
+async fn multiple_errors_of_a_create_become_lines() {
     let body = "1 error occurred:\n\t* unable to update volume: 2 errors occurred:\n\t* volume name \
                 cannot be updated\n\t* volume parameters cannot be updated\n\n\n\n";
-    let error = create(text(500, body)).await.expect_err("it fails");
+    let error = create(text(500, body))
+        .await
+        .expect_err("the request fails");
     assert_eq!(error.code, Code::VolumeImmutableField);
     assert_eq!(
         error.message,
-        "volume db0 (namespace prod) was not created: its name cannot change"
+        "cannot create volume `db0 (namespace prod)`: the name cannot change"
     );
     assert_eq!(
         error.server_text.as_deref(),
@@ -214,33 +227,42 @@ async fn several_errors_of_a_create_become_lines() {
 }
 
 #[tokio::test]
-async fn our_agents_typed_error_wins_over_the_text() {
+async fn the_embedded_agents_typed_error_takes_precedence() {
     let media_type = "application/vnd.nomad-csi.error+json";
     let body = r#"{"code":"volume/in-use","message":"volume `db0` is claimed","help":["Stop web."],
         "text":"volume in use: db0","holders":["a1","a2"]}"#;
-    let error = create(answer(500, media_type, &[], body.as_bytes())).await;
-    let error = error.expect_err("it fails");
+    let error = create(response(500, media_type, &[], body.as_bytes())).await;
+    let error = error.expect_err("the request fails");
     assert_eq!(error.code, Code::VolumeInUse);
     assert_eq!(error.message, "volume `db0` is claimed");
-    assert_eq!(error.help, ["Stop web.", "Held by the allocations a1, a2."]);
+    assert_eq!(
+        error.help,
+        ["Stop web.", "stop the allocations that claim it: a1, a2"]
+    );
     assert_eq!(error.server_text.as_deref(), Some("volume in use: db0"));
 
     let later = r#"{"code":"of/the-future","message":"m","text":"volume in use: db0"}"#;
-    let error = create(answer(500, media_type, &[], later.as_bytes())).await;
-    assert_eq!(error.expect_err("it fails").code, Code::VolumeInUse);
+    let error = create(response(500, media_type, &[], later.as_bytes())).await;
+    assert_eq!(
+        error.expect_err("the request fails").code,
+        Code::VolumeInUse
+    );
     let missing = r#"{"code":"volume/not-found","message":"m","text":"volume not found"}"#;
-    let server = Server::always(answer(404, media_type, &[], missing.as_bytes())).await;
+    let server = Server::always(response(404, media_type, &[], missing.as_bytes())).await;
     let read = server.client().read_volume(&key("prod", "db0")).await;
     assert_eq!(read, Ok(None));
-    let broken = create(answer(500, media_type, &[], b"volume in use: db0")).await;
-    assert_eq!(broken.expect_err("it fails").code, Code::VolumeInUse);
+    let broken = create(response(500, media_type, &[], b"volume in use: db0")).await;
+    assert_eq!(
+        broken.expect_err("the request fails").code,
+        Code::VolumeInUse
+    );
 }
 
-/// Our agent says who it is in every answer; nothing else is taken for it.
+/// The embedded agent identifies itself in every response.
 #[tokio::test]
-async fn who_answers_is_discovered_and_not_assumed() {
+async fn the_kind_of_server_is_detected() {
     let regions = |status, headers: &[(&str, &str)]| {
-        answer(status, "application/json", headers, br#"["global"]"#)
+        response(status, "application/json", headers, br#"["global"]"#)
     };
     let about = r#"{"config":{"Version":{"Version":"1.9.4"}}}"#;
     let nomad = ServerKind::Nomad(ServerVersion::new(1, 9, 4));
@@ -256,42 +278,48 @@ async fn who_answers_is_discovered_and_not_assumed() {
         let answers = [regions(200, headers), json(about)];
         let server = Server::start(move |_, number| answers[number].clone()).await;
         assert_eq!(server.client().server().await, Ok(expected));
-        let lines: Vec<_> = server.seen().iter().map(Seen::line).collect();
+        let lines: Vec<_> = server
+            .requests()
+            .iter()
+            .map(ReceivedRequest::line)
+            .collect();
         assert_eq!(lines, asked);
     }
 }
 
-/// `nomad-http-api` 8.2: nothing before 1.10.5; secrets and flags in clear text in 1.1 and 1.2.
+/// Nomad before 1.10.5 sends no body; 1.1 and 1.2 send secrets and mount flags in clear text.
 #[tokio::test]
-async fn writes_are_understood_whatever_they_answer() {
-    assert_eq!(create(json("")).await, Ok(Written::default()));
+async fn responses_to_writes_of_every_version_are_decoded() {
+    assert_eq!(create(json("")).await, Ok(WriteReply::default()));
     let old = r#"{"Index":5,"Volumes":[{"ID":"db0","Secrets":{"password":"hunter2"},
         "MountOptions":{"FSType":"cifs","MountFlags":["password=hunter2"]}}]}"#;
-    let written = create(json(old)).await.expect("it is understood");
-    let document = written.document.expect("it has a volume");
+    let written = create(json(old)).await.expect("the response is decoded");
+    let document = written.document.expect("the response has a volume");
     assert_eq!(
         document.to_string(),
         r#"{"ID":"db0","Secrets":null,"MountOptions":{"FSType":"cifs","MountFlags":["[REDACTED]"]}}"#
     );
     let warned = r#"{"Volumes":[{"ID":"db0","New":[1]}],"Warnings":"one\n\n two \n"}"#;
-    let written = create(json(warned)).await.expect("it is understood");
+    let written = create(json(warned)).await.expect("the response is decoded");
     assert_eq!(written.warnings, ["one", "two"]);
     assert_eq!(
         written.document.map(|volume| volume.to_string()).as_deref(),
         Some(r#"{"ID":"db0","New":[1]}"#)
     );
     let none = create(json(r#"{"Volumes":null,"Warnings":null}"#)).await;
-    assert_eq!(none, Ok(Written::default()));
+    assert_eq!(none, Ok(WriteReply::default()));
 }
 
-/// The server took the write and answered it; only what it said is lost.
+/// The server made the change, but its response is lost.
 #[tokio::test]
-async fn a_write_whose_answer_makes_no_sense_may_have_happened() {
+async fn a_write_with_a_malformed_response_has_an_unknown_outcome() {
     for body in [r#"{"Volumes":[{"ID""#, r#"{"Volumes":1}"#, "[]"] {
         let error = create(json(body)).await.expect_err(body);
         assert_eq!(error.code, Code::ApiOutcomeUnknown, "{body}");
         assert!(
-            error.message.contains("was perhaps not created"),
+            error
+                .message
+                .starts_with("the outcome of the request to create volume"),
             "{}",
             error.message
         );
@@ -299,21 +327,29 @@ async fn a_write_whose_answer_makes_no_sense_may_have_happened() {
 }
 
 #[tokio::test]
-async fn a_web_page_is_no_success_of_a_write() {
-    let error = create(answer(200, "text/html", &[], b"<html>ok</html>")).await;
-    assert_eq!(error.expect_err("it fails").code, Code::ApiNotNomad);
-    let server = Server::always(answer(200, "text/html", &[], b"<html>ok</html>")).await;
+async fn a_web_page_is_an_error_of_a_write() {
+    let error = create(response(200, "text/html", &[], b"<html>ok</html>")).await;
+    assert_eq!(
+        error.expect_err("the request fails").code,
+        Code::ApiNotNomad
+    );
+    let server = Server::always(response(200, "text/html", &[], b"<html>ok</html>")).await;
     let deleted = server
         .client()
         .delete_volume(&key("prod", "db0"), &Secrets::default())
         .await;
-    assert_eq!(deleted.expect_err("it fails").code, Code::ApiNotNomad);
+    assert_eq!(
+        deleted.expect_err("the request fails").code,
+        Code::ApiNotNomad
+    );
 }
 
 #[tokio::test]
-async fn a_secret_that_a_plugin_repeats_is_not_shown() {
+async fn secrets_are_removed_from_plugin_errors() {
     let body = "controller create volume: bad login me:hunter2";
-    let error = create(text(500, body)).await.expect_err("it fails");
+    let error = create(text(500, body))
+        .await
+        .expect_err("the request fails");
     assert_eq!(
         error.server_text.as_deref(),
         Some("controller create volume: bad login me:[REDACTED]")
@@ -324,7 +360,7 @@ async fn a_secret_that_a_plugin_repeats_is_not_shown() {
         .client()
         .delete_volume(&key("prod", "db0"), &secrets)
         .await;
-    let shown = deleted.expect_err("it fails").server_text;
+    let shown = deleted.expect_err("the request fails").server_text;
     assert_eq!(
         shown.as_deref(),
         Some("controller delete volume: [REDACTED], no")
@@ -332,17 +368,17 @@ async fn a_secret_that_a_plugin_repeats_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_document_is_handed_on_untouched() {
+async fn documents_are_returned_unchanged() {
     let body = r#"{"ID":"db0","Zebra":1,"Capacity":9223372036854775807,"Alpha":{"b":1,"a":2}}"#;
     let server = Server::always(json(body)).await;
     let read = server.client().read_volume(&key("prod", "db0")).await;
-    let reading = read.expect("it reads").expect("it is there");
+    let reading = read.expect("the read succeeds").expect("the volume exists");
     assert_eq!(reading.document.to_string(), body);
     assert_eq!(reading.value.capacity.get(), i64::MAX as u64);
 }
 
 #[tokio::test]
-async fn lists_go_through_all_pages_sorted_and_without_repetition() {
+async fn lists_contain_all_pages_sorted_and_without_duplicates() {
     let page = |ids: &[&str], next: Option<&str>| {
         let stubs: Vec<String> = ids
             .iter()
@@ -353,7 +389,7 @@ async fn lists_go_through_all_pages_sorted_and_without_repetition() {
             .map(|next| ("X-Nomad-NextToken", *next))
             .collect();
         let body = format!("[{}]", stubs.join(","));
-        answer(200, "application/json", &headers, body.as_bytes())
+        response(200, "application/json", &headers, body.as_bytes())
     };
     let server = Server::start(move |seen, _| {
         match seen
@@ -372,31 +408,31 @@ async fn lists_go_through_all_pages_sorted_and_without_repetition() {
         .client()
         .list_volumes(&query("prod"))
         .await
-        .expect("it lists");
+        .expect("the list succeeds");
     let ids: Vec<_> = listed
         .iter()
         .map(|volume| volume.value.id.as_str())
         .collect();
     assert_eq!(ids, ["a", "c", "d", "e"]);
-    assert_eq!(server.seen().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_its_page_ends_in_an_error() {
+async fn a_repeated_page_is_an_error() {
     let again = [("X-Nomad-NextToken", "prod.a")];
-    let server = Server::always(answer(200, "application/json", &again, b"[]")).await;
+    let server = Server::always(response(200, "application/json", &again, b"[]")).await;
     let error = server
         .client()
         .list_volumes(&query("prod"))
         .await
-        .expect_err("it is endless");
+        .expect_err("the list never ends");
     assert_eq!(error.code, Code::ApiNotNomad);
     assert!(
-        error.message.ends_with("gives the same page again"),
+        error.message.ends_with("sent the same page twice"),
         "{}",
         error.message
     );
-    assert_eq!(server.seen().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -407,45 +443,45 @@ async fn null_is_an_empty_list() {
 }
 
 #[tokio::test]
-async fn compressed_answers_are_read() {
-    // `[{"ID":"db0","Namespace":"prod"}]`, by gzip.
+async fn compressed_responses_are_decoded() {
+    // `[{"ID":"db0","Namespace":"prod"}]`, compressed with gzip.
     let packed = include_bytes!("../data/wire/volumes.json.gz");
     let headers = [("Content-Encoding", "gzip")];
-    let server = Server::always(answer(200, "application/json", &headers, packed)).await;
+    let server = Server::always(response(200, "application/json", &headers, packed)).await;
     let listed = server
         .client()
         .list_volumes(&query("prod"))
         .await
-        .expect("it lists");
+        .expect("the list succeeds");
     assert_eq!(listed.len(), 1);
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_unpacked_is_garbled() {
+async fn a_response_that_does_not_decompress_is_corrupt() {
     let headers = [("Content-Encoding", "gzip")];
-    let error = read_failure(answer(200, "application/json", &headers, b"[not gzip]")).await;
+    let error = read_failure(response(200, "application/json", &headers, b"[not gzip]")).await;
     assert_eq!(error.code, Code::ApiNotNomad);
-    assert!(error.message.contains("is garbled: "), "{}", error.message);
+    assert!(error.message.contains("is corrupt: "), "{}", error.message);
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_refused() {
+async fn a_response_above_the_limit_is_refused() {
     let server = Server::always(json(&" ".repeat((64 << 20) + 1))).await;
     let error = server
         .client()
         .list_volumes(&query("prod"))
         .await
-        .expect_err("it is too large");
+        .expect_err("the response is too large");
     assert_eq!(error.code, Code::ApiTooLarge);
     assert!(
-        error.message.ends_with("answered with more than 64 MiB"),
+        error.message.ends_with("is larger than 64 MiB"),
         "{}",
         error.message
     );
 }
 
 #[tokio::test]
-async fn an_endless_error_is_cut_off() {
+async fn a_long_error_is_truncated() {
     let error = read_failure(text(500, &"é".repeat(200_000))).await;
     assert_eq!(error.code, Code::ApiServerError);
     assert_eq!(

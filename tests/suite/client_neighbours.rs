@@ -1,5 +1,4 @@
-//! What the client asks besides volumes: versions, provider's lists, snapshots, tokens, and waiting
-//! (`nomad-http-api` 3.8 to 3.10, `nomad-neighbour-apis` 0.5, 3, 4.1).
+//! Requests other than volumes: versions, external volumes, snapshots, tokens and blocking queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,21 +7,21 @@ use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, NodeId, PluginId, Secrets, ServerVersion, SnapshotId};
 use nomad_csi::ports::{
     AccessReader as _, ProviderReader as _, ServerKind, SnapshotApi as _, SnapshotRequest,
-    TokenOwner, VolumeApi as _, VolumeReader as _, VolumeWatch as _, WaitFor,
+    TokenKind, VolumeApi as _, VolumeReader as _, VolumeWatch as _, WatchRequest,
 };
 
 use super::client_requests::{key, query};
-use crate::support::http_server::{Answer, Seen, Server, answer, json, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 
-fn path(seen: &Seen) -> &str {
+fn path(seen: &ReceivedRequest) -> &str {
     seen.target.split('?').next().unwrap_or_default()
 }
 
 #[tokio::test]
-async fn a_servers_version_is_read_as_far_as_the_token_may() {
-    let version = |about: Answer, headers: &'static [(&str, &str)]| async move {
+async fn the_servers_version_is_read_if_the_token_may() {
+    let version = |about: Reply, headers: &'static [(&str, &str)]| async move {
         let server = Server::start(move |seen, _| match path(seen) {
-            "/v1/regions" => answer(200, "application/json", headers, b"[]"),
+            "/v1/regions" => response(200, "application/json", headers, b"[]"),
             _ => about.clone(),
         })
         .await;
@@ -37,21 +36,21 @@ async fn a_servers_version_is_read_as_far_as_the_token_may() {
     let forbidden = text(403, "Permission denied");
     assert_eq!(
         version(forbidden.clone(), &[]).await,
-        Ok(ServerKind::Undisclosed)
+        Ok(ServerKind::NomadUnknownVersion)
     );
     let agent = &[("X-Nomad-CSI-Agent", "0.1.0")];
     assert_eq!(version(forbidden, agent).await, Ok(ServerKind::Agent));
     let odd = version(json("{}"), &[])
         .await
-        .expect_err("it has no version");
+        .expect_err("the response has no version");
     assert_eq!(odd.code, Code::ApiNotNomad);
     let down = version(text(500, "No path to region"), &[]).await;
     assert_eq!(down.expect_err("it failed").code, Code::ApiUnknownRegion);
 }
 
-/// W29: a page size would lose what a plugin answers beyond it.
+/// Nomad truncates the plugin's pages to a page size, and the rest is lost (W29).
 #[tokio::test]
-async fn a_providers_list_is_read_by_the_plugins_own_pages() {
+async fn external_volumes_are_read_in_the_plugins_pages() {
     let server = Server::start(|seen, _| {
         let (volumes, next) = if seen.target.contains("next_token=t%2F1") {
             (r#"[{"ExternalID":"a"},{"ExternalID":"c"}]"#, "")
@@ -66,13 +65,17 @@ async fn a_providers_list_is_read_by_the_plugins_own_pages() {
         .client()
         .list_external_volumes(&plugin, &Namespace::default())
         .await
-        .expect("it lists");
+        .expect("the list succeeds");
     let ids: Vec<&str> = listed
         .iter()
         .map(|volume| volume.external_id.as_str())
         .collect();
     assert_eq!(ids, ["a", "b", "c"]);
-    let lines: Vec<String> = server.seen().iter().map(Seen::line).collect();
+    let lines: Vec<String> = server
+        .requests()
+        .iter()
+        .map(ReceivedRequest::line)
+        .collect();
     assert_eq!(
         lines,
         [
@@ -86,14 +89,17 @@ async fn a_providers_list_is_read_by_the_plugins_own_pages() {
         .client()
         .list_external_volumes(&plugin, &Namespace::default())
         .await;
-    assert_eq!(listed.expect_err("it never ends").code, Code::ApiNotNomad);
+    assert_eq!(
+        listed.expect_err("the list never ends").code,
+        Code::ApiNotNomad
+    );
 }
 
-/// `nomad-http-api` 2.4: a create's secrets go in the body, the others' in the header.
+/// Create Snapshot carries secrets in the body, the other requests in a header.
 #[tokio::test]
-async fn snapshots_are_cut_listed_and_deleted_with_their_secrets() {
+async fn snapshots_are_created_listed_and_deleted_with_secrets() {
     let server = Server::start(|seen, _| match seen.method.as_str() {
-        "DELETE" => answer(200, "application/json", &[], b""),
+        "DELETE" => response(200, "application/json", &[], b""),
         _ => json(
             r#"{"Snapshots":[{"ID":"s1","ExternalSourceVolumeID":"v","CreateTime":5,"SizeBytes":7},{"ID":"s2","CreateTime":9}],"NextToken":""}"#,
         ),
@@ -105,7 +111,7 @@ async fn snapshots_are_cut_listed_and_deleted_with_their_secrets() {
     let listed = client
         .list_snapshots(&plugin, &Namespace::new("prod"), &secrets)
         .await
-        .expect("it lists");
+        .expect("the list succeeds");
     let ids: Vec<&str> = listed.iter().map(|snapshot| snapshot.id.as_str()).collect();
     assert_eq!(ids, ["s2", "s1"], "the latest first");
     let request = SnapshotRequest {
@@ -115,8 +121,11 @@ async fn snapshots_are_cut_listed_and_deleted_with_their_secrets() {
         parameters: BTreeMap::new(),
         secrets: secrets.clone(),
     };
-    let made = client.create_snapshot(&request).await.expect("it is cut");
-    assert_eq!((made.id.as_str(), made.size.get()), ("s1", 7));
+    let created = client
+        .create_snapshot(&request)
+        .await
+        .expect("the snapshot is created");
+    assert_eq!((created.id.as_str(), created.size.get()), ("s1", 7));
     client
         .delete_snapshot(
             &plugin,
@@ -125,9 +134,9 @@ async fn snapshots_are_cut_listed_and_deleted_with_their_secrets() {
             &secrets,
         )
         .await
-        .expect("it is deleted");
-    let seen = server.seen();
-    let lines: Vec<String> = seen.iter().map(Seen::line).collect();
+        .expect("the snapshot is deleted");
+    let seen = server.requests();
+    let lines: Vec<String> = seen.iter().map(ReceivedRequest::line).collect();
     assert_eq!(
         lines,
         [
@@ -157,35 +166,35 @@ async fn snapshots_are_cut_listed_and_deleted_with_their_secrets() {
 }
 
 #[tokio::test]
-async fn a_detach_names_the_node() {
-    let server = Server::always(answer(200, "application/json", &[], b"")).await;
+async fn a_detach_request_names_the_node() {
+    let server = Server::always(response(200, "application/json", &[], b"")).await;
     let detached = server
         .client()
         .detach_volume(&key("prod", "db0"), &NodeId::new("n1"))
         .await;
     assert_eq!(detached, Ok(()));
     assert_eq!(
-        server.only().line(),
+        server.only_request().line(),
         "DELETE /v1/volume/csi/db0/detach?namespace=prod&node=n1"
     );
 }
 
 #[tokio::test]
-async fn whose_token_it_is_is_read_in_every_form_that_servers_have() {
-    let client = |policies: &[&str]| TokenOwner::Client {
+async fn the_kind_of_token_is_read_from_every_version() {
+    let client = |policies: &[&str]| TokenKind::Client {
         name: "ci".into(),
         policies: policies.iter().map(ToString::to_string).collect(),
     };
     for (given, expected) in [
         (
             json(r#"{"AccessorID":"acls-disabled","Name":"ACLs disabled token","Type":"client"}"#),
-            TokenOwner::Anyone,
+            TokenKind::AclDisabled,
         ),
-        (text(400, "ACL support disabled"), TokenOwner::Anyone),
-        (text(404, "ACL token not found"), TokenOwner::Workload),
+        (text(400, "ACL support disabled"), TokenKind::AclDisabled),
+        (text(404, "ACL token not found"), TokenKind::Workload),
         (
             json(r#"{"AccessorID":"7c","Name":"root","Type":"management","Policies":null}"#),
-            TokenOwner::Management {
+            TokenKind::Management {
                 name: "root".into(),
             },
         ),
@@ -198,15 +207,23 @@ async fn whose_token_it_is_is_read_in_every_form_that_servers_have() {
         assert_eq!(server.client().token().await, Ok(expected), "{given:?}");
     }
     let unknown = Server::always(text(403, "Permission denied")).await;
-    let refused = unknown.client().token().await.expect_err("it is unknown");
+    let refused = unknown
+        .client()
+        .token()
+        .await
+        .expect_err("the token is unknown");
     assert_eq!(refused.code, Code::ApiForbidden);
     let expired = Server::always(text(500, "ACL token expired")).await;
-    let refused = expired.client().token().await.expect_err("it has expired");
+    let refused = expired
+        .client()
+        .token()
+        .await
+        .expect_err("the token has expired");
     assert_eq!(refused.code, Code::ApiUnknownToken);
 }
 
 #[tokio::test]
-async fn policies_are_read_with_their_rules_and_namespaces_by_name() {
+async fn policies_are_read_with_rules_and_namespaces_with_names() {
     let server = Server::start(|seen, _| match path(seen) {
         "/v1/acl/policies" => json(r#"[{"Name":"gone"},{"Name":"ci"}]"#),
         "/v1/acl/policy/ci" => json(r#"{"Name":"ci","Rules":"plugin { policy = \"read\" }"}"#),
@@ -215,13 +232,16 @@ async fn policies_are_read_with_their_rules_and_namespaces_by_name() {
     })
     .await;
     let client = server.client();
-    let policies = client.policies().await.expect("they are read");
+    let policies = client.policies().await.expect("the policies are read");
     let rules: Vec<&str> = policies
         .iter()
         .map(|policy| policy.rules.as_str())
         .collect();
     assert_eq!(rules, [r#"plugin { policy = "read" }"#]);
-    let namespaces = client.namespaces().await.expect("they are listed");
+    let namespaces = client
+        .namespaces()
+        .await
+        .expect("the namespaces are listed");
     let expected = ["default", "prod"].map(Namespace::new);
     assert_eq!(namespaces, BTreeSet::from(expected));
     let open = Server::always(text(400, "ACL support disabled")).await;
@@ -229,16 +249,16 @@ async fn policies_are_read_with_their_rules_and_namespaces_by_name() {
 }
 
 #[tokio::test]
-async fn waiting_for_a_change_sends_the_index_and_says_whether_it_moved() {
+async fn blocking_queries_send_the_index_and_report_changes() {
     let answers = |index: &str, body: &str, status: u16| {
-        answer(
+        response(
             status,
             "application/json",
             &[("X-Nomad-Index", index)],
             body.as_bytes(),
         )
     };
-    let at_most = Duration::from_secs(5);
+    let max_wait = Duration::from_secs(5);
     for (asked, answered, sent, expected) in [
         (
             None,
@@ -272,35 +292,35 @@ async fn waiting_for_a_change_sends_the_index_and_says_whether_it_moved() {
         ),
     ] {
         let server = Server::always(answers(answered, "[]", 200)).await;
-        let wait = WaitFor {
+        let wait = WatchRequest {
             index: asked,
-            at_most,
+            max_wait,
         };
         let watched = server.client().watch_volumes(&query("prod"), wait).await;
-        let watched = watched.expect("it answers");
+        let watched = watched.expect("the server responds");
         assert_eq!(
             (watched.index, watched.changed),
             expected,
             "{asked:?} {answered}"
         );
-        assert_eq!(server.only().line(), sent);
+        assert_eq!(server.only_request().line(), sent);
     }
-    let gone = answer(
+    let gone = response(
         404,
         "text/plain",
         &[("X-Nomad-Index", "12")],
         b"volume not found",
     );
     let server = Server::always(gone).await;
-    let wait = WaitFor {
+    let wait = WatchRequest {
         index: Some(4),
-        at_most,
+        max_wait,
     };
     let watched = server
         .client()
         .watch_volume(&key("prod", "db0"), wait)
         .await;
-    let watched = watched.expect("it answers");
+    let watched = watched.expect("the server responds");
     assert_eq!(
         (watched.value, watched.index, watched.changed),
         (None, 12, true)

@@ -1,4 +1,4 @@
-//! What a real Nomad answered, given to the client again, and held against our own encoding.
+//! Recorded responses of Nomad: the client decodes them, and `wire` encodes them back.
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, NamespacedId, PluginId, Secrets, VolumeId};
@@ -7,7 +7,7 @@ use nomad_csi::wire;
 use serde_json::{Value, json};
 
 use crate::client_requests::{query, request};
-use crate::support::http_server::{Server, answer};
+use crate::support::http_server::{Server, response};
 
 const ANSWERS: &str = include_str!("../data/nomad/2.0.5/answers.jsonl");
 
@@ -46,7 +46,7 @@ fn exchanges() -> Vec<Exchange> {
 
 impl Exchange {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.answer).expect("it is JSON")
+        serde_json::from_str(&self.answer).expect("the body is JSON")
     }
 
     async fn server(&self) -> Server {
@@ -58,11 +58,11 @@ impl Exchange {
         };
         let headers = [("X-Nomad-Index", of("X-Nomad-Index"))];
         let body = self.answer.as_bytes();
-        Server::always(answer(self.status, of("Content-Type"), &headers, body)).await
+        Server::always(response(self.status, of("Content-Type"), &headers, body)).await
     }
 
-    /// Gives the answer to the call that it was the answer to.
-    async fn replayed(&self) -> Result<&'static str, ApiError> {
+    /// Replays the response to the request that it belongs to.
+    async fn replay(&self) -> Result<&'static str, ApiError> {
         let server = self.server().await;
         let client = server.client();
         let path = self.target.split('?').next().unwrap_or_default();
@@ -105,7 +105,7 @@ impl Exchange {
     }
 }
 
-/// What the recorded refusals mean.
+/// The codes of the recorded errors.
 const REFUSALS: &[(&str, Code)] = {
     use Code as C;
     &[
@@ -182,17 +182,17 @@ const REFUSALS: &[(&str, Code)] = {
 };
 
 #[tokio::test]
-async fn every_recorded_refusal_has_its_code() {
+async fn every_recorded_error_has_its_code() {
     let mut problems = vec![];
     for exchange in exchanges().iter().filter(|exchange| exchange.status != 200) {
         let expected = REFUSALS.iter().find(|(name, _)| *name == exchange.name);
-        let outcome = exchange.replayed().await;
+        let outcome = exchange.replay().await;
         match (&outcome, expected) {
             (Err(error), Some((_, code))) if error.code == *code => {
                 assert_eq!(error.status, Some(exchange.status), "{}", exchange.name);
             }
             (Ok("none"), None) => {}
-            // What the client itself does not send.
+            // Requests that the client refuses to send.
             (Err(error), None) if error.code == Code::VolumeUnaddressable => {}
             _ => problems.push(format!("{}: {outcome:?}", exchange.name)),
         }
@@ -201,13 +201,13 @@ async fn every_recorded_refusal_has_its_code() {
 }
 
 #[tokio::test]
-async fn every_recorded_success_is_understood() {
+async fn every_recorded_success_is_decoded() {
     let mut count = 0;
-    // Without a type, or with `foo`, no list is asked for.
-    let not_ours = ["plugins-unknown-type"];
+    // The client always requests plugins of the type `csi`.
+    let not_sent = ["plugins-unknown-type"];
     for exchange in exchanges() {
-        if exchange.status == 200 && !not_ours.contains(&exchange.name.as_str()) {
-            let outcome = exchange.replayed().await;
+        if exchange.status == 200 && !not_sent.contains(&exchange.name.as_str()) {
+            let outcome = exchange.replay().await;
             assert!(outcome.is_ok(), "{}: {outcome:?}", exchange.name);
             count += 1;
         }
@@ -215,35 +215,39 @@ async fn every_recorded_success_is_understood() {
     assert!(count > 50, "{count}");
 }
 
-/// A document that went through the model is the document that Nomad sent (10.2 point 6).
+/// Decoding and encoding a document gives the document that Nomad sent.
 #[test]
-fn we_encode_as_nomad_does() {
+fn documents_survive_decoding_and_encoding() {
     let (mut volumes, mut plugins, mut stubs) = (0, 0, 0);
     for exchange in exchanges().iter().filter(|exchange| exchange.status == 200) {
         let path = exchange.target.split('?').next().unwrap_or_default();
         if exchange.method == "GET" && path.starts_with("/v1/volume/csi/") {
             let sent = exchange.json();
-            let document = wire::decode_value(&sent).expect("it is understood");
-            let ours = wire::volume_to_wire(&wire::volume_from_wire(&document));
-            same(&exchange.name, &ours, &comparable(sent));
+            let document = wire::decode_value(&sent).expect("the document is decoded");
+            let encoded = wire::volume_to_wire(&wire::volume_from_wire(&document));
+            assert_same(&exchange.name, &encoded, &comparable(sent));
             volumes += 1;
         } else if exchange.method == "GET" && path.starts_with("/v1/plugin/csi/") {
             let sent = exchange.json();
-            let document: wire::PluginDocument = wire::decode_value(&sent).expect("understood");
-            let mut ours = wire::plugin_to_wire(&wire::plugin_from_wire(&document));
-            (ours.create_index, ours.modify_index) = (document.create_index, document.modify_index);
-            (ours.create_time, ours.modify_time) = (document.create_time, document.modify_time);
-            same(&exchange.name, &ours, &comparable(sent));
+            let document: wire::PluginDocument =
+                wire::decode_value(&sent).expect("the document is decoded");
+            let mut encoded = wire::plugin_to_wire(&wire::plugin_from_wire(&document));
+            (encoded.create_index, encoded.modify_index) =
+                (document.create_index, document.modify_index);
+            (encoded.create_time, encoded.modify_time) =
+                (document.create_time, document.modify_time);
+            assert_same(&exchange.name, &encoded, &comparable(sent));
             plugins += 1;
         } else if path == "/v1/volumes" && exchange.method == "GET" {
             let mut sent = exchange.json();
-            let documents: Vec<wire::VolumeStub> = wire::decode_value(&sent).expect("understood");
-            for stub in sent.as_array_mut().expect("it is a list") {
+            let documents: Vec<wire::VolumeStub> =
+                wire::decode_value(&sent).expect("the document is decoded");
+            for stub in sent.as_array_mut().expect("the document is a list") {
                 *stub = comparable(stub.take());
             }
-            let ours: Vec<_> = documents.into_iter().map(without_null_topologies).collect();
-            same(&exchange.name, &ours, &sent);
-            stubs += ours.len();
+            let encoded: Vec<_> = documents.into_iter().map(without_null_topologies).collect();
+            assert_same(&exchange.name, &encoded, &sent);
+            stubs += encoded.len();
         }
     }
     assert!(
@@ -257,14 +261,14 @@ fn without_null_topologies(mut stub: wire::VolumeStub) -> wire::VolumeStub {
     stub
 }
 
-fn same(name: &str, ours: &impl serde::Serialize, theirs: &Value) {
-    let ours = serde_json::to_value(ours).expect("documents have only text keys");
+fn assert_same(name: &str, encoded: &impl serde::Serialize, recorded: &Value) {
+    let encoded = serde_json::to_value(encoded).expect("documents have only text keys");
     let text = |value: &Value| serde_json::to_string_pretty(value).expect("JSON is text");
-    assert_eq!(text(&ours), text(theirs), "{name}");
+    assert_eq!(text(&encoded), text(recorded), "{name}");
 }
 
-/// A document without what is left out on purpose: `null` topologies, which are a fault of Nomad's
-/// (3.4), the difference of `null` and `[]` in a topology request, the jobs of a plugin, and of allocations what no command shows.
+/// Removes what `wire` leaves out on purpose: `null` topologies, which are a bug of Nomad, `[]` in a
+/// topology request, a plugin's jobs, and the fields of allocations that no command shows.
 fn comparable(mut document: Value) -> Value {
     if let Some(topologies) = document.get_mut("Topologies").and_then(Value::as_array_mut) {
         topologies.retain(|topology| !topology.is_null());
@@ -275,14 +279,15 @@ fn comparable(mut document: Value) -> Value {
             *list = Value::Null;
         }
     }
-    let entries = document.as_object_mut().expect("it is an object");
+    let entries = document.as_object_mut().expect("the document is an object");
     entries.shift_remove("ControllerJobs");
     entries.shift_remove("NodeJobs");
     let allocations = document
         .get_mut("Allocations")
         .and_then(Value::as_array_mut);
     for allocation in allocations.into_iter().flatten() {
-        let stub: wire::AllocationStub = wire::decode_value(allocation).expect("understood");
+        let stub: wire::AllocationStub =
+            wire::decode_value(allocation).expect("the document is decoded");
         *allocation = json!(wire::AllocationStub {
             client_description: String::new(),
             create_index: 0,

@@ -1,4 +1,4 @@
-//! What the client sends: lines, headers and bodies (`nomad-http-api` 2.2, 2.3, 10.1).
+//! The requests that the client sends: request lines, headers and bodies.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use nomad_csi::model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, MountOptions, Namespace,
     NamespacedId, PluginId, Secrets, VolumeId, VolumeRequest,
 };
-use nomad_csi::nomad::{Hidden, NomadClient, ProxySettings, Settings};
+use nomad_csi::nomad::{ClientSettings, NomadClient, ProxySettings, RedactedString};
 use nomad_csi::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
 
-use crate::support::http_server::{Answer, Seen, Server, answer, json, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 
 pub(crate) fn key(namespace: &str, id: &str) -> NamespacedId {
     NamespacedId::new(Namespace::new(namespace), VolumeId::new(id))
@@ -45,45 +45,61 @@ pub(crate) fn query(namespace: &str) -> VolumeQuery {
     }
 }
 
-/// Answers everything as Nomad would a volume `db 0` that exists.
-fn nomad(seen: &Seen, _: usize) -> Answer {
+/// Responds as a Nomad in which every requested object exists.
+fn nomad(seen: &ReceivedRequest, _: usize) -> Reply {
     match (seen.method.as_str(), seen.target.split('?').next()) {
         ("GET", Some("/v1/volumes" | "/v1/plugins")) => json("[]"),
         ("GET", Some(path)) if path.starts_with("/v1/plugin/") => json(r#"{"ID":"p/1"}"#),
         ("GET", _) => json(r#"{"ID":"db[0] ü%"}"#),
         ("PUT", _) => json(r#"{"Volumes":[{"ID":"db0"}],"Warnings":""}"#),
-        _ => answer(200, "application/json", &[], b""),
+        _ => response(200, "application/json", &[], b""),
     }
 }
 
 #[tokio::test]
-async fn every_call_is_one_request_with_its_namespace() {
+async fn every_call_is_one_request_with_a_namespace() {
     let server = Server::start(nomad).await;
     let client = server.client();
     let volume = key("prod", "db[0] ü%");
     let mut prefixed = query("prod");
     prefixed.prefix = Some("db&".into());
-    client.list_volumes(&prefixed).await.expect("it lists");
-    client.list_volumes(&query("*")).await.expect("it lists");
-    client.read_volume(&volume).await.expect("it reads");
+    client
+        .list_volumes(&prefixed)
+        .await
+        .expect("the list succeeds");
+    client
+        .list_volumes(&query("*"))
+        .await
+        .expect("the list succeeds");
+    client
+        .read_volume(&volume)
+        .await
+        .expect("the read succeeds");
     client
         .deregister_volume(&volume, true)
         .await
-        .expect("it deregisters");
+        .expect("the deregistration succeeds");
     client
         .delete_volume(&volume, &Secrets::default())
         .await
-        .expect("it deletes");
+        .expect("the delete succeeds");
     client
         .register_volume(&request("db0"))
         .await
-        .expect("it registers");
+        .expect("the registration succeeds");
     client
         .create_volume(&request("db0"))
         .await
-        .expect("it creates");
-    client.list_plugins(Some("h")).await.expect("it lists");
-    let lines: Vec<String> = server.seen().iter().map(Seen::line).collect();
+        .expect("the creation succeeds");
+    client
+        .list_plugins(Some("h"))
+        .await
+        .expect("the list succeeds");
+    let lines: Vec<String> = server
+        .requests()
+        .iter()
+        .map(ReceivedRequest::line)
+        .collect();
     assert_eq!(
         lines,
         [
@@ -100,18 +116,18 @@ async fn every_call_is_one_request_with_its_namespace() {
 }
 
 #[tokio::test]
-async fn bodies_hold_a_users_fields_and_the_namespace() {
+async fn bodies_contain_the_users_fields_and_the_namespace() {
     let server = Server::start(nomad).await;
     let client = server.client();
     client
         .register_volume(&request("db0"))
         .await
-        .expect("it registers");
+        .expect("the registration succeeds");
     client
         .create_volume(&request("db0"))
         .await
-        .expect("it creates");
-    let seen = server.seen();
+        .expect("the creation succeeds");
+    let seen = server.requests();
     let capability = r#"[{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}]"#;
     let rest = format!(
         r#""ID":"db0","MountOptions":{{"FSType":"","MountFlags":null}},"Name":"database","Namespace":"prod","PluginID":"ebs0","RequestedCapabilities":{capability},"Secrets":{{"password":"hunter2"}}}}]}}"#
@@ -123,20 +139,20 @@ async fn bodies_hold_a_users_fields_and_the_namespace() {
 }
 
 #[tokio::test]
-async fn settings_go_into_every_request() {
+async fn every_request_carries_the_settings() {
     let server = Server::start(nomad).await;
-    let mut settings = Settings::new(format!("{}/ui?x=1", server.url()));
+    let mut settings = ClientSettings::new(format!("{}/ui?x=1", server.url()));
     settings.region = Some("eu".into());
     settings.namespace = Some("prod".into());
-    settings.token = Some(Hidden::new(" 11111111-2222 "));
-    settings.http_auth = Some(Hidden::new("me:pass:word"));
-    let client = NomadClient::new(&settings).expect("the address is one");
-    client.list_plugins(None).await.expect("it lists");
+    settings.token = Some(RedactedString::new(" 11111111-2222 "));
+    settings.http_auth = Some(RedactedString::new("me:pass:word"));
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    client.list_plugins(None).await.expect("the list succeeds");
     client
         .read_volume(&key("other", "db[0] ü%"))
         .await
-        .expect("it reads");
-    let seen = server.seen();
+        .expect("the read succeeds");
+    let seen = server.requests();
     assert_eq!(
         seen[0].line(),
         "GET /v1/plugins?namespace=prod&region=eu&type=csi"
@@ -168,17 +184,17 @@ async fn settings_go_into_every_request() {
 }
 
 #[tokio::test]
-async fn empty_settings_count_as_not_given() {
+async fn empty_settings_count_as_unset() {
     let server = Server::start(nomad).await;
-    let mut settings = Settings::new(server.url());
+    let mut settings = ClientSettings::new(server.url());
     settings.region = Some(String::new());
     settings.namespace = Some(String::new());
-    settings.token = Some(Hidden::new(" "));
-    settings.http_auth = Some(Hidden::new(""));
+    settings.token = Some(RedactedString::new(" "));
+    settings.http_auth = Some(RedactedString::new(""));
     settings.tls.server_name = Some(String::new());
-    let client = NomadClient::new(&settings).expect("the address is one");
-    client.list_plugins(None).await.expect("it lists");
-    let seen = server.only();
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    client.list_plugins(None).await.expect("the list succeeds");
+    let seen = server.only_request();
     assert_eq!(seen.line(), "GET /v1/plugins?type=csi");
     assert_eq!(
         (seen.header("x-nomad-token"), seen.header("authorization")),
@@ -187,35 +203,35 @@ async fn empty_settings_count_as_not_given() {
 }
 
 #[test]
-fn what_cannot_be_sent_as_it_is_meant_is_refused_at_once() {
-    let token = Settings {
-        token: Some(Hidden::new("1111\n2222")),
-        ..Settings::default()
+fn settings_that_http_cannot_carry_are_refused() {
+    let token = ClientSettings {
+        token: Some(RedactedString::new("1111\n2222")),
+        ..ClientSettings::default()
     };
-    let mut name = Settings::new("https://127.0.0.1:4646");
+    let mut name = ClientSettings::new("https://127.0.0.1:4646");
     name.tls.server_name = Some("no name".into());
-    for (settings, says) in [
+    for (settings, reason) in [
         (
             token,
-            "the token has a character that no HTTP header can carry",
+            "the token contains a character that an HTTP header cannot carry",
         ),
-        (name, "the server name `no name` cannot be used for TLS"),
+        (name, "cannot use the server name `no name` for TLS"),
     ] {
-        let error = NomadClient::new(&settings).expect_err(says);
-        assert!(error.message.starts_with(says), "{}", error.message);
+        let error = NomadClient::new(&settings).expect_err(reason);
+        assert!(error.message.starts_with(reason), "{}", error.message);
         assert!(!error.message.contains("1111"));
     }
 }
 
 #[tokio::test]
-async fn the_addresss_user_wins_over_the_variables() {
+async fn the_user_in_the_address_takes_precedence() {
     let server = Server::start(nomad).await;
-    let mut settings = Settings::new(format!("http://you:p%40ss@{}", server.address));
-    settings.http_auth = Some(Hidden::new("me:other"));
-    let client = NomadClient::new(&settings).expect("the address is one");
-    client.list_plugins(None).await.expect("it lists");
+    let mut settings = ClientSettings::new(format!("http://you:p%40ss@{}", server.address));
+    settings.http_auth = Some(RedactedString::new("me:other"));
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    client.list_plugins(None).await.expect("the list succeeds");
     assert_eq!(
-        server.only().header("authorization"),
+        server.only_request().header("authorization"),
         Some("Basic eW91OnBAc3M=")
     );
     assert_eq!(client.name(), server.url());
@@ -223,28 +239,28 @@ async fn the_addresss_user_wins_over_the_variables() {
 }
 
 #[tokio::test]
-async fn a_socket_is_spoken_to_as_nomads_client_does() {
+async fn requests_through_a_socket_match_nomads_client() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("api.sock");
     let server = Server::on_socket(&path, json("[]"));
-    let settings = Settings::new(format!("unix://{}", path.display()));
-    let client = NomadClient::new(&settings).expect("the address is one");
-    client.list_plugins(None).await.expect("it lists");
-    assert_eq!(server.only().line(), "GET /v1/plugins?type=csi");
-    assert_eq!(server.only().header("host"), Some("127.0.0.1"));
+    let settings = ClientSettings::new(format!("unix://{}", path.display()));
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    client.list_plugins(None).await.expect("the list succeeds");
+    assert_eq!(server.only_request().line(), "GET /v1/plugins?type=csi");
+    assert_eq!(server.only_request().header("host"), Some("127.0.0.1"));
     assert_eq!(client.name(), format!("unix://{}", path.display()));
 }
 
 #[tokio::test]
-async fn a_delete_carries_its_secrets_in_the_header() {
+async fn a_delete_carries_secrets_in_the_header() {
     let server = Server::start(nomad).await;
     let secrets = Secrets::from_iter([("user", "me"), ("password", "a=b c")]);
     let deleted = server
         .client()
         .delete_volume(&key("default", "db0"), &secrets)
         .await;
-    deleted.expect("it deletes");
-    let seen = server.only();
+    deleted.expect("the delete succeeds");
+    let seen = server.only_request();
     assert_eq!(
         seen.header("x-nomad-csi-secrets"),
         Some("password=a=b c,user=me")
@@ -253,35 +269,35 @@ async fn a_delete_carries_its_secrets_in_the_header() {
 }
 
 #[tokio::test]
-async fn what_would_arrive_changed_or_elsewhere_is_not_sent() {
+async fn requests_that_would_arrive_changed_are_not_sent() {
     let server = Server::start(nomad).await;
     let client = server.client();
     let mut failures: Vec<(&str, ApiError)> = vec![];
-    for (id, says) in [
+    for (id, reason) in [
         ("", "it is empty"),
         ("a/b", "cannot address"),
         ("..", "remove `.` and `..`"),
         (".", "remove `.` and `..`"),
     ] {
         let volume = key("default", id);
-        failures.push((says, client.read_volume(&volume).await.expect_err(id)));
+        failures.push((reason, client.read_volume(&volume).await.expect_err(id)));
         failures.push((
-            says,
+            reason,
             client
                 .deregister_volume(&volume, false)
                 .await
                 .expect_err(id),
         ));
         failures.push((
-            says,
+            reason,
             client.create_volume(&request(id)).await.expect_err(id),
         ));
         let deleted = client.delete_volume(&volume, &Secrets::default()).await;
-        failures.push((says, deleted.expect_err(id)));
+        failures.push((reason, deleted.expect_err(id)));
         let plugin = client
             .read_plugin(&PluginId::new(id), &Namespace::default())
             .await;
-        failures.push((says, plugin.expect_err(id)));
+        failures.push((reason, plugin.expect_err(id)));
     }
     let comma = Secrets::from_iter([("password", "a,b")]);
     let deleted = client.delete_volume(&key("default", "db0"), &comma).await;
@@ -296,16 +312,20 @@ async fn what_would_arrive_changed_or_elsewhere_is_not_sent() {
         "the mount flags are hidden",
         registered.expect_err("redacted"),
     ));
-    for (says, error) in failures {
-        assert!(error.message.contains(says), "{says}: {}", error.message);
+    for (reason, error) in failures {
+        assert!(
+            error.message.contains(reason),
+            "{reason}: {}",
+            error.message
+        );
         assert_eq!(error.status, None);
     }
-    assert_eq!(server.seen(), []);
+    assert_eq!(server.requests(), []);
 }
 
-/// With `*`, Nomad finds no volume of a plugin; beside `plugin_id` it ignores a prefix (3.1).
+/// Nomad finds no volume by plugin in namespace `*`, and ignores a prefix beside `plugin_id`.
 #[tokio::test]
-async fn volumes_of_a_plugin_are_found_in_all_namespaces_and_by_prefix() {
+async fn volumes_are_filtered_by_plugin_namespace_and_prefix() {
     let stubs = r#"[{"ID":"b1","Namespace":"prod","PluginID":"ebs0"},
         {"ID":"a1","Namespace":"prod","PluginID":"ebs0"},{"ID":"a2","Namespace":"dev","PluginID":"ebs0"},
         {"ID":"a3","Namespace":"prod","PluginID":"nfs"}]"#;
@@ -317,7 +337,10 @@ async fn volumes_of_a_plugin_are_found_in_all_namespaces_and_by_prefix() {
             prefix: prefix.map(str::to_owned),
             plugin: plugin.map(PluginId::new),
         };
-        let listed = client.list_volumes(&query).await.expect("it lists");
+        let listed = client
+            .list_volumes(&query)
+            .await
+            .expect("the list succeeds");
         let ids = listed.iter().map(|volume| volume.value.id.to_string());
         ids.collect::<Vec<_>>()
     };
@@ -326,7 +349,11 @@ async fn volumes_of_a_plugin_are_found_in_all_namespaces_and_by_prefix() {
     assert_eq!(listed("prod", Some("a"), Some("ebs0")).await, ["a1"]);
     assert_eq!(listed("prod", None, Some("ebs0")).await, ["a1", "b1"]);
     assert_eq!(listed("*", None, None).await, ["a2", "a1", "a3", "b1"]);
-    let lines: Vec<String> = server.seen().iter().map(Seen::line).collect();
+    let lines: Vec<String> = server
+        .requests()
+        .iter()
+        .map(ReceivedRequest::line)
+        .collect();
     let asked: Vec<bool> = lines
         .iter()
         .map(|line| line.contains("plugin_id=ebs0"))
@@ -335,23 +362,23 @@ async fn volumes_of_a_plugin_are_found_in_all_namespaces_and_by_prefix() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_hosts_that_are_not_this_machine() {
+async fn a_proxy_receives_requests_to_other_hosts_only() {
     let proxy = Server::always(json("[]")).await;
     let client = |address: &str| {
-        let mut settings = Settings::new(address);
+        let mut settings = ClientSettings::new(address);
         settings.proxies = ProxySettings {
-            http: Some(Hidden::new(proxy.url())),
+            http: Some(RedactedString::new(proxy.url())),
             https: None,
-            none_for: Some("direct.invalid".into()),
+            no_proxy: Some("direct.invalid".into()),
         };
-        NomadClient::new(&settings).expect("the address is one")
+        NomadClient::new(&settings).expect("the address is valid")
     };
     client("http://nomad.invalid:4646")
         .list_plugins(None)
         .await
-        .expect("it lists");
+        .expect("the list succeeds");
     assert_eq!(
-        proxy.only().line(),
+        proxy.only_request().line(),
         "GET http://nomad.invalid:4646/v1/plugins?type=csi"
     );
     let direct = client("http://direct.invalid:4646")
@@ -361,8 +388,8 @@ async fn a_proxy_is_asked_for_hosts_that_are_not_this_machine() {
     let local = Server::always(text(500, "here")).await;
     let here = client(&local.url()).list_plugins(None).await;
     assert_eq!(
-        here.expect_err("it fails").server_text.as_deref(),
+        here.expect_err("the request fails").server_text.as_deref(),
         Some("here")
     );
-    assert_eq!(proxy.seen().len(), 1);
+    assert_eq!(proxy.requests().len(), 1);
 }

@@ -1,8 +1,7 @@
-//! The agent's memory when the power goes: at every write, torn in every way, and again while it
-//! recovers. The journal is also the list of all moments at which an agent can die, so the second
-//! half starts on every prefix of a recorded run.
+//! The agent's state after a power failure at every write, with torn writes, and during recovery.
 //!
-//! `NOMAD_CSI_POWER_ROUNDS` multiplies the number of ways in which each moment is tried (default 1).
+//! The journal lists all moments at which an agent can be killed, so the second half starts on every
+//! prefix of a recorded run. `NOMAD_CSI_POWER_ROUNDS` multiplies the tries per moment (default 1).
 
 use std::sync::Arc;
 
@@ -16,49 +15,49 @@ use nomad_csi::state::{
 };
 use nomad_csi::store::{EmbeddedJournal, KeySealer, Storage as _};
 
-use crate::support::power::{Chance, Disk, Operation, lose_power};
+use crate::support::crash_disk::{CrashDisk, DiskOperation, SeededRng, content_after_power_loss};
 
-/// Events of a run, and where its snapshots are taken.
+/// The events of a run, and the positions of its snapshots.
 struct Run {
     events: Vec<Event>,
-    log: Vec<Operation>,
+    log: Vec<DiskOperation>,
 }
 
 const FIRST: u64 = State::FIRST_INDEX + 1;
 
-/// A run in batches of changing size, with snapshots in between, on that disk. A promise is the
-/// number of events that were acknowledged.
-async fn record(disk: &Disk, seed: u64, count: usize) -> Run {
+/// Records a run on that disk, in batches of varying size with snapshots in between. A promise is the
+/// number of acknowledged events.
+async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
-    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
     let mut done = 0;
-    let mut chance = Chance(seed);
+    let mut rng = SeededRng(seed);
     while done < events.len() {
-        let size = (1 + chance.below(6)).min(events.len() - done);
+        let size = (1 + rng.below(6)).min(events.len() - done);
         append(&journal, &events, done, size).await;
         done += size;
-        disk.promise(done as u64);
-        if chance.below(6) == 0 {
+        disk.mark_durable(done as u64);
+        if rng.below(6) == 0 {
             let state = replay(None, events[..done].to_vec()).unwrap();
             let snapshot = StateSnapshot::from(&state);
             journal.write_snapshot(snapshot).await.unwrap();
         }
     }
-    // Not closed: the power goes while it is open.
+    // Not closed: the power fails while it is open.
     let log = disk.log();
     drop(journal);
     Run { events, log }
 }
 
-async fn append(journal: &EmbeddedJournal<Disk>, events: &[Event], done: usize, size: usize) {
+async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: usize, size: usize) {
     let batch: Arc<[Event]> = events[done..done + size].into();
     let first = FIRST + done as u64;
     journal.append(first, batch).await.unwrap();
 }
 
-/// What is wrong with what a restart finds, if anything.
-async fn restart(disk: &Disk, run: &Run, promised: u64) -> Result<(), String> {
-    let journal = EmbeddedJournal::over(disk.clone()).await;
+/// Checks the state that a restart finds.
+async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), String> {
+    let journal = EmbeddedJournal::with_storage(disk.clone()).await;
     let journal = journal.map_err(|error| format!("does not open: {error}: {}", error.source))?;
     let held = journal.load().await;
     let held = held.map_err(|error| format!("does not load: {}", error.source))?;
@@ -75,7 +74,7 @@ async fn restart(disk: &Disk, run: &Run, promised: u64) -> Result<(), String> {
     if !broken.is_empty() {
         return Err(broken.join("; "));
     }
-    // And it goes on from there.
+    // The restarted journal accepts events.
     if found < run.events.len() {
         let next: Arc<[Event]> = [run.events[found].clone()].into();
         let appended = journal.append(state.index() + 1, next).await;
@@ -89,28 +88,28 @@ fn rounds() -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// Loses power behind each of the operations `moments` of a run; now and then again during the
-/// recovery. Gives the number of losses and what went wrong.
+/// Fails the power after each of the operations `moments`, sometimes again during recovery. Returns
+/// the number of failures and the problems.
 async fn lose_power_at(
     run: &Run,
     moments: impl Iterator<Item = usize>,
-    chance: &mut Chance,
+    rng: &mut SeededRng,
 ) -> (usize, Vec<String>) {
     let (mut losses, mut problems) = (0, vec![]);
     for moment in moments {
-        let (file, promised) = lose_power(None, &run.log[..moment], chance);
-        let disk = Disk::holding(file.clone());
+        let (file, promised) = content_after_power_loss(None, &run.log[..moment], rng);
+        let disk = CrashDisk::with_file(file.clone());
         losses += 1;
         let outcome = restart(&disk, run, promised).await;
         problems.extend(outcome.err().map(|e| format!("operation {moment}: {e}")));
         let recovery = disk.log();
-        if recovery.is_empty() || chance.below(3) > 0 {
+        if recovery.is_empty() || rng.below(3) > 0 {
             continue;
         }
-        let again = 1 + chance.below(recovery.len());
-        let (file, _) = lose_power(file.as_deref(), &recovery[..again], chance);
+        let again = 1 + rng.below(recovery.len());
+        let (file, _) = content_after_power_loss(file.as_deref(), &recovery[..again], rng);
         losses += 1;
-        let outcome = restart(&Disk::holding(file), run, promised).await;
+        let outcome = restart(&CrashDisk::with_file(file), run, promised).await;
         problems.extend(
             outcome
                 .err()
@@ -121,38 +120,38 @@ async fn lose_power_at(
 }
 
 #[tokio::test]
-async fn whenever_the_power_goes_what_was_acknowledged_is_there_and_nothing_is_torn() {
+async fn acknowledged_events_survive_a_power_failure_at_any_moment() {
     for seed in 1..=2 {
-        let run = record(&Disk::default(), seed, 40).await;
+        let run = record(&CrashDisk::default(), seed, 40).await;
         for round in 0..rounds() {
-            let mut chance = Chance(seed * 1000 + round as u64);
+            let mut rng = SeededRng(seed * 1000 + round as u64);
             let moments = 0..=run.log.len();
-            let (losses, problems) = lose_power_at(&run, moments, &mut chance).await;
-            assert!(losses > 250, "too short a run: {losses}");
+            let (losses, problems) = lose_power_at(&run, moments, &mut rng).await;
+            assert!(losses > 250, "the run is too short: {losses}");
             assert_eq!(problems, Vec::<String>::new(), "seed {seed}, round {round}");
         }
     }
 }
 
-/// The harness's own test: on a disk that does not sync, it must find what is lost.
+/// Tests the harness: it must detect lost events on a disk that does not sync.
 #[tokio::test]
-async fn a_disk_that_does_not_sync_is_found_out() {
-    let run = record(&Disk::that_ignores_syncs(), 1, 20).await;
-    let (_, problems) = lose_power_at(&run, 0..=run.log.len(), &mut Chance(1)).await;
+async fn a_disk_that_does_not_sync_is_detected() {
+    let run = record(&CrashDisk::ignoring_syncs(), 1, 20).await;
+    let (_, problems) = lose_power_at(&run, 0..=run.log.len(), &mut SeededRng(1)).await;
     assert!(!problems.is_empty());
 }
 
-/// Nothing but the key file opens them, and the journal holds nothing else of them.
+/// The journal contains secrets only sealed.
 #[tokio::test]
-async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
+async fn no_secret_is_written_to_the_disk_unsealed() {
     const CANARY: &str = "canary-7b1c9e";
     let directory = tempfile::tempdir().unwrap();
     let sealer = KeySealer::open(&directory.path().join("key"), None).unwrap();
     let db = key("default", "db");
     let owner = SecretOwner::from(&db);
     let secrets = Secrets::from_iter([("token", CANARY)]);
-    let disk = Disk::default();
-    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
+    let disk = CrashDisk::default();
+    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
     let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default());
     let cell = cell.await.unwrap();
     for kind in [
@@ -171,7 +170,7 @@ async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
     journal.write_snapshot(snapshot).await.unwrap();
     cell.stop().await;
     for operation in disk.log() {
-        if let Operation::Write(_, data) = operation {
+        if let DiskOperation::Write(_, data) = operation {
             let found = data.windows(CANARY.len()).any(|w| w == CANARY.as_bytes());
             assert!(!found, "{:?}", disk.path());
         }
@@ -180,10 +179,10 @@ async fn no_byte_of_a_secret_is_ever_written_to_the_disk() {
     assert!(sealer.open(&owner, &sealed).unwrap() == secrets);
 }
 
-/// W14: whatever the agent had written when it died, the next one agrees with it, knows which
-/// volumes are half made, and sends the same name again.
+/// W14: on every prefix, the next agent has the same state, knows the pending creations, and sends the
+/// same names again.
 #[tokio::test]
-async fn an_agent_that_starts_on_any_prefix_of_a_run_holds_what_the_first_one_held() {
+async fn an_agent_on_any_prefix_of_a_run_has_the_same_state() {
     let mut history = History::new(11);
     let mut states = vec![history.state().clone()];
     let mut events = vec![];
@@ -192,7 +191,7 @@ async fn an_agent_that_starts_on_any_prefix_of_a_run_holds_what_the_first_one_he
         states.push(history.state().clone());
     }
     for (length, expected) in states.iter().enumerate() {
-        let journal = MemoryJournal::holding(Replay {
+        let journal = MemoryJournal::with_content(Replay {
             snapshot: None,
             events: events[..length].to_vec(),
         });

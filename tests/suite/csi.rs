@@ -1,4 +1,4 @@
-//! The gRPC adapter against the strict fake plugin over a real socket.
+//! The gRPC client against the strict fake plugin over a real socket.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nomad_csi::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ExternalId, ExternalNodeId, MountOptions, NodeCapabilities, Secrets, Topology, TopologyRequest,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, Settings};
+use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
     Connector as _, CreateVolume, CreatedVolume, NodeDescription, PluginCapabilities,
     PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume,
@@ -23,19 +23,19 @@ const CAPABILITY: Capability = Capability {
     attachment_mode: AttachmentMode::FileSystem,
 };
 
-/// A plugin on a socket, and the ports to it.
-struct World {
+/// A plugin on a socket, and its ports.
+struct FakePlugin {
     _directory: tempfile::TempDir,
     server: FakePluginServer,
     plugin: PluginConnection,
 }
 
-fn world(settings: Settings) -> World {
+fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let backend = FakeBackend::new(settings);
     let server = FakePluginServer::start(backend, &directory.path().join("csi.sock"));
     let plugin = GrpcConnector::new().connect(server.socket());
-    World {
+    FakePlugin {
         _directory: directory,
         server,
         plugin,
@@ -103,14 +103,14 @@ fn publish(volume: &CreatedVolume) -> PublishVolume {
     }
 }
 
-/// What a plugin says of itself arrives; what this program does not know (the fake sends unknown
-/// capabilities too) is passed over. B57: a Probe without `ready` is ready. B58: name and version.
+/// The client reads what a plugin reports about itself and ignores unknown capabilities, which the
+/// fake sends. A Probe response without `ready` means ready (B57). Name and version are kept (B58).
 #[tokio::test]
-async fn a_plugin_is_asked_about_itself() {
+async fn a_plugin_is_probed() {
     let place = Topology {
         segments: [("zone".to_owned(), "a".to_owned())].into(),
     };
-    let settings = Settings {
+    let settings = PluginSettings {
         plugin: PluginCapabilities {
             controller_service: true,
             volume_accessibility_constraints: true,
@@ -130,13 +130,13 @@ async fn a_plugin_is_asked_about_itself() {
             max_volumes: Some(7),
             accessible_topology: Some(place),
         },
-        ..Settings::default()
+        ..PluginSettings::default()
     };
-    let world = world(settings.clone());
+    let fake = start_plugin(settings.clone());
     let (identity, controller, node) = (
-        &world.plugin.identity,
-        &world.plugin.controller,
-        &world.plugin.node,
+        &fake.plugin.identity,
+        &fake.plugin.controller,
+        &fake.plugin.node,
     );
     assert_eq!(identity.plugin_info().await.unwrap(), settings.info);
     assert_eq!(
@@ -144,10 +144,9 @@ async fn a_plugin_is_asked_about_itself() {
         settings.plugin
     );
     assert!(identity.probe().await.unwrap());
-    world
-        .server
+    fake.server
         .backend
-        .change(|settings| settings.ready = false);
+        .update_settings(|settings| settings.ready = false);
     assert!(!identity.probe().await.unwrap());
     let capabilities = controller.controller_capabilities().await;
     assert_eq!(capabilities.ok(), settings.controller);
@@ -155,15 +154,15 @@ async fn a_plugin_is_asked_about_itself() {
     assert_eq!(node.node_info().await.unwrap(), settings.description);
 }
 
-/// The whole way up and down. B20, B21, B24: parameters, context and secrets arrive on every call
-/// that has them (the fake refuses anything else). W27, GH-11238: nothing empty is sent.
+/// The whole lifecycle of a volume. Every call carries its parameters, context and secrets, or the
+/// fake refuses it (B20, B21, B24). Empty ranges and requirements are not sent (W27, GH-11238).
 #[tokio::test]
-async fn a_volume_goes_all_the_way_up_and_down() {
-    let world = world(Settings {
+async fn a_volume_passes_through_its_whole_lifecycle() {
+    let fake = start_plugin(PluginSettings {
         secrets: secrets(),
-        ..Settings::default()
+        ..PluginSettings::default()
     });
-    let (controller, node) = (&world.plugin.controller, &world.plugin.node);
+    let (controller, node) = (&fake.plugin.controller, &fake.plugin.node);
     let request = CreateVolume {
         capacity: CapacityRange {
             min: Bytes::new(1 << 30).unwrap(),
@@ -178,7 +177,7 @@ async fn a_volume_goes_all_the_way_up_and_down() {
     controller.validate_volume(validate(&volume)).await.unwrap();
     node.stage_volume(stage(&volume)).await.unwrap();
     node.publish_volume(publish(&volume)).await.unwrap();
-    let targets = world.server.backend.targets();
+    let targets = fake.server.backend.targets();
     let target = targets.values().next().unwrap();
     assert!(target.read_only);
     assert_eq!(target.mount_options, options());
@@ -190,19 +189,19 @@ async fn a_volume_goes_all_the_way_up_and_down() {
         .await
         .unwrap();
     controller.delete_volume(id, secrets()).await.unwrap();
-    assert_eq!(world.server.backend.volumes(), []);
+    assert_eq!(fake.server.backend.volumes(), []);
 }
 
-/// W28: what is to go and is not there counts as done, also for plugins that say NOT_FOUND; what is
-/// to be used and is not there does not.
+/// Removing an unknown volume succeeds, also if the plugin returns NOT_FOUND (W28). Using an unknown
+/// volume fails.
 #[tokio::test]
-async fn an_unknown_volume_is_gone_only_on_the_way_down() {
-    let world = world(Settings {
+async fn an_unknown_volume_counts_as_removed_but_cannot_be_used() {
+    let fake = start_plugin(PluginSettings {
         unknown_is_not_found: true,
-        ..Settings::default()
+        ..PluginSettings::default()
     });
-    let (controller, node) = (&world.plugin.controller, &world.plugin.node);
-    let id = ExternalId::new("nobody");
+    let (controller, node) = (&fake.plugin.controller, &fake.plugin.node);
+    let id = ExternalId::new("unknown");
     controller
         .delete_volume(id.clone(), Secrets::default())
         .await
@@ -231,21 +230,20 @@ async fn an_unknown_volume_is_gone_only_on_the_way_down() {
     }
 }
 
-/// `csi-spec` 8.8, GH-12359: the authority is `localhost`; and each call carries its deadline.
+/// The `:authority` is `localhost` (GH-12359), and each call carries its deadline.
 #[tokio::test]
 async fn every_call_carries_its_deadline_and_a_plain_authority() {
-    let world = world(Settings::default());
-    world.plugin.identity.probe().await.unwrap();
-    world.plugin.identity.plugin_info().await.unwrap();
-    world
-        .plugin
+    let fake = start_plugin(PluginSettings::default());
+    fake.plugin.identity.probe().await.unwrap();
+    fake.plugin.identity.plugin_info().await.unwrap();
+    fake.plugin
         .controller
         .create_volume(create("a"))
         .await
         .unwrap();
-    let seen: Vec<_> = world
+    let seen: Vec<_> = fake
         .server
-        .envelopes()
+        .call_headers()
         .into_iter()
         .map(|envelope| {
             assert_eq!(envelope.authority, "localhost", "{envelope:?}");
@@ -261,11 +259,10 @@ async fn every_call_carries_its_deadline_and_a_plain_authority() {
     assert_eq!(seen, expected);
 }
 
-/// What each fault means once it has gone over the wire, and that what it leaves behind can always
-/// be finished by the identical call (B53, B54, W05). The same table as `ports::fake` has for the
-/// ports themselves, so that a test over one front says something about the other.
+/// Each fault has the same verdict over gRPC as in the table of `ports::fake`, and the identical call
+/// always completes the work afterwards (B53, B54: transient errors can be retried).
 #[tokio::test(start_paused = true)]
-async fn each_fault_reads_the_same_over_grpc() {
+async fn each_fault_has_the_same_verdict_over_grpc() {
     use Verdict::{FailedUnknownOutcome, Permanent, RetryLater, RetryUnknownOutcome};
     let fail = |code| Fault::Fail(code);
     for (fault, verdict, volumes) in [
@@ -282,13 +279,13 @@ async fn each_fault_reads_the_same_over_grpc() {
         (Fault::Hang, Some(RetryUnknownOutcome), 0),
         (Fault::LoseReply, Some(RetryUnknownOutcome), 1),
         (Fault::ApplyTwice, None, 1),
-        (Fault::AnswerLate, Some(RetryUnknownOutcome), 1),
+        (Fault::DelayReply, Some(RetryUnknownOutcome), 1),
         (Fault::Crash, Some(RetryUnknownOutcome), 0),
         (Fault::CrashAfterEffect, Some(RetryUnknownOutcome), 1),
     ] {
-        let world = world(Settings::default());
-        let (backend, controller) = (&world.server.backend, &world.plugin.controller);
-        backend.script(Rpc::CreateVolume, [fault]);
+        let fake = start_plugin(PluginSettings::default());
+        let (backend, controller) = (&fake.server.backend, &fake.plugin.controller);
+        backend.inject_faults(Rpc::CreateVolume, [fault]);
         let answer = controller.create_volume(create("a")).await;
         assert_eq!(
             answer.err().map(|error| error.verdict),
@@ -298,38 +295,37 @@ async fn each_fault_reads_the_same_over_grpc() {
         assert_eq!(backend.volumes().len(), volumes, "{fault:?}");
         backend.restart();
         backend.release();
-        finish(|| controller.create_volume(create("a"))).await;
+        retry_until_ok(|| controller.create_volume(create("a"))).await;
         assert_eq!(backend.volumes().len(), 1, "{fault:?}");
     }
 }
 
-/// Repeats a call while it says that it may be repeated.
-async fn finish<T, F: Future<Output = Result<T, PluginError>>>(call: impl Fn() -> F) -> T {
+/// Repeats a call while its verdict allows a retry.
+async fn retry_until_ok<T, F: Future<Output = Result<T, PluginError>>>(call: impl Fn() -> F) -> T {
     for _ in 0..100 {
         match call().await {
             Ok(answer) => return answer,
-            Err(error) => assert!(error.verdict.is_repeated(), "{error}"),
+            Err(error) => assert!(error.verdict.is_retried(), "{error}"),
         }
         tokio::task::yield_now().await;
     }
-    panic!("a hundred attempts were not enough");
+    panic!("the call failed a hundred times");
 }
 
-/// B56: an attempt ends at its deadline, whatever the plugin does.
+/// An attempt ends at its deadline, whatever the plugin does (B56: a probe has a time limit).
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_never_answers_is_given_up_at_the_deadline() {
-    let world = world(Settings::default());
-    world.server.backend.script(Rpc::Probe, [Fault::Hang]);
-    world
-        .server
+async fn a_call_without_a_response_ends_at_its_deadline() {
+    let fake = start_plugin(PluginSettings::default());
+    fake.server.backend.inject_faults(Rpc::Probe, [Fault::Hang]);
+    fake.server
         .backend
-        .script(Rpc::CreateVolume, [Fault::Hang]);
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let begin = tokio::time::Instant::now();
-    let error = world.plugin.identity.probe().await.unwrap_err();
+    let error = fake.plugin.identity.probe().await.unwrap_err();
     assert_eq!(error.code, StatusCode::DeadlineExceeded);
     assert_eq!(begin.elapsed().as_secs(), 5);
     let begin = tokio::time::Instant::now();
-    let error = world
+    let error = fake
         .plugin
         .controller
         .create_volume(create("a"))
@@ -339,10 +335,10 @@ async fn a_plugin_that_never_answers_is_given_up_at_the_deadline() {
     assert_eq!(begin.elapsed().as_secs(), 120);
 }
 
-/// A connection may be had before the plugin listens, and outlives its restarts. As long as nobody
-/// listens nothing was sent, and the message says where it was looked for.
+/// A connection can exist before the plugin listens, and survives its restarts. While no process
+/// listens, nothing is sent, and the message names the socket.
 #[tokio::test]
-async fn a_connection_waits_for_its_plugin_and_outlives_it() {
+async fn a_connection_survives_restarts_of_the_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let connector = GrpcConnector::new();
@@ -350,8 +346,8 @@ async fn a_connection_waits_for_its_plugin_and_outlives_it() {
     let unsent = |error: PluginError| {
         assert_eq!(error.code, StatusCode::Unavailable, "{error}");
         assert_eq!(error.verdict, Verdict::Retry, "{error}");
-        let said = format!("cannot connect to {}", socket.display());
-        assert!(error.message.starts_with(&said), "{error}");
+        let expected = format!("cannot connect to `{}`", socket.display());
+        assert!(error.message.starts_with(&expected), "{error}");
     };
     unsent(
         plugin
@@ -360,20 +356,20 @@ async fn a_connection_waits_for_its_plugin_and_outlives_it() {
             .await
             .unwrap_err(),
     );
-    let server = FakePluginServer::start(FakeBackend::new(Settings::default()), &socket);
+    let server = FakePluginServer::start(FakeBackend::new(PluginSettings::default()), &socket);
     plugin.controller.create_volume(create("a")).await.unwrap();
     server.backend.crash();
-    let error = finish_with_error(|| plugin.controller.create_volume(create("b"))).await;
+    let error = retry_until_refused(|| plugin.controller.create_volume(create("b"))).await;
     unsent(error);
     server.backend.restart();
-    finish(|| plugin.controller.create_volume(create("b"))).await;
+    retry_until_ok(|| plugin.controller.create_volume(create("b"))).await;
     assert_eq!(server.backend.volumes().len(), 2);
     let same = connector.connect(&socket);
     same.controller.create_volume(create("c")).await.unwrap();
 }
 
-/// Repeats a call until it finds nobody; before that its connection may break under way.
-async fn finish_with_error<T, F: Future<Output = Result<T, PluginError>>>(
+/// Repeats a call until the connection is refused. Before that the connection may break.
+async fn retry_until_refused<T, F: Future<Output = Result<T, PluginError>>>(
     call: impl Fn() -> F,
 ) -> PluginError {
     for _ in 0..100 {
@@ -382,13 +378,12 @@ async fn finish_with_error<T, F: Future<Output = Result<T, PluginError>>>(
             Ok(_) | Err(_) => tokio::task::yield_now().await,
         }
     }
-    panic!("the plugin did not die");
+    panic!("the plugin still listens");
 }
 
-/// B55: what a plugin says of itself is asked once per fingerprint, so a failure there is never one
-/// to repeat at once.
+/// Information calls are tried once per fingerprint, so their failures have no immediate retry (B55).
 #[tokio::test]
-async fn information_is_not_repeated_when_nobody_listens() {
+async fn information_calls_are_not_retried_without_a_listener() {
     let plugin = GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"));
     let error = plugin.identity.plugin_info().await.unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Lists, snapshots and growth over gRPC, against the strict fake plugin.
+//! Lists, snapshots and expansion over gRPC, against the strict fake plugin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use nomad_csi::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Condition,
     ControllerCapabilities, ExternalId, MountOptions, Secrets, SnapshotId,
 };
-use nomad_csi::ports::fake::{FakeBackend, Fault, Settings};
+use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
     Connector as _, Controller, CreateSnapshot, CreateVolume, ExpandVolume, ListSnapshots,
     PageRequest, PluginError, Rpc, StatusCode, VolumeSource,
@@ -22,26 +22,26 @@ const WRITER: Capability = Capability {
     attachment_mode: AttachmentMode::FileSystem,
 };
 
-struct World {
+struct FakePlugin {
     _directory: tempfile::TempDir,
     server: FakePluginServer,
     controller: Arc<dyn Controller>,
 }
 
-fn world(settings: Settings) -> World {
+fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
     let controller = GrpcConnector::new().connect(server.socket()).controller;
-    World {
+    FakePlugin {
         _directory: directory,
         server,
         controller,
     }
 }
 
-fn able() -> Settings {
-    Settings {
+fn capable_settings() -> PluginSettings {
+    PluginSettings {
         controller: Some(ControllerCapabilities {
             create_delete_volume: true,
             list_volumes: true,
@@ -53,7 +53,7 @@ fn able() -> Settings {
             ..ControllerCapabilities::default()
         }),
         secrets: secrets(),
-        ..Settings::default()
+        ..PluginSettings::default()
     }
 }
 
@@ -65,7 +65,7 @@ fn size(bytes: u64) -> Bytes {
     Bytes::new(bytes).unwrap()
 }
 
-impl World {
+impl FakePlugin {
     async fn create(&self, name: &str, source: Option<VolumeSource>) -> ExternalId {
         let request = CreateVolume {
             name: name.to_owned(),
@@ -98,31 +98,34 @@ impl World {
     }
 }
 
-/// W29, and `csi-orchestration` 7.5: capacity, source, context and condition of every entry.
+/// Every entry has its capacity, source, context and condition, and the pages are complete (W29).
 #[tokio::test]
-async fn a_provider_tells_of_all_its_volumes_page_by_page() {
-    let world = world(able());
-    let db = world.create("db", None).await;
-    let cut = world.snapshot(&db, "nightly").await.unwrap();
-    let copy = world
+async fn a_provider_lists_all_its_volumes_page_by_page() {
+    let plugin = start_plugin(capable_settings());
+    let db = plugin.create("db", None).await;
+    let cut = plugin.snapshot(&db, "nightly").await.unwrap();
+    let copy = plugin
         .create("copy", Some(VolumeSource::Volume(db.to_string())))
         .await;
-    let restored = world
+    let restored = plugin
         .create("restored", Some(VolumeSource::Snapshot(cut.to_string())))
         .await;
     let broken = Condition {
         abnormal: true,
         message: "lost a disk".to_owned(),
     };
-    world.server.backend.set_condition(&copy, broken.clone());
+    plugin.server.backend.set_condition(&copy, broken.clone());
     let mut found = vec![];
     let mut token = String::new();
     loop {
-        let page = PageRequest { entries: 2, token };
-        let page = world.controller.list_volumes(page).await.unwrap();
+        let page = PageRequest {
+            entries: 2,
+            starting_token,
+        };
+        let page = plugin.controller.list_volumes(page).await.unwrap();
         assert!(page.entries.len() <= 2);
         found.extend(page.entries);
-        match page.next {
+        match page.next_token {
             Some(next) => token = next,
             None => break,
         }
@@ -135,19 +138,19 @@ async fn a_provider_tells_of_all_its_volumes_page_by_page() {
     assert_eq!(found[1].condition, Some(broken));
     assert_eq!(found[2].snapshot_id, Some(cut.to_string()));
     let all = PageRequest::default();
-    let all = world.controller.list_volumes(all).await.unwrap();
-    assert_eq!((all.entries, all.next), (found, None));
+    let all = plugin.controller.list_volumes(all).await.unwrap();
+    assert_eq!((all.entries, all.next_token), (found, None));
 }
 
-/// `csi-spec` 5.7: a token that is no more is not one to try again.
+/// ABORTED from a list means an invalid token (CSI, "ListVolumes"), so a retry does not help.
 #[tokio::test]
-async fn a_page_that_is_gone_is_refused_for_good() {
-    let world = world(able());
+async fn an_expired_token_is_a_permanent_error() {
+    let plugin = start_plugin(capable_settings());
     let page = PageRequest {
         entries: 2,
-        token: "yesterday".to_owned(),
+        starting_token: "yesterday".to_owned(),
     };
-    let error = world.controller.list_volumes(page.clone()).await;
+    let error = plugin.controller.list_volumes(page.clone()).await;
     let error = error.unwrap_err();
     assert_eq!(
         (error.code, error.verdict),
@@ -158,61 +161,61 @@ async fn a_page_that_is_gone_is_refused_for_good() {
         secrets: secrets(),
         ..ListSnapshots::default()
     };
-    let error = world.controller.list_snapshots(request).await.unwrap_err();
+    let error = plugin.controller.list_snapshots(request).await.unwrap_err();
     assert_eq!(error.verdict, Verdict::Permanent);
 }
 
-/// `csi-spec` 5.11 to 5.13; W28: a snapshot that is not there is deleted.
+/// A name yields one snapshot. A snapshot that does not exist counts as deleted (W28).
 #[tokio::test]
-async fn a_snapshot_is_cut_once_per_name_listed_and_deleted() {
-    let world = world(Settings {
+async fn a_snapshot_is_created_once_per_name_listed_and_deleted() {
+    let plugin = start_plugin(PluginSettings {
         unknown_is_not_found: true,
-        ..able()
+        ..capable_settings()
     });
     let (db, other) = (
-        world.create("db", None).await,
-        world.create("other", None).await,
+        plugin.create("db", None).await,
+        plugin.create("other", None).await,
     );
-    let first = world.snapshot(&db, "one").await.unwrap();
-    assert_eq!(world.snapshot(&db, "one").await.unwrap(), first);
-    let taken = world.snapshot(&other, "one").await.unwrap_err();
+    let first = plugin.snapshot(&db, "one").await.unwrap();
+    assert_eq!(plugin.snapshot(&db, "one").await.unwrap(), first);
+    let taken = plugin.snapshot(&other, "one").await.unwrap_err();
     assert_eq!(taken.code, StatusCode::AlreadyExists);
-    let nobody = ExternalId::new("nobody");
-    let missing = world.snapshot(&nobody, "two").await.unwrap_err();
+    let unknown = ExternalId::new("unknown");
+    let missing = plugin.snapshot(&unknown, "two").await.unwrap_err();
     assert_eq!(missing.verdict, Verdict::RetryLater);
-    let second = world.snapshot(&other, "two").await.unwrap();
+    let second = plugin.snapshot(&other, "two").await.unwrap();
     let list = async |source: Option<&ExternalId>| {
         let request = ListSnapshots {
             source: source.cloned(),
             secrets: secrets(),
             ..ListSnapshots::default()
         };
-        let page = world.controller.list_snapshots(request).await.unwrap();
+        let page = plugin.controller.list_snapshots(request).await.unwrap();
         let ids = page.entries.into_iter().map(|each| each.id);
         ids.collect::<Vec<_>>()
     };
     assert_eq!(list(None).await, [first.clone(), second.clone()]);
     assert_eq!(list(Some(&other)).await, [second]);
-    assert_eq!(list(Some(&nobody)).await, []);
+    assert_eq!(list(Some(&unknown)).await, []);
     for _ in 0..2 {
-        let deleted = world.controller.delete_snapshot(first.clone(), secrets());
+        let deleted = plugin.controller.delete_snapshot(first.clone(), secrets());
         deleted.await.unwrap();
     }
     assert_eq!(list(Some(&db)).await, []);
 }
 
-/// `csi-spec` 5.15: repeated, it is done already; impossible, it is refused for good; and the plugin
-/// says whether nodes have to follow.
+/// A repeated expansion succeeds, an impossible one is a permanent error, and the response states
+/// whether the node must expand too.
 #[tokio::test]
-async fn a_volume_grows_and_says_whether_nodes_have_to_follow() {
-    let world = world(Settings {
+async fn a_volume_is_expanded_and_may_require_node_expansion() {
+    let plugin = start_plugin(PluginSettings {
         node_expansion_required: true,
-        largest_capacity: Some(size(1 << 30)),
-        ..able()
+        max_capacity: Some(size(1 << 30)),
+        ..capable_settings()
     });
-    let db = world.create("db", None).await;
+    let db = plugin.create("db", None).await;
     let expand = |id: &ExternalId, min: u64, capability| {
-        world.controller.expand_volume(ExpandVolume {
+        plugin.controller.expand_volume(ExpandVolume {
             external_id: id.clone(),
             capacity: CapacityRange {
                 min: size(min),
@@ -233,21 +236,21 @@ async fn a_volume_grows_and_says_whether_nodes_have_to_follow() {
         (too_large.code, too_large.verdict),
         (StatusCode::OutOfRange, Verdict::Permanent)
     );
-    let nobody = ExternalId::new("nobody");
-    let missing = expand(&nobody, 1 << 21, None).await.unwrap_err();
+    let unknown = ExternalId::new("unknown");
+    let missing = expand(&unknown, 1 << 21, None).await.unwrap_err();
     assert_eq!(missing.verdict, Verdict::RetryLater);
-    assert_eq!(world.server.backend.volumes()[0].capacity, size(5 << 20));
+    assert_eq!(plugin.server.backend.volumes()[0].capacity, size(5 << 20));
 }
 
-/// B53, B54: after a lost answer the identical call finishes what it began, and makes nothing twice.
+/// After a lost response the identical call completes the work once (B53, B54: it can be retried).
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_again() {
-    let world = world(able());
-    let db = world.create("db", None).await;
-    let backend = &world.server.backend;
-    backend.script(Rpc::CreateSnapshot, [Fault::LoseReply]);
-    let lost = world.snapshot(&db, "one").await.unwrap_err();
+async fn a_call_is_repeated_after_a_lost_response() {
+    let plugin = start_plugin(capable_settings());
+    let db = plugin.create("db", None).await;
+    let backend = &plugin.server.backend;
+    backend.inject_faults(Rpc::CreateSnapshot, [Fault::LoseReply]);
+    let lost = plugin.snapshot(&db, "one").await.unwrap_err();
     assert_eq!(lost.verdict, Verdict::RetryUnknownOutcome);
-    world.snapshot(&db, "one").await.unwrap();
+    plugin.snapshot(&db, "one").await.unwrap();
     assert_eq!(backend.snapshots().len(), 1);
 }

@@ -1,15 +1,13 @@
-//! Every fault of the plugin in every controller call, with one oracle.
+//! Every fault of the plugin in every controller call.
 //!
-//! The request that meets the fault may fail; what it says must be so, and the next request, of the
-//! same agent or of one that was started again on the journal, must end as if nothing had happened:
-//! one volume where there should be one, none where there should be none, in the provider as on
-//! record (W05, W09, W14, W28; B53, B54). How often the plugin was called is counted. The strict
-//! fake plugin fails the test itself if it is sent what CSI forbids. Both of its fronts take part:
-//! the ports themselves, and gRPC over a socket.
+//! The request that meets the fault may fail, with a correct error. The next request, of the same
+//! agent or of a restarted one, must reach the result without a fault: the provider and the record
+//! agree on one volume or none (W05, W09, W14, W28; B53, B54). Calls are counted. The strict fake
+//! plugin fails a test that sends what CSI forbids. It is called directly and over gRPC.
 
 use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ExternalId, VolumeRequest};
-use nomad_csi::ports::fake::{Fault, Settings};
+use nomad_csi::ports::fake::{Fault, PluginSettings};
 use nomad_csi::ports::{Connector as _, Rpc, StatusCode, verdict_of};
 use nomad_csi::retry::Verdict;
 use nomad_csi::server::fake::FakeAgent;
@@ -43,16 +41,15 @@ const RPCS: [Rpc; 3] = [
     Rpc::ValidateVolumeCapabilities,
 ];
 
-/// Every fault that a plugin which keeps to the specification can show. One that does the work and
-/// then says with its code that it did nothing, or that denies a volume that it is to delete, is
-/// broken beyond what anyone can mend.
+/// Every fault that CSI allows a plugin. The agent cannot recover from a plugin that works and then
+/// reports that it did nothing, or that denies a volume which it has to delete.
 fn faults(rpc: Rpc) -> Vec<Fault> {
     let verdict = |code: &StatusCode| verdict_of(rpc, *code);
     let failures = FAILURES.iter().copied();
     let refusals = failures
         .clone()
         .filter(|code| verdict(code) != Verdict::AlreadyDone);
-    let denials = failures.filter(|code| verdict(code).may_have_happened());
+    let denials = failures.filter(|code| verdict(code).may_have_taken_effect());
     refusals
         .map(Fault::Fail)
         .chain(denials.map(Fault::FailAfterEffect))
@@ -60,14 +57,14 @@ fn faults(rpc: Rpc) -> Vec<Fault> {
             Fault::Hang,
             Fault::LoseReply,
             Fault::ApplyTwice,
-            Fault::AnswerLate,
+            Fault::DelayReply,
             Fault::Crash,
             Fault::CrashAfterEffect,
         ])
         .collect()
 }
 
-/// Whether the request that meets the fault succeeds, and how often the plugin is called in it.
+/// Whether the request that meets the fault succeeds, and its number of calls.
 fn expected(rpc: Rpc, fault: Fault) -> (bool, usize) {
     match fault {
         Fault::Fail(code) | Fault::FailAfterEffect(code) => match verdict_of(rpc, code) {
@@ -77,11 +74,11 @@ fn expected(rpc: Rpc, fault: Fault) -> (bool, usize) {
         },
         Fault::ApplyTwice => (true, 1),
         Fault::LoseReply => (true, 2),
-        Fault::Hang | Fault::AnswerLate | Fault::Crash | Fault::CrashAfterEffect => (false, 1),
+        Fault::Hang | Fault::DelayReply | Fault::Crash | Fault::CrashAfterEffect => (false, 1),
     }
 }
 
-/// Sends the request that `rpc` belongs to.
+/// Sends the request that calls `rpc`.
 async fn request(agent: &FakeAgent, rpc: Rpc) -> Result<(), ServerError> {
     match rpc {
         Rpc::CreateVolume => {
@@ -105,14 +102,14 @@ async fn request(agent: &FakeAgent, rpc: Rpc) -> Result<(), ServerError> {
     }
 }
 
-/// How the agent reaches the plugin.
+/// The connection of the agent to the plugin.
 enum Front {
-    /// By the ports.
+    /// Direct calls.
     Ports,
-    /// By gRPC.
+    /// gRPC over a socket.
     Wire {
         server: FakePluginServer,
-        /// Holds the socket.
+        /// The directory of the socket.
         _directory: tempfile::TempDir,
     },
 }
@@ -128,7 +125,7 @@ impl Front {
         }
     }
 
-    /// Has an agent that has just started use it.
+    /// Connects a started agent to the plugin.
     fn attach(&self, agent: &FakeAgent) {
         if let Self::Wire { server, .. } = self {
             let connection = GrpcConnector::new().connect(server.socket());
@@ -138,9 +135,9 @@ impl Front {
     }
 }
 
-/// A world in which the request has something to do.
+/// An agent in the state that the request needs.
 async fn prepared(rpc: Rpc) -> FakeAgent {
-    let agent = FakeAgent::start(Settings::default()).await.unwrap();
+    let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
     match rpc {
         Rpc::DeleteVolume => request(&agent, Rpc::CreateVolume).await.unwrap(),
         Rpc::ValidateVolumeCapabilities => agent
@@ -151,7 +148,7 @@ async fn prepared(rpc: Rpc) -> FakeAgent {
     agent
 }
 
-/// What the provider has and what is on record, when all is done.
+/// Checks the volumes of the provider and the record at the end.
 fn check_end(agent: &FakeAgent, rpc: Rpc, what: &str) {
     let state = agent.state();
     assert_eq!(violations(&state), Vec::<String>::new(), "{what}");
@@ -169,16 +166,16 @@ fn check_end(agent: &FakeAgent, rpc: Rpc, what: &str) {
     assert_eq!(ids.len(), 1, "{what}");
 }
 
-async fn run(rpc: Rpc, fault: Fault, restarted: bool, over_the_wire: bool) {
-    let what = format!("{rpc}, {fault:?}, restarted: {restarted}, wire: {over_the_wire}");
+async fn run(rpc: Rpc, fault: Fault, restarted: bool, over_grpc: bool) {
+    let what = format!("{rpc}, {fault:?}, restarted: {restarted}, wire: {over_grpc}");
     let agent = prepared(rpc).await;
-    let front = if over_the_wire {
+    let front = if over_grpc {
         Front::wire(&agent)
     } else {
         Front::Ports
     };
     front.attach(&agent);
-    agent.backend.script(rpc, [fault]);
+    agent.backend.inject_faults(rpc, [fault]);
     let (succeeds, calls) = expected(rpc, fault);
 
     let first = request(&agent, rpc).await;
@@ -205,7 +202,7 @@ async fn run(rpc: Rpc, fault: Fault, restarted: bool, over_the_wire: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_fault_in_every_controller_call_is_finished_by_the_next_request() {
+async fn every_fault_is_resolved_by_the_next_request() {
     for rpc in RPCS {
         for fault in faults(rpc) {
             for restarted in [false, true] {
@@ -216,7 +213,7 @@ async fn every_fault_in_every_controller_call_is_finished_by_the_next_request() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_fault_over_the_wire_is_finished_by_the_next_request() {
+async fn every_fault_over_grpc_is_resolved_by_the_next_request() {
     for rpc in RPCS {
         for fault in faults(rpc) {
             run(rpc, fault, true, true).await;
@@ -224,14 +221,14 @@ async fn every_fault_over_the_wire_is_finished_by_the_next_request() {
     }
 }
 
-/// The other way out: whatever became of a creation, deleting it leaves nothing in the provider.
+/// A delete after any fault of a create leaves nothing at the provider.
 #[tokio::test(start_paused = true)]
-async fn every_fault_of_a_creation_is_undone_by_a_deletion() {
+async fn every_fault_of_a_create_is_undone_by_a_delete() {
     let rpc = Rpc::CreateVolume;
     for fault in faults(rpc) {
         let what = format!("{fault:?}");
         let agent = prepared(rpc).await;
-        agent.backend.script(rpc, [fault]);
+        agent.backend.inject_faults(rpc, [fault]);
         drop(request(&agent, rpc).await);
         agent.backend.restart();
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
@@ -244,15 +241,15 @@ async fn every_fault_of_a_creation_is_undone_by_a_deletion() {
     }
 }
 
-/// Two faults in a row, in every pair: what one leaves open, the other must not lose.
+/// Two faults in a row, in every combination.
 #[tokio::test(start_paused = true)]
-async fn every_pair_of_faults_is_finished_by_the_third_request() {
+async fn every_pair_of_faults_is_resolved_by_the_third_request() {
     for rpc in [Rpc::CreateVolume, Rpc::DeleteVolume] {
         for first in faults(rpc) {
             for second in faults(rpc) {
                 let what = format!("{rpc}, {first:?}, {second:?}");
                 let agent = prepared(rpc).await;
-                agent.backend.script(rpc, [first, second]);
+                agent.backend.inject_faults(rpc, [first, second]);
                 for _ in 0..2 {
                     drop(request(&agent, rpc).await);
                     agent.backend.restart();

@@ -1,7 +1,7 @@
-//! Every example in `specs/`: after `apply` there is nothing left to plan (`users` 12).
+//! Applies every example in `specs/` and checks that the plan is empty afterwards.
 //!
-//! Those of the embedded plugin run on an embedded agent with the real plugin, all others on the
-//! agent over the strict fake plugin, reached by gRPC, with what that driver reports of itself.
+//! Examples of the embedded plugin run on an embedded agent with the real plugin. All others run on
+//! an agent with the strict fake plugin over gRPC, with the capabilities of their driver.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use nomad_csi::csi::GrpcConnector;
 use nomad_csi::model::{ControllerCapabilities, Secrets};
 use nomad_csi::ports::Connector as _;
-use nomad_csi::ports::fake::{FakeBackend, Settings};
+use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::client_process::run;
+use crate::support::client_process::run_client;
 use crate::support::fake_plugin::FakePluginServer;
-use crate::support::road::Road;
+use crate::support::faulty_proxy::FaultyProxy;
 
-const OF_THE_EMBEDDED_PLUGIN: [&str; 4] = [
+const EMBEDDED_PLUGIN_EXAMPLES: [&str; 4] = [
     "hostpath.hcl",
     "hostpath.json",
     "hostpath.yaml",
@@ -29,23 +29,23 @@ const OF_THE_EMBEDDED_PLUGIN: [&str; 4] = [
 struct Example {
     file: &'static str,
     plugin_id: &'static str,
-    /// Whether its volumes are in places.
-    in_places: bool,
-    /// What every call has to carry.
+    /// Whether the plugin reports topologies.
+    has_topology: bool,
+    /// The secrets that every call requires.
     secrets: &'static [(&'static str, &'static str)],
 }
 
-const OF_OTHERS: [Example; 4] = [
+const OTHER_EXAMPLES: [Example; 4] = [
     Example {
         file: "drivers/aws-ebs.hcl",
         plugin_id: "aws-ebs",
-        in_places: true,
+        has_topology: true,
         secrets: &[],
     },
     Example {
         file: "drivers/ceph-rbd.hcl",
         plugin_id: "ceph-rbd",
-        in_places: false,
+        has_topology: false,
         secrets: &[
             ("userID", "nomad"),
             (
@@ -57,13 +57,13 @@ const OF_OTHERS: [Example; 4] = [
     Example {
         file: "drivers/democratic-csi-nfs.yaml",
         plugin_id: "democratic-csi-nfs",
-        in_places: false,
+        has_topology: false,
         secrets: &[],
     },
     Example {
         file: "drivers/hetzner.hcl",
         plugin_id: "hetzner",
-        in_places: true,
+        has_topology: true,
         secrets: &[],
     },
 ];
@@ -72,11 +72,11 @@ fn specs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("specs")
 }
 
-fn files(folder: &Path, found: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+fn collect_files(directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files(&path, found);
+            collect_files(&path, found);
         } else {
             let name = path.strip_prefix(specs()).unwrap();
             found.insert(name.to_string_lossy().into_owned());
@@ -85,16 +85,16 @@ fn files(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn no_example_is_forgotten() {
+fn every_example_is_covered() {
     let mut found = BTreeSet::new();
-    files(&specs(), &mut found);
-    let others = OF_OTHERS.iter().map(|example| example.file);
-    let known = OF_THE_EMBEDDED_PLUGIN.into_iter().chain(others);
+    collect_files(&specs(), &mut found);
+    let others = OTHER_EXAMPLES.iter().map(|example| example.file);
+    let known = EMBEDDED_PLUGIN_EXAMPLES.into_iter().chain(others);
     assert_eq!(found, known.map(str::to_owned).collect());
 }
 
-/// Applies an example and plans it again; nothing may be left, nor asked for.
-async fn reaches_its_fixpoint(server: &str, directory: &Path, file: &str, words: &[&str]) {
+/// Applies an example and checks that the next plan is empty, without a question.
+async fn assert_fixpoint(server: &str, directory: &Path, file: &str, arguments: &[&str]) {
     let path = specs().join(file);
     let path = path.to_str().unwrap();
     let never = CancellationToken::new();
@@ -104,30 +104,30 @@ async fn reaches_its_fixpoint(server: &str, directory: &Path, file: &str, words:
         (&["plan", "-f", path], 0),
         (&["apply", "--yes", "-f", path], 0),
     ] {
-        let command = [command, words].concat();
-        let ended = run(server, directory, &command, &never).await;
-        assert_eq!(ended.code, Some(expected), "{command:?}: {}", ended.said);
+        let command = [command, arguments].concat();
+        let ended = run_client(server, directory, &command, &never).await;
+        assert_eq!(ended.code, Some(expected), "{command:?}: {}", ended.output);
     }
 }
 
 #[tokio::test]
-async fn examples_of_the_embedded_plugin_are_unchanged_after_they_were_applied() {
+async fn examples_of_the_embedded_plugin_are_unchanged_after_an_apply() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = format!("--embedded={}", directory.path().join("data").display());
-    for file in OF_THE_EMBEDDED_PLUGIN {
-        // Nobody listens where the address says.
-        reaches_its_fixpoint("", directory.path(), file, &[&embedded]).await;
+    for file in EMBEDDED_PLUGIN_EXAMPLES {
+        // No server listens at this address.
+        assert_fixpoint("", directory.path(), file, &[&embedded]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn examples_of_other_plugins_are_unchanged_after_they_were_applied() {
+async fn examples_of_other_plugins_are_unchanged_after_an_apply() {
     let directory = tempfile::tempdir().unwrap();
-    let agent = FakeAgent::start(Settings::default()).await.unwrap();
+    let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
     let mut plugins = vec![];
-    for example in &OF_OTHERS {
+    for example in &OTHER_EXAMPLES {
         let id = example.plugin_id;
-        let mut settings = Settings {
+        let mut settings = PluginSettings {
             secrets: example.secrets.iter().copied().collect::<Secrets>(),
             controller: Some(ControllerCapabilities {
                 create_delete_volume: true,
@@ -135,9 +135,9 @@ async fn examples_of_other_plugins_are_unchanged_after_they_were_applied() {
                 expand_volume: true,
                 ..ControllerCapabilities::default()
             }),
-            ..Settings::default()
+            ..PluginSettings::default()
         };
-        settings.plugin.volume_accessibility_constraints = example.in_places;
+        settings.plugin.volume_accessibility_constraints = example.has_topology;
         let backend = FakeBackend::new(settings.clone());
         let socket = directory.path().join(format!("{id}.sock"));
         let plugin = FakePluginServer::start(backend, &socket);
@@ -145,9 +145,9 @@ async fn examples_of_other_plugins_are_unchanged_after_they_were_applied() {
         agent.add_plugin(id, settings, connection).await;
         plugins.push(plugin);
     }
-    let road = Road::to(router(agent.services.clone())).await;
-    for (Example { file, .. }, plugin) in OF_OTHERS.iter().zip(&plugins) {
-        reaches_its_fixpoint(road.url(), directory.path(), file, &[]).await;
+    let proxy = FaultyProxy::start(router(agent.services.clone())).await;
+    for (Example { file, .. }, plugin) in OTHER_EXAMPLES.iter().zip(&plugins) {
+        assert_fixpoint(proxy.url(), directory.path(), file, &[]).await;
         assert_eq!(plugin.backend.volumes().len(), 1, "{file}");
     }
 }

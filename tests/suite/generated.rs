@@ -1,13 +1,13 @@
-//! What is generated and committed is what the generators give. `NOMAD_CSI_BLESS=1` writes it anew.
+//! Committed generated files match their generators. `NOMAD_CSI_BLESS=1` updates them.
 
 use std::path::{Path, PathBuf};
 
 use nomad_csi::cli::{Shell, pages, reference, registration};
 
-/// (the file below the project, what belongs into it)
+/// Returns each generated file with its expected content.
 fn generated() -> Vec<(PathBuf, String)> {
     let script = |shell, file: &str| {
-        let text = registration(shell).expect("the engine knows the shell");
+        let text = registration(shell).expect("a supported shell");
         (Path::new("completions").join(file), text)
     };
     vec![
@@ -21,26 +21,26 @@ fn generated() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn completions_and_the_reference_are_what_the_generators_give() {
+fn committed_completions_and_reference_match_their_generators() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (file, expected) in generated() {
         let path = root.join(&file);
         if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
-            let folder = path.parent().expect("it lies in a folder");
-            std::fs::create_dir_all(folder).expect("the folder is writable");
-            std::fs::write(&path, &expected).expect("the file is writable");
+            let folder = path.parent().expect("a parent directory");
+            std::fs::create_dir_all(folder).expect("a writable directory");
+            std::fs::write(&path, &expected).expect("a writable file");
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         let file = file.display();
         assert!(
             written == expected,
-            "{file} is old: NOMAD_CSI_BLESS=1 writes it anew"
+            "{file} is outdated: NOMAD_CSI_BLESS=1 updates it"
         );
     }
 }
 
 #[test]
-fn every_command_has_a_page_in_the_manual() {
+fn every_command_has_a_manual_page() {
     let pages = pages();
     for page in &pages {
         assert!(page.text.contains(".SH SYNOPSIS"), "{}", page.file);
@@ -49,6 +49,6 @@ fn every_command_has_a_page_in_the_manual() {
     assert_eq!(
         pages.len(),
         chapters,
-        "the manual and the reference are of the same commands"
+        "the manual and the reference cover the same commands"
     );
 }

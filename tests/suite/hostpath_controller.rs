@@ -1,4 +1,4 @@
-//! The embedded plugin's identity and controller over its socket: CSI's rules, one by one.
+//! The Identity and Controller services of the embedded plugin, over its socket.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use nomad_csi::csi::proto::volume_capability::{AccessType, BlockVolume, MountVolume};
 use tonic::Code;
 
-use crate::support::hostpath::{World, code, writer};
+use crate::support::hostpath::{PluginFixture, code, writer};
 use crate::support::plugin_client::{mount, named};
 
 #[tokio::test]
-async fn it_says_who_it_is_and_advertises_what_it_has() {
+async fn the_plugin_reports_its_name_and_its_capabilities() {
     use proto::controller_service_capability::{Type as ControllerArm, rpc::Type as Controller};
     use proto::node_service_capability::{Type as NodeArm, rpc::Type as Node};
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     let info = client
         .identity
         .get_plugin_info(proto::GetPluginInfoRequest {})
@@ -83,17 +83,17 @@ async fn it_says_who_it_is_and_advertises_what_it_has() {
         .await
         .unwrap();
     assert_eq!(info.into_inner().node_id, "node-1");
-    // Attaching has to be asked for.
+    // The plugin requires attachment only with `--attach`.
     let attached = client
         .controller
         .controller_publish_volume(proto::ControllerPublishVolumeRequest::default());
     assert_eq!(code(attached.await), Code::Unimplemented);
 }
 
-/// `csi-spec` 5.2 and 5.3.
+/// CSI, CreateVolume and DeleteVolume.
 #[tokio::test]
 async fn one_name_is_one_volume_until_it_is_deleted() {
-    let mut world = World::new().await;
+    let mut fixture = PluginFixture::new().await;
     let sized = |required_bytes| proto::CreateVolumeRequest {
         capacity_range: Some(proto::CapacityRange {
             required_bytes,
@@ -101,9 +101,9 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
         }),
         ..named("db")
     };
-    let id = world.client.try_create(sized(1 << 20)).await.unwrap();
-    assert_eq!(world.client.try_create(sized(1 << 20)).await.unwrap(), id);
-    assert!(world.data(&id).is_dir());
+    let id = fixture.client.try_create(sized(1 << 20)).await.unwrap();
+    assert_eq!(fixture.client.try_create(sized(1 << 20)).await.unwrap(), id);
+    assert!(fixture.data(&id).is_dir());
     let other_capability = proto::CreateVolumeRequest {
         volume_capabilities: vec![mount(Mode::MultiNodeMultiWriter, &[])],
         ..sized(1 << 20)
@@ -112,7 +112,7 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
         (sized(2 << 20), "capacity"),
         (other_capability, "capabilities"),
     ] {
-        let refused = world.client.try_create(request).await.unwrap_err();
+        let refused = fixture.client.try_create(request).await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists);
         assert!(refused.message().contains(differs), "{refused}");
     }
@@ -120,14 +120,14 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
         volume_capabilities: vec![writer(), writer()],
         ..sized(1 << 20)
     };
-    assert_eq!(world.client.try_create(spelled_twice).await.unwrap(), id);
-    std::fs::write(world.data(&id).join("file"), "data").unwrap();
+    assert_eq!(fixture.client.try_create(spelled_twice).await.unwrap(), id);
+    std::fs::write(fixture.data(&id).join("file"), "data").unwrap();
     for _ in 0..2 {
-        world.client.delete(&id).await.unwrap();
+        fixture.client.delete(&id).await.unwrap();
     }
-    assert!(!world.data(&id).exists());
-    assert_ne!(world.client.try_create(sized(1)).await.unwrap(), id);
-    world.client.delete("never-was").await.unwrap();
+    assert!(!fixture.data(&id).exists());
+    assert_ne!(fixture.client.try_create(sized(1)).await.unwrap(), id);
+    fixture.client.delete("never-was").await.unwrap();
 }
 
 fn one(key: &str) -> BTreeMap<String, String> {
@@ -175,7 +175,7 @@ fn cloned(volume_id: &str) -> proto::CreateVolumeRequest {
     }
 }
 
-/// Requests that cannot be, and a part of what is said to each.
+/// Invalid requests, and a part of each error message.
 fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
     let formatted = |fs_type: &str| MountVolume {
         fs_type: fs_type.to_owned(),
@@ -205,10 +205,10 @@ fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
         ),
         (
             capable(AccessType::Mount(formatted("ext4"))),
-            "leave fs_type out",
+            "remove fs_type",
         ),
         (with_flag, "mount_flags"),
-        (with_option, "no file system that"),
+        (with_option, "without its own file system"),
         (sized(-1, 0), "negative"),
         (sized(2, 1), "above limit_bytes"),
         (placed(vec![proto::Topology::default()]), "no topology"),
@@ -218,26 +218,30 @@ fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
     ]
 }
 
-/// `csi-spec` 3.2, 3.3, 3.6, 5.2: what is wrong is refused in words; what the specification allows,
-/// or harmless older orchestrators send (GH-11238, W27), is taken.
+/// Invalid requests are refused with a reason. Requests that CSI allows, or that older
+/// orchestrators send without harm (Nomad issue 11238), are accepted.
 #[tokio::test]
-async fn wrong_requests_are_refused_before_anything_is_made() {
-    let mut world = World::new().await;
-    for (request, said) in wrong_requests() {
-        let refused = world.client.try_create(request.clone()).await.unwrap_err();
+async fn invalid_requests_are_refused_before_anything_is_created() {
+    let mut fixture = PluginFixture::new().await;
+    for (request, reason) in wrong_requests() {
+        let refused = fixture
+            .client
+            .try_create(request.clone())
+            .await
+            .unwrap_err();
         assert_eq!(
             refused.code(),
             Code::InvalidArgument,
             "{request:?}: {refused}"
         );
-        assert!(refused.message().contains(said), "{request:?}: {refused}");
+        assert!(refused.message().contains(reason), "{request:?}: {refused}");
     }
-    let too_large = world.client.try_create(sized(i64::MAX, 0)).await;
+    let too_large = fixture.client.try_create(sized(i64::MAX, 0)).await;
     assert_eq!(code(too_large), Code::OutOfRange);
-    let no_source = world.client.try_create(cloned("x")).await;
+    let no_source = fixture.client.try_create(cloned("x")).await;
     assert_eq!(code(no_source), Code::NotFound);
     assert_eq!(
-        world.client.list(0, "").await.unwrap().0,
+        fixture.client.list(0, "").await.unwrap().0,
         Vec::<String>::new()
     );
     let mut with_secrets = named("b");
@@ -249,15 +253,15 @@ async fn wrong_requests_are_refused_before_anything_is_made() {
     let longest = named(&"n".repeat(128));
     let strange = named("tab\tand\nline and 日本");
     for request in [longest, strange, with_secrets, nowhere, sizeless] {
-        world.client.try_create(request).await.unwrap();
+        fixture.client.try_create(request).await.unwrap();
     }
 }
 
-/// `csi-spec` 5.6: what cannot be is an answer and no error.
+/// CSI, ValidateVolumeCapabilities: an unsupported capability is an answer, not an error.
 #[tokio::test]
-async fn capabilities_are_confirmed_or_the_reason_is_said() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
+async fn capabilities_are_confirmed_or_refused_with_a_reason() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
     let request = |capability: proto::VolumeCapability| proto::ValidateVolumeCapabilitiesRequest {
         volume_id: id.clone(),
         volume_capabilities: vec![writer(), capability],
@@ -271,19 +275,19 @@ async fn capabilities_are_confirmed_or_the_reason_is_said() {
         parameters: [("p".to_owned(), "v".to_owned())].into(),
         ..request(writer())
     };
-    let controller = &mut world.client.controller;
+    let controller = &mut fixture.client.controller;
     let good = request(mount(Mode::MultiNodeReaderOnly, &["noexec"]));
     let answer = controller.validate_volume_capabilities(good.clone()).await;
     let confirmed = answer.unwrap().into_inner().confirmed.unwrap();
     assert_eq!(confirmed.volume_capabilities, good.volume_capabilities);
-    for (request, said) in [
-        (request(block), "no block device"),
+    for (request, reason) in [
+        (request(block), "not a block device"),
         (with_parameters, "\"p\""),
     ] {
         let answer = controller.validate_volume_capabilities(request).await;
         let answer = answer.unwrap().into_inner();
         assert_eq!(answer.confirmed, None);
-        assert!(answer.message.contains(said), "{}", answer.message);
+        assert!(answer.message.contains(reason), "{}", answer.message);
     }
     let unknown = proto::ValidateVolumeCapabilitiesRequest {
         volume_id: "no".to_owned(),
@@ -299,11 +303,11 @@ async fn capabilities_are_confirmed_or_the_reason_is_said() {
     }
 }
 
-/// `csi-spec` 5.7.
+/// CSI, ListVolumes.
 #[tokio::test]
-async fn volumes_are_listed_in_pages_that_survive_changes() {
-    let mut world = World::new().await;
-    let client = &mut world.client;
+async fn pages_of_volumes_survive_changes() {
+    let mut fixture = PluginFixture::new().await;
+    let client = &mut fixture.client;
     let mut ids = vec![];
     for name in ["a", "b", "c", "d", "e"] {
         ids.push(client.create(name).await);
@@ -311,7 +315,7 @@ async fn volumes_are_listed_in_pages_that_survive_changes() {
     ids.sort();
     let (first, token) = client.list(2, "").await.unwrap();
     assert_eq!(first, ids[..2]);
-    // The token names the last volume of its page; that volume may go.
+    // The token names the last volume of its page. That volume may be deleted.
     client.delete(&ids[1]).await.unwrap();
     let (second, token) = client.list(2, &token).await.unwrap();
     assert_eq!(second, ids[2..4]);
@@ -326,9 +330,9 @@ async fn volumes_are_listed_in_pages_that_survive_changes() {
 
 #[tokio::test]
 async fn a_directory_has_no_size_of_its_own() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let controller = &mut world.client.controller;
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let controller = &mut fixture.client.controller;
     let request = |volume_id: &str| proto::ControllerGetVolumeRequest {
         volume_id: volume_id.to_owned(),
     };
@@ -352,12 +356,12 @@ async fn a_directory_has_no_size_of_its_own() {
     assert!(capacity.maximum_volume_size.unwrap() >= capacity.available_capacity);
 }
 
-/// `csi-spec` 3.4: a caller that lost its state may send what is under way already.
+/// CSI, "Concurrency": a caller that lost its state may repeat a call in progress.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_callers_with_one_name_all_get_the_one_volume() {
-    let world = World::new().await;
+async fn sixty_four_callers_with_one_name_get_one_volume() {
+    let fixture = PluginFixture::new().await;
     let callers = (0..64).map(|_| {
-        let mut client = world.client.clone();
+        let mut client = fixture.client.clone();
         tokio::spawn(async move {
             loop {
                 match client.try_create(named("shared")).await {
@@ -373,6 +377,6 @@ async fn of_64_callers_with_one_name_all_get_the_one_volume() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 1);
-    let mut client = world.client.clone();
+    let mut client = fixture.client.clone();
     assert_eq!(client.list(0, "").await.unwrap().0, ids);
 }

@@ -1,8 +1,8 @@
-//! The embedded plugin's images, block devices, snapshots and kinds over its socket, without
-//! privileges.
+//! The embedded plugin over its socket, without privileges: images, block devices, snapshots and
+//! profiles.
 //!
-//! Loop devices and mounts are tables in memory here, files and copies are real;
-//! `tests/e2e/hostpath_images.rs` uses real ones.
+//! Loop devices and mounts are simulated in memory; files and copies are real.
+//! `tests/e2e/hostpath_images.rs` uses real devices and mounts.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::PlayOptions;
+use nomad_csi::hostpath::ProfileOptions;
 use tonic::{Code, Status};
 
-use crate::support::hostpath::{Machine, World, code, writer};
+use crate::support::hostpath::{PluginFixture, TestHost, code, writer};
 use crate::support::plugin_client::{
     Client, Publish, block, bytes, clone_of, mount, named, restore_of, sized,
 };
@@ -25,14 +25,14 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(pair).collect()
 }
 
-fn options(change: impl FnOnce(&mut PlayOptions)) -> PlayOptions {
-    let mut options = PlayOptions::default();
+fn options(change: impl FnOnce(&mut ProfileOptions)) -> ProfileOptions {
+    let mut options = ProfileOptions::default();
     change(&mut options);
     options
 }
 
-fn image(world: &World, id: &str) -> PathBuf {
-    world.path("state/images").join(id)
+fn image(fixture: &PluginFixture, id: &str) -> PathBuf {
+    fixture.path("state/images").join(id)
 }
 
 fn device(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
@@ -54,11 +54,11 @@ async fn capacity_of(client: &mut Client, id: &str) -> i64 {
     get(client, id).await.volume.unwrap().capacity_bytes
 }
 
-/// `csi-spec` 5.2: a size is honoured exactly or OUT_OF_RANGE.
+/// CSI, CreateVolume: the size is within the range, or the call fails with OUT_OF_RANGE.
 #[tokio::test]
 async fn a_size_is_exact_to_the_sector() {
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     for (range, expected) in [
         (bytes(1, 0), Ok(512)),
         (bytes(512 * 7, 512 * 7), Ok(512 * 7)),
@@ -78,7 +78,7 @@ async fn a_size_is_exact_to_the_sector() {
         };
         assert_eq!(found, expected, "{range:?}");
     }
-    // A file system has a least size of its own.
+    // A file system has a minimum size.
     let id = client.try_create(sized("small", 1)).await.unwrap();
     assert_eq!(capacity_of(client, &id).await, MIB);
     let too_small = proto::CreateVolumeRequest {
@@ -86,21 +86,21 @@ async fn a_size_is_exact_to_the_sector() {
         ..named("too small")
     };
     assert_eq!(code(client.try_create(too_small).await), Code::OutOfRange);
-    // Without a size, the plugin's.
+    // A volume without a requested size has the plugin's default size.
     let any = proto::CreateVolumeRequest {
         parameters: map(&[("backing", "image")]),
         ..named("any")
     };
     let id = client.try_create(any).await.unwrap();
     assert_eq!(capacity_of(client, &id).await, 1 << 30);
-    let length = std::fs::metadata(image(&world, &id)).unwrap().len();
+    let length = std::fs::metadata(image(&fixture, &id)).unwrap().len();
     assert_eq!(length, 1 << 30);
 }
 
 #[tokio::test]
-async fn what_was_promised_is_not_promised_twice() {
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+async fn space_is_not_provisioned_twice() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     let left = async |client: &mut Client, parameters: &[(&str, &str)]| {
         let request = proto::GetCapacityRequest {
             parameters: map(parameters),
@@ -110,7 +110,7 @@ async fn what_was_promised_is_not_promised_twice() {
         Ok::<_, Status>(answer.into_inner().available_capacity)
     };
     let before = left(client, &[]).await.unwrap();
-    // The file system is others' too, so a half is safely above what is left then.
+    // Other programs use the file system too, so half of the space is safely more than the rest.
     let id = client.try_create(sized("half", before / 2)).await.unwrap();
     let after = left(client, &[("backing", "image")]).await.unwrap();
     assert!(after < before - before / 4, "{after} of {before}");
@@ -124,19 +124,19 @@ async fn what_was_promised_is_not_promised_twice() {
     assert_eq!(code(unknown), Code::InvalidArgument);
     client.delete(&id).await.unwrap();
     assert!(left(client, &[]).await.unwrap() > after);
-    let mut world = world.restart_as(options(|o| o.overcommit = true)).await;
-    world
+    let mut fixture = fixture.restart_with(options(|o| o.overcommit = true)).await;
+    fixture
         .client
         .try_create(sized("too much", before * 2))
         .await
         .unwrap();
 }
 
-/// `csi-spec` 5.2: one name is one volume, and only if asked for in the same words.
+/// CSI, CreateVolume: one name is one volume, and only for a request with the same arguments.
 #[tokio::test]
-async fn a_name_is_taken_by_what_was_asked_for() {
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+async fn a_name_belongs_to_a_request() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     let source = client.try_create(sized("source", MIB)).await.unwrap();
     let request = proto::CreateVolumeRequest {
         parameters: map(&[("backing", "image")]),
@@ -180,7 +180,7 @@ async fn a_name_is_taken_by_what_was_asked_for() {
         assert_eq!(refused.code(), Code::AlreadyExists, "{differs}");
         assert!(refused.message().contains(differs), "{refused}");
     }
-    // The source may be gone; the retry is still the same volume.
+    // The source may be deleted. The repeated request still returns the same volume.
     client.delete(&source).await.unwrap();
     assert_eq!(client.try_create(request).await.unwrap(), id);
 }
@@ -209,11 +209,11 @@ async fn list(
     Ok((ids, page.next_token))
 }
 
-/// `csi-spec` 5.11 to 5.14.
+/// CSI, CreateSnapshot, DeleteSnapshot, ListSnapshots and GetSnapshot.
 #[tokio::test]
-async fn a_snapshot_is_cut_once_listed_and_removed() {
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+async fn a_snapshot_is_created_once_listed_and_deleted() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     let a = client.try_create(sized("a", MIB)).await.unwrap();
     let b = client.try_create(device("b", MIB)).await.unwrap();
     let first = client.snapshot("s", &a).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_snapshot_is_cut_once_listed_and_removed() {
             .source_volume_id,
         a
     );
-    // A volume and its snapshots end independently.
+    // A volume and its snapshots can be deleted independently.
     client.delete(&a).await.unwrap();
     assert!(one(client, &of_a[0]).await.is_ok());
     for id in [
@@ -296,24 +296,29 @@ async fn a_snapshot_is_cut_once_listed_and_removed() {
         client.delete_snapshot(id).await.unwrap();
     }
     assert_eq!(
-        std::fs::read_dir(world.path("state/snapshots"))
+        std::fs::read_dir(fixture.path("state/snapshots"))
             .unwrap()
             .count(),
         0
     );
 }
 
-/// What is written after the cut is not in the snapshot; a restored volume is as it was at the cut.
+/// A snapshot contains nothing that was written after its creation, and a restored volume equals
+/// the snapshot.
 #[tokio::test]
-async fn a_copy_is_what_it_was_cut_from() {
-    let mut world = World::with_devices().await;
-    let id = world.client.try_create(device("a", 2 * MIB)).await.unwrap();
+async fn a_copy_equals_its_source() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let id = fixture
+        .client
+        .try_create(device("a", 2 * MIB))
+        .await
+        .unwrap();
     let file = std::fs::File::options()
         .write(true)
-        .open(image(&world, &id))
+        .open(image(&fixture, &id))
         .unwrap();
     file.write_all_at(b"before", 0).unwrap();
-    let snapshot = world.client.snapshot("s", &id).await.unwrap().snapshot_id;
+    let snapshot = fixture.client.snapshot("s", &id).await.unwrap().snapshot_id;
     file.write_all_at(b"after!", 0).unwrap();
     for (name, source, expected) in [
         ("restored", restore_of(&snapshot), b"before"),
@@ -323,18 +328,22 @@ async fn a_copy_is_what_it_was_cut_from() {
             volume_content_source: source.clone(),
             ..device(name, 3 * MIB)
         };
-        let answer = world.client.controller.create_volume(request.clone()).await;
+        let answer = fixture
+            .client
+            .controller
+            .create_volume(request.clone())
+            .await;
         let volume = answer.unwrap().into_inner().volume.unwrap();
         assert_eq!(volume.content_source, source);
         assert_eq!(volume.capacity_bytes, 3 * MIB);
-        let copy = std::fs::read(image(&world, &volume.volume_id)).unwrap();
+        let copy = std::fs::read(image(&fixture, &volume.volume_id)).unwrap();
         assert_eq!((&copy[..6], copy.len()), (expected.as_slice(), 3 << 20));
         assert_eq!(
-            world.client.try_create(request).await.unwrap(),
+            fixture.client.try_create(request).await.unwrap(),
             volume.volume_id
         );
     }
-    let client = &mut world.client;
+    let client = &mut fixture.client;
     let from = |source, capability, range| proto::CreateVolumeRequest {
         volume_content_source: source,
         volume_capabilities: vec![capability],
@@ -368,12 +377,12 @@ async fn a_copy_is_what_it_was_cut_from() {
     }
 }
 
-/// `csi-spec` 5.15 and 5.22.
+/// CSI, ControllerExpandVolume and NodeExpandVolume.
 #[tokio::test]
-async fn a_volume_grows_while_it_is_used_and_never_shrinks() {
-    let mut world = World::with_devices().await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
-    let client = &mut world.client;
+async fn a_volume_grows_while_it_is_in_use_and_never_shrinks() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+    let client = &mut fixture.client;
     let id = client.try_create(device("a", MIB)).await.unwrap();
     assert_eq!(client.expand(&id, 2 * MIB).await.unwrap(), (2 * MIB, false));
     assert_eq!(client.expand(&id, MIB).await.unwrap(), (2 * MIB, false));
@@ -390,16 +399,16 @@ async fn a_volume_grows_while_it_is_used_and_never_shrinks() {
         read_only: false,
     };
     client.publish(publish).await.unwrap();
-    let path = world.running.machine.storage.devices()[0].path.clone();
-    let now = |world: &World| world.running.machine.storage.bytes_of(&path);
-    assert_eq!(now(&world), Some(2 << 20));
-    let client = &mut world.client;
+    let path = fixture.plugin.host.storage.devices()[0].path.clone();
+    let now = |fixture: &PluginFixture| fixture.plugin.host.storage.bytes_of(&path);
+    assert_eq!(now(&fixture), Some(2 << 20));
+    let client = &mut fixture.client;
     assert_eq!(client.expand(&id, 4 * MIB).await.unwrap(), (4 * MIB, true));
     for path in [&staging, &target] {
         assert_eq!(client.node_expand(&id, path).await.unwrap(), 4 * MIB);
     }
-    assert_eq!(now(&world), Some(4 << 20));
-    let client = &mut world.client;
+    assert_eq!(now(&fixture), Some(4 << 20));
+    let client = &mut fixture.client;
     let elsewhere = client.node_expand(&id, Path::new("/elsewhere")).await;
     assert_eq!(code(elsewhere), Code::NotFound);
     let shrunk = proto::ControllerExpandVolumeRequest {
@@ -418,11 +427,11 @@ async fn a_volume_grows_while_it_is_used_and_never_shrinks() {
     assert_eq!(code(client.expand(&directory, MIB).await), Code::OutOfRange);
 }
 
-/// `csi-spec` 5.9: all or nothing.
+/// CSI, ControllerModifyVolume: all parameters change, or none.
 #[tokio::test]
-async fn parameters_that_are_known_can_be_changed() {
-    let mut world = World::with_devices().await;
-    let client = &mut world.client;
+async fn known_parameters_can_be_changed() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let client = &mut fixture.client;
     let id = client.try_create(sized("a", MIB)).await.unwrap();
     let directory = proto::CreateVolumeRequest {
         parameters: map(&[("backing", "directory")]),
@@ -491,13 +500,13 @@ async fn detach(client: &mut Client, id: &str, node: &str) -> Result<(), Status>
     answer.map(drop)
 }
 
-/// `csi-spec` 5.4 and 5.5.
+/// CSI, ControllerPublishVolume and ControllerUnpublishVolume.
 #[tokio::test]
-async fn a_volume_is_used_where_it_is_attached() {
-    let played = options(|o| o.attach_limit = Some(2));
-    let mut world = World::on(Machine::with_devices(), played).await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
-    let client = &mut world.client;
+async fn a_volume_can_be_used_only_where_it_is_attached() {
+    let profile_options = options(|o| o.attach_limit = Some(2));
+    let mut fixture = PluginFixture::on_host(TestHost::with_devices(), profile_options).await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+    let client = &mut fixture.client;
     let (a, b, c) = (
         client.try_create(sized("a", MIB)).await.unwrap(),
         client.try_create(sized("b", MIB)).await.unwrap(),
@@ -541,12 +550,12 @@ async fn a_volume_is_used_where_it_is_attached() {
         read_only: false,
     };
     client.publish(publish).await.unwrap();
-    let mounts = world.running.mounter.mounts();
+    let mounts = fixture.plugin.mounter.mounts();
     assert!(
         mounts.iter().all(|mount| mount.flags.read_only),
         "attached read-only"
     );
-    let client = &mut world.client;
+    let client = &mut fixture.client;
     assert_eq!(
         code(detach(client, &a, "node-1").await),
         Code::FailedPrecondition
@@ -581,21 +590,25 @@ async fn group(
     Ok(answer.into_inner().group_snapshot.unwrap())
 }
 
-/// `csi-spec` 5.23: all of them at one moment, or none.
+/// CSI, CreateVolumeGroupSnapshot: all snapshots at the same moment, or none.
 #[tokio::test]
-async fn a_group_is_cut_whole_or_not_at_all() {
-    let mut world = World::with_devices().await;
-    let (staging, at_device) = (world.made("staging"), world.made("device"));
-    let client = &mut world.client;
+async fn a_group_is_created_complete_or_not_at_all() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let (staging, at_device) = (fixture.create_dir("staging"), fixture.create_dir("device"));
+    let client = &mut fixture.client;
     let a = client.try_create(sized("a", MIB)).await.unwrap();
     let b = client.try_create(device("b", MIB)).await.unwrap();
     client.stage(&a, &staging, writer()).await.unwrap();
-    let cut = group(client, "g", &[&a, &b]).await.unwrap();
-    assert_eq!(group(client, "g", &[&b, &a, &a]).await.unwrap(), cut);
-    assert_eq!(cut.snapshots.len(), 2);
-    let id = cut.group_snapshot_id.clone();
+    let group_snapshot = group(client, "g", &[&a, &b]).await.unwrap();
+    assert_eq!(
+        group(client, "g", &[&b, &a, &a]).await.unwrap(),
+        group_snapshot
+    );
+    assert_eq!(group_snapshot.snapshots.len(), 2);
+    let id = group_snapshot.group_snapshot_id.clone();
     assert!(
-        cut.snapshots
+        group_snapshot
+            .snapshots
             .iter()
             .all(|member| member.group_snapshot_id == id)
     );
@@ -603,7 +616,7 @@ async fn a_group_is_cut_whole_or_not_at_all() {
     assert_eq!(code(group(client, "", &[&a]).await), Code::InvalidArgument);
     assert_eq!(code(group(client, "h", &[]).await), Code::InvalidArgument);
     assert_eq!(code(group(client, "h", &[&a, "no"]).await), Code::NotFound);
-    // A block device in use cannot be brought to rest.
+    // A block device in use cannot be frozen.
     client
         .stage(&b, &at_device, block(Mode::SingleNodeWriter))
         .await
@@ -616,25 +629,22 @@ async fn a_group_is_cut_whole_or_not_at_all() {
         code(client.snapshot("b", &b).await),
         Code::FailedPrecondition
     );
-    let snapshots = world.path("state/snapshots");
+    let snapshots = fixture.path("state/snapshots");
     assert_eq!(
         std::fs::read_dir(&snapshots).unwrap().count(),
         2,
         "nothing is left over"
     );
-    assert_eq!(
-        world.running.machine.storage.frozen(),
-        Vec::<PathBuf>::new()
-    );
-    world.running.machine.storage.share_blocks();
-    let client = &mut world.client;
+    assert_eq!(fixture.plugin.host.storage.frozen(), Vec::<PathBuf>::new());
+    fixture.plugin.host.storage.enable_reflink();
+    let client = &mut fixture.client;
     client.snapshot("b", &b).await.unwrap();
     assert_eq!(
         code(group(client, "h", &[&a, &b]).await),
         Code::FailedPrecondition
     );
-    // A member goes with its group only.
-    let member = cut.snapshots[0].snapshot_id.clone();
+    // A member can be deleted only with its group.
+    let member = group_snapshot.snapshots[0].snapshot_id.clone();
     assert_eq!(
         code(client.delete_snapshot(&member).await),
         Code::InvalidArgument
@@ -645,15 +655,18 @@ async fn a_group_is_cut_whole_or_not_at_all() {
         ..Default::default()
     };
     let answer = client.group.get_volume_group_snapshot(found(&[])).await;
-    assert_eq!(answer.unwrap().into_inner().group_snapshot.unwrap(), cut);
+    assert_eq!(
+        answer.unwrap().into_inner().group_snapshot.unwrap(),
+        group_snapshot
+    );
     let wrong = client
         .group
         .get_volume_group_snapshot(found(&[&member]))
         .await;
     assert_eq!(code(wrong), Code::InvalidArgument);
     let restored = proto::CreateVolumeRequest {
-        volume_content_source: restore_of(&cut.snapshots[0].snapshot_id),
-        volume_capabilities: vec![if cut.snapshots[0].source_volume_id == a {
+        volume_content_source: restore_of(&group_snapshot.snapshots[0].snapshot_id),
+        volume_capabilities: vec![if group_snapshot.snapshots[0].source_volume_id == a {
             writer()
         } else {
             block(Mode::SingleNodeWriter)
@@ -726,37 +739,39 @@ async fn delta(
     Ok(all)
 }
 
-/// `csi-spec` 5.24.
+/// CSI, GetMetadataAllocated and GetMetadataDelta.
 #[tokio::test]
-async fn the_blocks_of_a_snapshot_are_told_in_order() {
-    let mut world = World::with_devices().await;
-    let id = world.client.try_create(device("a", MIB)).await.unwrap();
+async fn the_blocks_of_a_snapshot_are_reported_in_order() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let id = fixture.client.try_create(device("a", MIB)).await.unwrap();
     let file = std::fs::File::options()
         .write(true)
-        .open(image(&world, &id))
+        .open(image(&fixture, &id))
         .unwrap();
-    let first = world.client.snapshot("1", &id).await.unwrap().snapshot_id;
+    let first = fixture.client.snapshot("1", &id).await.unwrap().snapshot_id;
     for at in [0, 4096, 16384] {
         file.write_all_at(&[7; 4096], at).unwrap();
     }
-    let second = world.client.snapshot("2", &id).await.unwrap().snapshot_id;
+    let second = fixture.client.snapshot("2", &id).await.unwrap().snapshot_id;
     file.write_all_at(&[8; 512], 16384).unwrap();
     file.write_all_at(&[9; 1], 40960).unwrap();
-    let third = world.client.snapshot("3", &id).await.unwrap().snapshot_id;
-    let client = &mut world.client;
-    // Which holes a file system keeps is its own; what has data is told at least.
-    let told = allocated(client, &second, 0, 0).await.unwrap().concat();
+    let third = fixture.client.snapshot("3", &id).await.unwrap().snapshot_id;
+    let client = &mut fixture.client;
+    // The file system decides which holes it keeps. Blocks with data are always reported.
+    let reported = allocated(client, &second, 0, 0).await.unwrap().concat();
     for at in [0, 4096, 16384] {
         assert!(
-            told.iter()
+            reported
+                .iter()
                 .any(|(start, size)| (*start..start + size).contains(&at)),
-            "{told:?}"
+            "{reported:?}"
         );
     }
     assert!(
-        told.windows(2)
+        reported
+            .windows(2)
             .all(|pair| pair[0].0 + pair[0].1 < pair[1].0),
-        "{told:?}"
+        "{reported:?}"
     );
     let messages = allocated(client, &second, 0, 1).await.unwrap();
     assert!(messages.iter().all(|message| message.len() <= 1));
@@ -805,13 +820,13 @@ fn ranges(metadata: &[proto::BlockMetadata]) -> Vec<(i64, i64)> {
     metadata.iter().map(pair).collect()
 }
 
-/// `csi-spec` 6: a place is kept or refused.
+/// CSI, TopologyRequirement: a volume is where it was requested, or it is not created.
 #[tokio::test]
-async fn a_volume_is_where_it_is_asked_to_be_or_not_made() {
-    let played = options(|o| o.topology = vec!["t.x/zone=a".into(), "t.x/rack=r".into()]);
-    let mut world = World::on(Machine::with_devices(), played).await;
-    let client = &mut world.client;
-    let place = |pairs: &[(&str, &str)]| proto::Topology {
+async fn a_volume_is_in_the_requested_topology_or_not_created() {
+    let profile_options = options(|o| o.topology = vec!["t.x/zone=a".into(), "t.x/rack=r".into()]);
+    let mut fixture = PluginFixture::on_host(TestHost::with_devices(), profile_options).await;
+    let client = &mut fixture.client;
+    let topology = |pairs: &[(&str, &str)]| proto::Topology {
         segments: map(pairs),
     };
     let placed = |name: &str, requisite: Vec<proto::Topology>| proto::CreateVolumeRequest {
@@ -821,12 +836,12 @@ async fn a_volume_is_where_it_is_asked_to_be_or_not_made() {
         }),
         ..sized(name, MIB)
     };
-    let here = place(&[("t.x/zone", "a"), ("t.x/rack", "r")]);
-    let request = placed("here", vec![place(&[("t.x/zone", "b")]), here.clone()]);
+    let here = topology(&[("t.x/zone", "a"), ("t.x/rack", "r")]);
+    let request = placed("here", vec![topology(&[("t.x/zone", "b")]), here.clone()]);
     let answer = client.controller.create_volume(request).await;
     let volume = answer.unwrap().into_inner().volume.unwrap();
     assert_eq!(volume.accessible_topology, std::slice::from_ref(&here));
-    let there = || vec![place(&[("t.x/zone", "a"), ("t.x/rack", "other")])];
+    let there = || vec![topology(&[("t.x/zone", "a"), ("t.x/rack", "other")])];
     let refused = client.try_create(placed("there", there())).await;
     assert_eq!(code(refused), Code::ResourceExhausted);
     let moved = client.try_create(placed("here", there())).await;
@@ -837,49 +852,55 @@ async fn a_volume_is_where_it_is_asked_to_be_or_not_made() {
         .await;
     assert_eq!(info.unwrap().into_inner().accessible_topology, Some(here));
     let request = proto::GetCapacityRequest {
-        accessible_topology: Some(place(&[("t.x/zone", "b")])),
+        accessible_topology: Some(topology(&[("t.x/zone", "b")])),
         ..Default::default()
     };
     let capacity = client.controller.get_capacity(request).await.unwrap();
     assert_eq!(capacity.into_inner().available_capacity, 0);
-    let mut world = world.restart_as(PlayOptions::default()).await;
-    let refused = world.client.try_create(placed("nowhere", there())).await;
+    let mut fixture = fixture.restart_with(ProfileOptions::default()).await;
+    let refused = fixture.client.try_create(placed("nowhere", there())).await;
     assert_eq!(code(refused), Code::InvalidArgument);
 }
 
-/// What is taken away is neither advertised nor answered.
+/// A removed capability is neither advertised nor answered.
 #[tokio::test]
-async fn it_can_be_every_kind_of_plugin() {
+async fn a_profile_can_remove_every_capability() {
     let without = |names: &[&str]| {
         let names = names.iter().map(ToString::to_string).collect();
         options(|o| o.without = names)
     };
-    let mut world = World::on(
-        Machine::with_devices(),
+    let mut fixture = PluginFixture::on_host(
+        TestHost::with_devices(),
         without(&["CONTROLLER_SERVICE", "LIST_VOLUMES"]),
     )
     .await;
     assert_eq!(
-        code(world.client.try_create(named("a")).await),
+        code(fixture.client.try_create(named("a")).await),
         Code::Unimplemented
     );
     let request = proto::GetPluginCapabilitiesRequest {};
-    let answer = world.client.identity.get_plugin_capabilities(request).await;
+    let answer = fixture
+        .client
+        .identity
+        .get_plugin_capabilities(request)
+        .await;
     let capabilities = answer.unwrap().into_inner().capabilities;
     let is_controller = |capability: &proto::PluginCapability| {
         use proto::plugin_capability::{Type, service};
         matches!(&capability.r#type, Some(Type::Service(of)) if of.r#type() == service::Type::ControllerService)
     };
     assert!(!capabilities.iter().any(is_controller));
-    let mut world = world.restart_as(without(&["NODE_SERVICE"])).await;
-    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
-    let staging = world.made("staging");
+    let mut fixture = fixture.restart_with(without(&["NODE_SERVICE"])).await;
+    let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
+    let staging = fixture.create_dir("staging");
     assert_eq!(
-        code(world.client.stage(&id, &staging, writer()).await),
+        code(fixture.client.stage(&id, &staging, writer()).await),
         Code::Unimplemented
     );
-    let mut world = world.restart_as(without(&["STAGE_UNSTAGE_VOLUME"])).await;
-    let target = world.path("target");
+    let mut fixture = fixture
+        .restart_with(without(&["STAGE_UNSTAGE_VOLUME"]))
+        .await;
+    let target = fixture.path("target");
     let publish = Publish {
         id: &id,
         staging: Path::new(""),
@@ -888,71 +909,75 @@ async fn it_can_be_every_kind_of_plugin() {
         read_only: true,
     };
     for _ in 0..2 {
-        world.client.publish(publish.clone()).await.unwrap();
+        fixture.client.publish(publish.clone()).await.unwrap();
     }
-    let mounts = world.running.mounter.mounts();
+    let mounts = fixture.plugin.mounter.mounts();
     assert_eq!((mounts.len(), mounts[0].flags.read_only), (1, true));
-    world.client.unpublish(&id, &target).await.unwrap();
+    fixture.client.unpublish(&id, &target).await.unwrap();
     assert_eq!(
-        world.running.machine.storage.devices(),
+        fixture.plugin.host.storage.devices(),
         [],
-        "the device goes with its mount"
+        "the kernel detaches the device with its mount"
     );
-    let mut world = world
-        .restart_as(without(&["CONFIRMED", "VOLUME_CONDITION"]))
+    let mut fixture = fixture
+        .restart_with(without(&["CONFIRMED", "VOLUME_CONDITION"]))
         .await;
     let request = proto::ValidateVolumeCapabilitiesRequest {
         volume_id: id.clone(),
         volume_capabilities: vec![writer()],
         ..Default::default()
     };
-    let answer = world
+    let answer = fixture
         .client
         .controller
         .validate_volume_capabilities(request)
         .await;
     assert_eq!(answer.unwrap().into_inner().confirmed, None);
-    let status = get(&mut world.client, &id).await.status.unwrap();
+    let status = get(&mut fixture.client, &id).await.status.unwrap();
     assert_eq!(status.volume_condition, None);
 }
 
 #[tokio::test]
-async fn it_fails_as_it_is_told_to() {
+async fn injected_faults_occur() {
     let faults = [
         "NodeStageVolume:UNAVAILABLE:2",
         "CreateVolume:lose-reply:1",
         "ListVolumes:delay=1ms",
     ];
-    let played = options(|o| o.fault = faults.iter().map(ToString::to_string).collect());
-    let mut world = World::on(Machine::with_devices(), played).await;
-    let staging = world.made("staging");
-    let lost = world.client.try_create(sized("a", MIB)).await.unwrap_err();
+    let profile_options = options(|o| o.fault = faults.iter().map(ToString::to_string).collect());
+    let mut fixture = PluginFixture::on_host(TestHost::with_devices(), profile_options).await;
+    let staging = fixture.create_dir("staging");
+    let lost = fixture
+        .client
+        .try_create(sized("a", MIB))
+        .await
+        .unwrap_err();
     assert_eq!(lost.code(), Code::Unavailable);
-    assert!(lost.message().contains("on purpose"), "{lost}");
-    let (listed, _) = world.client.list(0, "").await.unwrap();
-    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
+    assert!(lost.message().contains("injected by --fault"), "{lost}");
+    let (listed, _) = fixture.client.list(0, "").await.unwrap();
+    let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
     assert_eq!(
         listed,
         std::slice::from_ref(&id),
-        "it was done, and the answer was lost"
+        "the call completed, and its answer was lost"
     );
     for _ in 0..2 {
         assert_eq!(
-            code(world.client.stage(&id, &staging, writer()).await),
+            code(fixture.client.stage(&id, &staging, writer()).await),
             Code::Unavailable
         );
-        assert_eq!(world.targets(), Vec::<PathBuf>::new());
+        assert_eq!(fixture.targets(), Vec::<PathBuf>::new());
     }
-    world.client.stage(&id, &staging, writer()).await.unwrap();
+    fixture.client.stage(&id, &staging, writer()).await.unwrap();
 }
 
-/// A machine that was switched off: mounts and devices are gone, records are not.
+/// After a power failure the mounts and devices are missing, and the records exist.
 #[tokio::test]
 async fn a_reboot_loses_nothing() {
-    let mut world = World::with_devices().await;
-    let (staging, at_device) = (world.made("staging"), world.made("device"));
-    let target = world.path("target");
-    let client = &mut world.client;
+    let mut fixture = PluginFixture::with_devices().await;
+    let (staging, at_device) = (fixture.create_dir("staging"), fixture.create_dir("device"));
+    let target = fixture.path("target");
+    let client = &mut fixture.client;
     let image = client.try_create(sized("a", MIB)).await.unwrap();
     let device = client.try_create(device("b", MIB)).await.unwrap();
     let read_only = block(Mode::MultiNodeReaderOnly);
@@ -969,60 +994,60 @@ async fn a_reboot_loses_nothing() {
         read_only: true,
     };
     client.publish(publish.clone()).await.unwrap();
-    world.running.machine.mounter.reboot();
-    world.running.machine.storage.reboot();
-    let mut world = world.restart().await;
-    let devices = world.running.machine.storage.devices();
+    fixture.plugin.host.mounter.reboot();
+    fixture.plugin.host.storage.reboot();
+    let mut fixture = fixture.restart().await;
+    let devices = fixture.plugin.host.storage.devices();
     assert_eq!(
         devices.len(),
         1,
-        "the block device is there again: {devices:?}"
+        "the block device is set up again: {devices:?}"
     );
     assert!(devices[0].read_only);
-    world.client.publish(publish).await.unwrap();
-    world
+    fixture.client.publish(publish).await.unwrap();
+    fixture
         .client
         .stage(&image, &staging, writer())
         .await
         .unwrap();
-    assert_eq!(world.targets(), [target.clone(), staging.clone()]);
+    assert_eq!(fixture.targets(), [target.clone(), staging.clone()]);
     assert_eq!(
-        code(world.client.delete(&device).await),
+        code(fixture.client.delete(&device).await),
         Code::FailedPrecondition
     );
-    world.client.unpublish(&device, &target).await.unwrap();
+    fixture.client.unpublish(&device, &target).await.unwrap();
     assert!(!target.exists());
-    world.client.unstage(&device, &at_device).await.unwrap();
-    world.client.unstage(&image, &staging).await.unwrap();
-    assert_eq!(world.running.machine.storage.devices(), []);
-    world.client.delete(&device).await.unwrap();
-    world.client.delete(&image).await.unwrap();
+    fixture.client.unstage(&device, &at_device).await.unwrap();
+    fixture.client.unstage(&image, &staging).await.unwrap();
+    assert_eq!(fixture.plugin.host.storage.devices(), []);
+    fixture.client.delete(&device).await.unwrap();
+    fixture.client.delete(&image).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_volume_whose_data_is_gone_is_abnormal_and_not_used() {
-    let mut world = World::with_devices().await;
-    let staging = world.made("staging");
-    let id = world.client.try_create(sized("a", MIB)).await.unwrap();
+async fn a_volume_without_its_data_is_abnormal_and_cannot_be_used() {
+    let mut fixture = PluginFixture::with_devices().await;
+    let staging = fixture.create_dir("staging");
+    let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
     let is_abnormal = async |client: &mut Client| {
         let status = get(client, &id).await.status.unwrap();
         status.volume_condition.unwrap().abnormal
     };
-    assert!(!is_abnormal(&mut world.client).await);
+    assert!(!is_abnormal(&mut fixture.client).await);
     let file = std::fs::File::options()
         .write(true)
-        .open(image(&world, &id))
+        .open(image(&fixture, &id))
         .unwrap();
     file.set_len(4096).unwrap();
-    assert!(is_abnormal(&mut world.client).await);
-    let refused = world
+    assert!(is_abnormal(&mut fixture.client).await);
+    let refused = fixture
         .client
         .stage(&id, &staging, writer())
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    assert!(refused.message().contains("cut off"), "{refused}");
-    std::fs::remove_file(image(&world, &id)).unwrap();
-    assert!(is_abnormal(&mut world.client).await);
-    world.client.delete(&id).await.unwrap();
+    assert!(refused.message().contains("truncated"), "{refused}");
+    std::fs::remove_file(image(&fixture, &id)).unwrap();
+    assert!(is_abnormal(&mut fixture.client).await);
+    fixture.client.delete(&id).await.unwrap();
 }

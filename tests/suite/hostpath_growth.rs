@@ -1,22 +1,22 @@
-//! Growing volumes: what the embedded plugin advertises is what works on the machine it runs on.
+//! Volume expansion: the embedded plugin advertises exactly what works on its host.
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::plugin_capability::{Type, volume_expansion};
-use nomad_csi::hostpath::PlayOptions;
+use nomad_csi::hostpath::ProfileOptions;
 use nomad_csi::ports::fake::{FakeBlockStorage, FakeMounter};
 use tonic::Code;
 
-use crate::support::hostpath::{Machine, World, writer};
+use crate::support::hostpath::{PluginFixture, TestHost, writer};
 use crate::support::plugin_client::{Client, sized};
 
 const MIB: i64 = 1 << 20;
 
-/// A machine whose kernel does not let this process grow a mounted ext4.
-fn growing_unmounted() -> Machine {
+/// A host whose kernel does not let this process grow a mounted ext4.
+fn growing_unmounted() -> TestHost {
     let mounter = FakeMounter::new();
-    Machine {
-        storage: FakeBlockStorage::growing_unmounted(mounter.clone()),
-        ..Machine::plain(mounter)
+    TestHost {
+        storage: FakeBlockStorage::with_offline_growth(mounter.clone()),
+        ..TestHost::without_devices(mounter)
     }
 }
 
@@ -31,20 +31,20 @@ async fn expansion(client: &mut Client) -> Vec<volume_expansion::Type> {
     kinds.collect()
 }
 
-/// `csi-spec` 5.1.1: ONLINE holds for every volume, OFFLINE is the controller's.
+/// CSI, VolumeExpansion: ONLINE applies to every volume, and OFFLINE requires the controller.
 #[tokio::test]
-async fn expansion_is_advertised_as_it_works_on_each_machine() {
+async fn expansion_is_advertised_as_it_works_on_the_host() {
     use volume_expansion::Type::{Offline, Online};
-    let without = |names: &[&str]| PlayOptions {
+    let without = |names: &[&str]| ProfileOptions {
         without: names.iter().map(ToString::to_string).collect(),
-        ..PlayOptions::default()
+        ..ProfileOptions::default()
     };
-    let none = Machine::plain(FakeMounter::new());
+    let none = TestHost::without_devices(FakeMounter::new());
     let controller = "CONTROLLER_SERVICE";
-    for (machine, options, expected, has_expand) in [
-        (Machine::with_devices(), without(&[]), vec![Online], true),
+    for (host, options, expected, has_expand) in [
+        (TestHost::with_devices(), without(&[]), vec![Online], true),
         (
-            Machine::with_devices(),
+            TestHost::with_devices(),
             without(&[controller]),
             vec![Online],
             false,
@@ -59,8 +59,8 @@ async fn expansion_is_advertised_as_it_works_on_each_machine() {
         ),
         (none, without(&[]), vec![], false),
     ] {
-        let mut world = World::on(machine, options.clone()).await;
-        let client = &mut world.client;
+        let mut fixture = PluginFixture::on_host(host, options.clone()).await;
+        let client = &mut fixture.client;
         assert_eq!(expansion(client).await, expected, "{options:?}");
         let answered = match client.expand("no-such-volume", MIB).await {
             Err(refused) => refused.code() != Code::Unimplemented,
@@ -70,12 +70,12 @@ async fn expansion_is_advertised_as_it_works_on_each_machine() {
     }
 }
 
-/// Nothing is promised that the node then cannot do: the refusal comes first, and changes nothing.
+/// The controller refuses an expansion that the node cannot complete, before it changes anything.
 #[tokio::test]
-async fn a_file_system_that_grows_out_of_use_only_is_refused_in_use_and_stays() {
-    let mut world = World::on(growing_unmounted(), PlayOptions::default()).await;
-    let staging = world.made("staging");
-    let client = &mut world.client;
+async fn a_file_system_that_grows_offline_only_is_not_expanded_in_use() {
+    let mut fixture = PluginFixture::on_host(growing_unmounted(), ProfileOptions::default()).await;
+    let staging = fixture.create_dir("staging");
+    let client = &mut fixture.client;
     let id = client.try_create(sized("a", 32 * MIB)).await.unwrap();
     client.stage(&id, &staging, writer()).await.unwrap();
     let refused = client.expand(&id, 64 * MIB).await.unwrap_err();

@@ -1,6 +1,6 @@
-//! The embedded plugin's node service over its socket, without privileges.
+//! The Node service of the embedded plugin over its socket, without privileges.
 //!
-//! Mounts are a table in memory here; `tests/e2e/hostpath.rs` makes real ones.
+//! Mounts are simulated in memory; `tests/e2e/hostpath.rs` uses real ones.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use nomad_csi::ports::fake::FakeMounter;
 use nomad_csi::ports::{MountFlags, Mounter as _};
 use tonic::Code;
 
-use crate::support::hostpath::{World, code, writer};
+use crate::support::hostpath::{PluginFixture, code, writer};
 use crate::support::plugin_client::{Publish, mount};
 
-/// `csi-sanity` 5.5: what is missing in a request is said before it is looked whether its volume
-/// exists; a volume that does not exist is NOT_FOUND on every call but a deletion.
+/// csi-sanity expects a missing argument to be reported before an unknown volume. An unknown volume
+/// is NOT_FOUND for every call except a deletion.
 #[tokio::test]
 async fn arguments_are_checked_before_existence() {
-    let mut world = World::new().await;
-    let staging = world.made("staging");
-    let target = world.path("target");
-    let client = &mut world.client;
+    let mut fixture = PluginFixture::new().await;
+    let staging = fixture.create_dir("staging");
+    let target = fixture.path("target");
+    let client = &mut fixture.client;
     let relative = Path::new("relative/path");
     let dots = staging.join("../x");
     let publish = |id, staging, target| Publish {
@@ -108,9 +108,9 @@ async fn arguments_are_checked_before_existence() {
     }
 }
 
-/// The table of `csi-spec` 5.18, row by row.
+/// The table of NodePublishVolume in CSI, row by row.
 #[tokio::test]
-async fn a_second_publish_is_answered_by_the_table() {
+async fn a_second_publish_follows_the_table_of_csi() {
     let one = [
         Mode::SingleNodeWriter,
         Mode::SingleNodeReaderOnly,
@@ -122,14 +122,14 @@ async fn a_second_publish_is_answered_by_the_table() {
         Mode::MultiNodeSingleWriter,
         Mode::MultiNodeMultiWriter,
     ];
-    let mut world = World::new().await;
+    let mut fixture = PluginFixture::new().await;
     for mode in one.into_iter().chain(many) {
         let name = mode.as_str_name();
-        let id = world.client.create(name).await;
+        let id = fixture.client.create(name).await;
         let (staging, target, second) = (
-            world.made(&format!("{name}-staging")),
-            world.path(&format!("{name}-target")),
-            world.path(&format!("{name}-second")),
+            fixture.create_dir(&format!("{name}-staging")),
+            fixture.path(&format!("{name}-target")),
+            fixture.path(&format!("{name}-second")),
         );
         let capability = mount(mode, &[]);
         let publish = Publish {
@@ -139,15 +139,15 @@ async fn a_second_publish_is_answered_by_the_table() {
             capability: capability.clone(),
             read_only: false,
         };
-        let client = &mut world.client;
+        let client = &mut fixture.client;
         client
             .stage(&id, &staging, capability.clone())
             .await
             .unwrap();
         client.publish(publish.clone()).await.unwrap();
-        // T same, P same.
+        // Same target path, same arguments.
         client.publish(publish.clone()).await.unwrap();
-        // T same, P differs.
+        // Same target path, other arguments.
         let read_only = Publish {
             read_only: true,
             ..publish.clone()
@@ -157,7 +157,7 @@ async fn a_second_publish_is_answered_by_the_table() {
             Code::AlreadyExists,
             "{name}"
         );
-        // T differs.
+        // Another target path.
         let elsewhere = client
             .publish(Publish {
                 target: &second,
@@ -180,14 +180,14 @@ async fn a_second_publish_is_answered_by_the_table() {
         client.unstage(&id, &staging).await.unwrap();
         client.delete(&id).await.unwrap();
     }
-    assert_eq!(world.targets(), Vec::<PathBuf>::new());
+    assert_eq!(fixture.targets(), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
-async fn a_volume_goes_up_and_down_and_every_step_may_be_repeated() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
+async fn every_step_of_a_lifecycle_can_be_repeated() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
     let publish = Publish {
         id: &id,
         staging: &staging,
@@ -195,24 +195,24 @@ async fn a_volume_goes_up_and_down_and_every_step_may_be_repeated() {
         capability: writer(),
         read_only: true,
     };
-    let refused = world.client.publish(publish.clone()).await.unwrap_err();
+    let refused = fixture.client.publish(publish.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("stage it first"), "{refused}");
     for _ in 0..2 {
-        world.client.stage(&id, &staging, writer()).await.unwrap();
-        world.client.publish(publish.clone()).await.unwrap();
+        fixture.client.stage(&id, &staging, writer()).await.unwrap();
+        fixture.client.publish(publish.clone()).await.unwrap();
     }
-    let mounts = world.running.mounter.mounts();
-    assert_eq!(world.targets(), [staging.clone(), target.clone()]);
+    let mounts = fixture.plugin.mounter.mounts();
+    assert_eq!(fixture.targets(), [staging.clone(), target.clone()]);
     assert_eq!(
         mounts.iter().map(|m| m.flags.read_only).collect::<Vec<_>>(),
         [false, true]
     );
-    assert!(mounts.iter().all(|mount| mount.root == world.data(&id)));
+    assert!(mounts.iter().all(|mount| mount.root == fixture.data(&id)));
     let other = mount(Mode::SingleNodeReaderOnly, &[]);
-    let staged = world.client.stage(&id, &staging, other).await;
+    let staged = fixture.client.stage(&id, &staging, other).await;
     assert_eq!(code(staged), Code::AlreadyExists);
-    let refused = world.client.delete(&id).await.unwrap_err();
+    let refused = fixture.client.delete(&id).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(
         refused.message().contains(staging.to_str().unwrap()),
@@ -223,30 +223,37 @@ async fn a_volume_goes_up_and_down_and_every_step_may_be_repeated() {
         volume_path: target.to_str().unwrap().to_owned(),
         staging_target_path: String::new(),
     };
-    let usage = world.client.node.node_get_volume_stats(stats.clone()).await;
+    let usage = fixture
+        .client
+        .node
+        .node_get_volume_stats(stats.clone())
+        .await;
     let usage = usage.unwrap().into_inner().usage;
     assert_eq!(usage.len(), 2);
     assert!(usage.iter().all(|usage| usage.total > 0));
     for _ in 0..2 {
-        world.client.unpublish(&id, &target).await.unwrap();
+        fixture.client.unpublish(&id, &target).await.unwrap();
         assert!(!target.exists());
     }
-    let gone = world.client.node.node_get_volume_stats(stats).await;
+    let gone = fixture.client.node.node_get_volume_stats(stats).await;
     assert_eq!(code(gone), Code::NotFound);
     for _ in 0..2 {
-        world.client.unstage(&id, &staging).await.unwrap();
-        assert!(staging.is_dir(), "the orchestrator's");
+        fixture.client.unstage(&id, &staging).await.unwrap();
+        assert!(
+            staging.is_dir(),
+            "the orchestrator owns the staging directory"
+        );
     }
-    world.client.delete(&id).await.unwrap();
+    fixture.client.delete(&id).await.unwrap();
 }
 
 #[tokio::test]
-async fn reader_modes_are_mounted_read_only_whatever_is_asked() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
+async fn reader_modes_are_always_mounted_read_only() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
     let capability = mount(Mode::MultiNodeReaderOnly, &["nosuid"]);
-    world
+    fixture
         .client
         .stage(&id, &staging, capability.clone())
         .await
@@ -258,8 +265,8 @@ async fn reader_modes_are_mounted_read_only_whatever_is_asked() {
         capability,
         read_only: false,
     };
-    world.client.publish(publish).await.unwrap();
-    let mounted = world.running.mounter.mounts();
+    fixture.client.publish(publish).await.unwrap();
+    let mounted = fixture.plugin.mounter.mounts();
     assert!(
         mounted[1].flags.read_only && mounted[1].flags.no_suid,
         "{mounted:?}"
@@ -267,11 +274,11 @@ async fn reader_modes_are_mounted_read_only_whatever_is_asked() {
 }
 
 #[tokio::test]
-async fn paths_that_are_somebody_elses_are_left_alone() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
-    let client = &mut world.client;
+async fn paths_of_other_programs_are_not_touched() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+    let client = &mut fixture.client;
     let publish = Publish {
         id: &id,
         staging: &staging,
@@ -285,14 +292,14 @@ async fn paths_that_are_somebody_elses_are_left_alone() {
         Code::FailedPrecondition
     );
     client.stage(&id, &staging, writer()).await.unwrap();
-    // A staging path is not unpublished, and what somebody else mounted of the volume is his.
+    // A staging path is not unpublished, and a mount of the volume by another program stays.
     client.unpublish(&id, &staging).await.unwrap();
-    assert_eq!(world.running.mounter.mounts().len(), 1);
-    let foreign = world.directory.path().join("foreign");
+    assert_eq!(fixture.plugin.mounter.mounts().len(), 1);
+    let foreign = fixture.directory.path().join("foreign");
     std::fs::create_dir(&foreign).unwrap();
-    let data = world.directory.path().join("state/volumes").join(&id);
-    let by_hand = world
-        .running
+    let data = fixture.directory.path().join("state/volumes").join(&id);
+    let by_hand = fixture
+        .plugin
         .mounter
         .bind(&data, &foreign, MountFlags::default());
     by_hand.await.unwrap();
@@ -306,8 +313,8 @@ async fn paths_that_are_somebody_elses_are_left_alone() {
         code(client.publish(at_foreign).await),
         Code::FailedPrecondition
     );
-    assert_eq!(world.running.mounter.mounts().len(), 2);
-    // A file, a link, a directory with something in it.
+    assert_eq!(fixture.plugin.mounter.mounts().len(), 2);
+    // A file, a link, and a directory with content.
     std::fs::write(&target, "").unwrap();
     assert_eq!(
         code(client.publish(publish.clone()).await),
@@ -326,26 +333,26 @@ async fn paths_that_are_somebody_elses_are_left_alone() {
         Code::FailedPrecondition
     );
     std::fs::remove_dir(target.join("full")).unwrap();
-    // Another mount.
-    world.running.mounter.mount_foreign(&target);
+    // A mount of another program.
+    fixture.plugin.mounter.mount_foreign(&target);
     assert_eq!(
         code(client.publish(publish.clone()).await),
         Code::FailedPrecondition
     );
     client.unpublish(&id, &target).await.unwrap();
     assert_eq!(
-        world.running.mounter.mounts().len(),
+        fixture.plugin.mounter.mounts().len(),
         3,
         "the foreign mount stays"
     );
-    world.running.mounter.reboot();
-    // An empty directory will do, and is not the plugin's to remove.
+    fixture.plugin.mounter.reboot();
+    // An empty directory is accepted, and the plugin does not remove it.
     client.stage(&id, &staging, writer()).await.unwrap();
     client.publish(publish).await.unwrap();
     client.unpublish(&id, &target).await.unwrap();
     assert!(target.is_dir());
-    // The plugin's own directory is no place to mount on.
-    let own = world.directory.path().join("state/volumes").join(&id);
+    // A path inside the plugin's own directory is refused.
+    let own = fixture.directory.path().join("state/volumes").join(&id);
     assert_eq!(
         code(client.stage(&id, &own, writer()).await),
         Code::FailedPrecondition
@@ -353,47 +360,44 @@ async fn paths_that_are_somebody_elses_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_mount_that_is_in_use_stays_and_the_caller_is_told() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let staging = world.made("staging");
-    world.client.stage(&id, &staging, writer()).await.unwrap();
-    world.running.mounter.set_busy(&staging, true);
-    let refused = world.client.unstage(&id, &staging).await.unwrap_err();
+async fn a_busy_mount_stays_and_the_error_says_so() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let staging = fixture.create_dir("staging");
+    fixture.client.stage(&id, &staging, writer()).await.unwrap();
+    fixture.plugin.mounter.set_busy(&staging, true);
+    let refused = fixture.client.unstage(&id, &staging).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    assert!(
-        refused.message().contains("a process still uses it"),
-        "{refused}"
-    );
-    world.running.mounter.set_busy(&staging, false);
-    world.client.unstage(&id, &staging).await.unwrap();
-    assert_eq!(world.targets(), Vec::<PathBuf>::new());
+    assert!(refused.message().contains("a process uses it"), "{refused}");
+    fixture.plugin.mounter.set_busy(&staging, false);
+    fixture.client.unstage(&id, &staging).await.unwrap();
+    assert_eq!(fixture.targets(), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
-async fn without_privileges_it_is_healthy_and_creates_and_says_what_staging_needs() {
-    let mut world = World::over(FakeMounter::unprivileged()).await;
-    let id = world.client.create("a").await;
-    let staging = world.made("staging");
-    let refused = world
+async fn without_privileges_the_plugin_is_healthy_and_staging_reports_what_it_needs() {
+    let mut fixture = PluginFixture::with_mounter(FakeMounter::unprivileged()).await;
+    let id = fixture.client.create("a").await;
+    let staging = fixture.create_dir("staging");
+    let refused = fixture
         .client
         .stage(&id, &staging, writer())
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("CAP_SYS_ADMIN"), "{refused}");
-    world.client.unstage(&id, &staging).await.unwrap();
-    world.client.delete(&id).await.unwrap();
+    fixture.client.unstage(&id, &staging).await.unwrap();
+    fixture.client.delete(&id).await.unwrap();
 }
 
 #[tokio::test]
-async fn everything_survives_a_restart_and_mounts_a_reboot_is_told_from_it() {
-    let mut world = World::new().await;
-    let id = world.client.create("a").await;
-    let (staging, target) = (world.made("staging"), world.path("target"));
-    world.client.stage(&id, &staging, writer()).await.unwrap();
-    let mut world = world.restart().await;
-    assert_eq!(world.client.create("a").await, id);
+async fn records_survive_a_restart_and_missing_mounts_reveal_a_reboot() {
+    let mut fixture = PluginFixture::new().await;
+    let id = fixture.client.create("a").await;
+    let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
+    fixture.client.stage(&id, &staging, writer()).await.unwrap();
+    let mut fixture = fixture.restart().await;
+    assert_eq!(fixture.client.create("a").await, id);
     let publish = Publish {
         id: &id,
         staging: &staging,
@@ -401,36 +405,36 @@ async fn everything_survives_a_restart_and_mounts_a_reboot_is_told_from_it() {
         capability: writer(),
         read_only: false,
     };
-    world.client.publish(publish.clone()).await.unwrap();
-    let mut world = world.restart().await;
+    fixture.client.publish(publish.clone()).await.unwrap();
+    let mut fixture = fixture.restart().await;
     assert_eq!(
-        code(world.client.delete(&id).await),
+        code(fixture.client.delete(&id).await),
         Code::FailedPrecondition
     );
-    // After a reboot the records are there and the mounts are not: nothing is staged.
-    world.running.mounter.reboot();
-    let refused = world.client.publish(publish.clone()).await.unwrap_err();
+    // After a reboot the records exist without mounts, so nothing is staged.
+    fixture.plugin.mounter.reboot();
+    let refused = fixture.client.publish(publish.clone()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    world.client.stage(&id, &staging, writer()).await.unwrap();
-    world.client.publish(publish).await.unwrap();
-    world.client.unpublish(&id, &target).await.unwrap();
-    world.client.unstage(&id, &staging).await.unwrap();
-    world.client.delete(&id).await.unwrap();
-    let mut world = world.restart().await;
+    fixture.client.stage(&id, &staging, writer()).await.unwrap();
+    fixture.client.publish(publish).await.unwrap();
+    fixture.client.unpublish(&id, &target).await.unwrap();
+    fixture.client.unstage(&id, &staging).await.unwrap();
+    fixture.client.delete(&id).await.unwrap();
+    let mut fixture = fixture.restart().await;
     assert_eq!(
-        world.client.list(0, "").await.unwrap().0,
+        fixture.client.list(0, "").await.unwrap().0,
         Vec::<String>::new()
     );
 }
 
-/// 64 volumes at once, each all the way up and down.
+/// 64 lifecycles of different volumes at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_callers_with_64_volumes_none_disturbs_another() {
-    let world = World::new().await;
+async fn sixty_four_callers_with_different_volumes_do_not_interfere() {
+    let fixture = PluginFixture::new().await;
     let callers = (0..64).map(|number| {
-        let mut client = world.client.clone();
-        let staging = world.made(&format!("staging-{number}"));
-        let target = world.path(&format!("target-{number}"));
+        let mut client = fixture.client.clone();
+        let staging = fixture.create_dir(&format!("staging-{number}"));
+        let target = fixture.path(&format!("target-{number}"));
         tokio::spawn(async move {
             let id = client.create(&format!("volume-{number}")).await;
             let publish = Publish {
@@ -450,7 +454,7 @@ async fn of_64_callers_with_64_volumes_none_disturbs_another() {
     for caller in callers.collect::<Vec<_>>() {
         caller.await.unwrap();
     }
-    assert_eq!(world.targets(), Vec::<PathBuf>::new());
-    let mut client = world.client.clone();
+    assert_eq!(fixture.targets(), Vec::<PathBuf>::new());
+    let mut client = fixture.client.clone();
     assert_eq!(client.list(0, "").await.unwrap().0, Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nomad_csi::hostpath::{ServeError, serve};
 use nomad_csi::ports::fake::FakeMounter;
 
-use crate::support::hostpath::{Machine, Running, World, config};
+use crate::support::hostpath::{PluginFixture, RunningPlugin, TestHost, config};
 
 fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path)
@@ -18,32 +18,32 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn the_socket_and_the_state_are_private_and_the_socket_goes_with_the_plugin() {
-    let world = World::new().await;
-    let socket = world.running.socket.clone();
+async fn the_socket_and_the_state_are_private_and_a_stop_removes_the_socket() {
+    let fixture = PluginFixture::new().await;
+    let socket = fixture.plugin.socket.clone();
     assert_eq!(mode(&socket), 0o600);
     for directory in ["s", "state", "state/volumes"] {
-        assert_eq!(mode(&world.path(directory)), 0o700, "{directory}");
+        assert_eq!(mode(&fixture.path(directory)), 0o700, "{directory}");
     }
-    world.running.stop().await;
+    fixture.plugin.stop().await;
     assert!(!socket.exists());
 }
 
-/// Why a plugin does not start there. One that started would not be told to stop.
+/// Returns why a plugin does not start. A plugin that starts would never be stopped.
 async fn refusal(directory: &Path) -> ServeError {
-    let host = Machine::plain(FakeMounter::new()).host();
-    let running = serve(config(directory), host, std::future::pending());
-    let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
-    ended.expect("it does not start").unwrap_err()
+    let host = TestHost::without_devices(FakeMounter::new()).plugin_host();
+    let plugin = serve(config(directory), host, std::future::pending());
+    let ended = tokio::time::timeout(Duration::from_secs(60), plugin).await;
+    ended.expect("the plugin does not start").unwrap_err()
 }
 
 #[tokio::test]
-async fn a_socket_is_taken_over_from_the_dead_only() {
-    let world = World::new().await;
-    // The same state, and a socket that somebody listens on.
-    let refused = refusal(world.directory.path()).await;
+async fn only_a_stale_socket_is_replaced() {
+    let fixture = PluginFixture::new().await;
+    // The same state directory, and a socket with a listener.
+    let refused = refusal(fixture.directory.path()).await;
     assert!(matches!(refused, ServeError::StateInUse(_)), "{refused}");
-    let socket = world.running.socket.clone();
+    let socket = fixture.plugin.socket.clone();
     let directory = tempfile::tempdir().unwrap();
     let other = directory.path().join("s");
     std::fs::create_dir_all(&other).unwrap();
@@ -63,7 +63,7 @@ async fn a_socket_is_taken_over_from_the_dead_only() {
             .file_type()
             .is_socket()
     );
-    Running::start(directory.path(), FakeMounter::new())
+    RunningPlugin::start(directory.path(), FakeMounter::new())
         .await
         .stop()
         .await;
@@ -72,14 +72,11 @@ async fn a_socket_is_taken_over_from_the_dead_only() {
     assert!(matches!(refused, ServeError::NotASocket(_)), "{refused}");
 }
 
-/// A state directory that cannot be used is named, with the reason.
+/// An unusable state directory is reported with its path and the reason.
 #[tokio::test]
-async fn a_state_directory_that_is_a_file_is_refused_in_words() {
+async fn a_state_directory_that_is_a_file_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("state"), "").unwrap();
     let refused = refusal(directory.path()).await.to_string();
-    assert!(
-        refused.contains("cannot use the state directory"),
-        "{refused}"
-    );
+    assert!(refused.contains("cannot use state directory"), "{refused}");
 }

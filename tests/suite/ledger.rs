@@ -1,5 +1,4 @@
-//! The ledger in variables: two writers, lost answers, locks, servers that are too old, tokens that
-//! may not.
+//! The ledger in Nomad variables: concurrent writers, lost responses, locks, old servers and weak tokens.
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, NamespacedId, Secrets, VolumeId};
@@ -12,7 +11,7 @@ use crate::support::http_server::{Server, json, text};
 use crate::support::variables::{Fault, Variables};
 
 fn name() -> SetName {
-    SetName::parse("web").expect("it is a name")
+    SetName::parse("web").expect("the name is valid")
 }
 
 fn holder(user: &str) -> LockHolder {
@@ -56,45 +55,45 @@ async fn save(
     stored: &mut StoredSet,
     save: &str,
 ) -> Result<(), LedgerError> {
-    let changes = set.changes(stored, save).expect("it fits");
+    let changes = set.changes(stored, save).expect("the changes fit");
     ledger.write(&name(), stored, &changes).await
 }
 
 async fn read(ledger: &NomadLedger) -> (StoredSet, LedgerSet) {
-    let stored = ledger.read(&name()).await.expect("it reads");
-    let set = LedgerSet::read(name(), &stored, LedgerKey::new([9; 32])).expect("it is ours");
+    let stored = ledger.read(&name()).await.expect("the read succeeds");
+    let set = LedgerSet::read(name(), &stored, LedgerKey::new([9; 32])).expect("the lock is held");
     (stored, set)
 }
 
 #[tokio::test]
-async fn a_set_of_many_shards_is_read_back_and_shrinks_again() {
+async fn a_set_of_many_shards_is_read_back_and_shrinks() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
     save(&ledger, &owning(0..1_000), &mut stored, "1")
         .await
-        .expect("it writes");
+        .expect("the write succeeds");
     let (read_back, set) = read(&ledger).await;
     assert_eq!((&read_back, &set), (&stored, &owning(0..1_000)));
     assert!(stored.shards.len() > 3, "{}", stored.shards.len());
     save(&ledger, &owning(0..5), &mut stored, "2")
         .await
-        .expect("it writes");
+        .expect("the write succeeds");
     assert_eq!(stored.shards.len(), 2);
     assert_eq!(read(&ledger).await, (stored, owning(0..5)));
-    let sets = ledger.sets().await.expect("it lists");
+    let sets = ledger.sets().await.expect("the list succeeds");
     assert_eq!(sets.into_iter().collect::<Vec<_>>(), [name()]);
 }
 
-/// The list of variables and the head are two reads: a first writer may come between them.
+/// A first writer may write between the list of variables and the read of the head.
 #[tokio::test]
-async fn a_set_that_is_first_written_while_it_is_read_is_read_again() {
+async fn a_set_written_during_a_read_is_read_again() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
     save(&ledger, &owning(0..2), &mut stored, "1")
         .await
-        .expect("it writes");
+        .expect("the write succeeds");
     let server = Server::start(move |seen, number| match number {
         0 => json("[]"),
         _ => variables.serve(seen),
@@ -105,39 +104,39 @@ async fn a_set_that_is_first_written_while_it_is_read_is_read_again() {
 }
 
 #[tokio::test]
-async fn of_two_writers_who_read_the_same_one_wins_and_the_other_has_written_nothing() {
+async fn only_one_of_two_concurrent_writers_writes() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let (mut first, mut second) = (StoredSet::default(), StoredSet::default());
     save(&ledger, &owning(0..2), &mut first, "1")
         .await
-        .expect("it writes");
+        .expect("the write succeeds");
     let refused = save(&ledger, &owning(5..9), &mut second, "2").await;
     assert_eq!(
-        refused.expect_err("it is stale").failure,
+        refused.expect_err("the write conflicts").failure,
         LedgerFailure::Conflict
     );
     assert_eq!(second, StoredSet::default());
     assert_eq!(read(&ledger).await, (first, owning(0..2)));
 }
 
-/// An answer that is lost is found out by reading; a request that is lost is sent again.
+/// After a lost response, the client reads the variable and repeats a lost request.
 #[tokio::test]
-async fn a_lost_answer_is_found_out_by_reading() {
-    use Fault::{AnswerLost, RequestLost};
+async fn a_lost_response_is_resolved_by_reading() {
+    use Fault::{ReplyLost, RequestLost};
     for faults in [
-        &[AnswerLost][..],
+        &[ReplyLost][..],
         &[RequestLost],
-        &[RequestLost, AnswerLost, RequestLost],
+        &[RequestLost, ReplyLost, RequestLost],
     ] {
         let variables = Variables::new();
         let (server, ledger) = serve(&variables).await;
-        variables.fail(faults);
+        variables.fail_next_writes(faults);
         let mut stored = StoredSet::default();
         let saved = save(&ledger, &owning(0..2), &mut stored, "1").await;
-        assert_eq!(saved, Ok(()), "{faults:?}: {:?}", server.seen());
+        assert_eq!(saved, Ok(()), "{faults:?}: {:?}", server.requests());
         assert_eq!(read(&ledger).await, (stored.clone(), owning(0..2)));
-        variables.fail(faults);
+        variables.fail_next_writes(faults);
         let emptied = save(&ledger, &empty(), &mut stored, "2").await;
         assert_eq!(emptied, Ok(()), "{faults:?}");
         assert_eq!(read(&ledger).await, (stored, empty()));
@@ -145,77 +144,77 @@ async fn a_lost_answer_is_found_out_by_reading() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_again_and_again_is_said_to_be_unknown() {
+async fn repeatedly_lost_responses_give_an_unknown_outcome() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
-    variables.fail(&[Fault::RequestLost; 9]);
+    variables.fail_next_writes(&[Fault::RequestLost; 9]);
     let refused = save(&ledger, &owning(0..2), &mut StoredSet::default(), "1").await;
-    let refused = refused.expect_err("nobody knows");
+    let refused = refused.expect_err("the outcome is unknown");
     assert_eq!(refused.failure, LedgerFailure::OutcomeUnknown);
 }
 
 #[tokio::test]
-async fn a_locked_set_says_by_whom_and_a_lock_that_ran_out_is_lost() {
+async fn a_locked_set_names_its_holder_and_an_expired_lock_is_lost() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let ada = ledger
         .lock(&name(), &holder("ada"))
         .await
-        .expect("it is free");
-    ada.renew().await.expect("it is ours");
+        .expect("the lock is free");
+    ada.renew().await.expect("the lock is held");
     let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
-        panic!("two hold it");
+        panic!("two commands hold the lock");
     };
     assert_eq!(
         refused.failure,
-        LedgerFailure::Held(Some(Box::new(holder("ada"))))
+        LedgerFailure::Locked(Some(Box::new(holder("ada"))))
     );
     variables.expire_locks();
     let bo = ledger
         .lock(&name(), &holder("bo"))
         .await
-        .expect("it ran out");
-    let lost = ada.renew().await.expect_err("it is bo's");
+        .expect("the lock has expired");
+    let lost = ada.renew().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada.release().await.expect_err("it is bo's");
+    let lost = ada.release().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    bo.release().await.expect("it is ours");
+    bo.release().await.expect("the lock is held");
     let again = ledger.lock(&name(), &holder("ada")).await;
-    drop(again.expect("it is free"));
-    assert!(ledger.read(&name()).await.expect("it reads").is_empty());
+    drop(again.expect("the lock is free"));
+    assert!(ledger.read(&name()).await.expect("the read succeeds").is_empty());
 }
 
-/// Whoever's acquire was carried out and not answered does not wait for himself.
+/// A command whose acquire has a lost response does not wait for its own lock.
 #[tokio::test]
-async fn a_lock_whose_answer_is_lost_is_taken_and_given_back_all_the_same() {
-    use Fault::{AnswerLost, RequestLost};
-    for faults in [&[AnswerLost][..], &[RequestLost, AnswerLost]] {
+async fn a_lock_survives_lost_responses() {
+    use Fault::{ReplyLost, RequestLost};
+    for faults in [&[ReplyLost][..], &[RequestLost, ReplyLost]] {
         let variables = Variables::new();
         let (_server, ledger) = serve(&variables).await;
-        variables.fail(faults);
+        variables.fail_next_writes(faults);
         let ada = ledger.lock(&name(), &holder("ada")).await;
-        let ada = ada.expect("it is free");
-        ada.renew().await.expect("it is ours");
+        let ada = ada.expect("the lock is free");
+        ada.renew().await.expect("the lock is held");
         let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
-            panic!("two hold it");
+            panic!("two commands hold the lock");
         };
-        assert!(matches!(refused.failure, LedgerFailure::Held(Some(_))));
-        variables.fail(faults);
+        assert!(matches!(refused.failure, LedgerFailure::Locked(Some(_))));
+        variables.fail_next_writes(faults);
         assert_eq!(ada.release().await, Ok(()), "{faults:?}");
         let bo = ledger.lock(&name(), &holder("bo")).await;
-        drop(bo.expect("it is free"));
+        drop(bo.expect("the lock is free"));
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old_is_told_with_what_to_use_instead() {
+async fn the_error_of_an_old_server_names_alternatives() {
     let before_1_4 = Server::always(text(404, "")).await;
     let ledger = before_1_4.client().ledger(Namespace::default());
-    let refused = ledger.read(&name()).await.expect_err("it has none");
+    let refused = ledger.read(&name()).await.expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert_eq!(
         refused.message,
-        "the ledger cannot be kept in Nomad's variables: the server has no variables, which Nomad has since 1.4"
+        "cannot keep the ledger in Nomad variables: the server has no variables (Nomad 1.4 and later)"
     );
     let help = refused.diagnostic().help.join(" ");
     assert!(
@@ -226,18 +225,18 @@ async fn a_server_that_is_too_old_is_told_with_what_to_use_instead() {
     let variables = Variables::new().without_locks();
     let (_server, ledger) = serve(&variables).await;
     let Err(refused) = ledger.lock(&name(), &holder("ada")).await else {
-        panic!("nothing was locked");
+        panic!("the server has no locks");
     };
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
-    // Such a server takes the variable all the same, as Nomad 1.6.10 did.
-    assert_eq!(variables.texts(), [""; 0], "nothing is left there");
+    // Such a server writes the variable without a lock, as Nomad 1.6.10 does.
+    assert_eq!(variables.texts(), [""; 0], "no variable remains");
 }
 
 #[tokio::test]
-async fn a_token_that_may_not_is_told_which_policy_it_needs() {
+async fn the_error_of_a_weak_token_names_the_policy() {
     let server = Server::always(text(403, "Permission denied")).await;
     let ledger = server.client().ledger(Namespace::new("ops"));
-    let refused = ledger.read(&name()).await.expect_err("it may not");
+    let refused = ledger.read(&name()).await.expect_err("the token is too weak");
     assert_eq!(
         (refused.failure, refused.code),
         (LedgerFailure::Forbidden, Code::ApiForbidden)
@@ -252,7 +251,7 @@ async fn a_token_that_may_not_is_told_which_policy_it_needs() {
     let (_server, ledger) = serve(&variables).await;
     save(&ledger, &owning(0..2), &mut StoredSet::default(), "1")
         .await
-        .expect("it writes");
+        .expect("the write succeeds");
     let (_server, ledger) = serve(&variables.clone().without_list()).await;
     let refused = ledger
         .read(&name())
@@ -262,7 +261,7 @@ async fn a_token_that_may_not_is_told_which_policy_it_needs() {
 }
 
 #[tokio::test]
-async fn no_secret_and_no_mount_flag_is_in_any_variable() {
+async fn variables_contain_no_secrets_or_mount_flags() {
     let variables = Variables::new();
     let (server, ledger) = serve(&variables).await;
     let mut wanted = request("db0");
@@ -275,8 +274,8 @@ async fn no_secret_and_no_mount_flag_is_in_any_variable() {
     set.record_applied(&wanted);
     save(&ledger, &set, &mut StoredSet::default(), "1")
         .await
-        .expect("it writes");
-    let sent = server.seen().into_iter().map(|seen| seen.body);
+        .expect("the write succeeds");
+    let sent = server.requests().into_iter().map(|seen| seen.body);
     for text in sent.chain(variables.texts()) {
         assert!(!text.contains("canary"), "{text}");
     }

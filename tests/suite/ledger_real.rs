@@ -1,25 +1,25 @@
-//! The ledger on a server that is really there, a Nomad or our agent: run with
-//! `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite ledger_real -- --ignored`. Each test has a
-//! set of its own and leaves its head and its lock. Where a server has no variables (before 1.4) or no
-//! locks (before 1.7), that it is told so is what a test looks at, and nothing else.
+//! The ledger on a real server, Nomad or the embedded agent. Run with
+//! `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite ledger_real -- --ignored`. Each test uses its own
+//! set and leaves its head and its lock. On a server without variables (before 1.4) or locks (before 1.7), a
+//! test only checks the error.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::model::{Namespace, NamespacedId, SetName, VolumeId};
-use nomad_csi::nomad::{Hidden, NomadClient, NomadLedger, Settings};
+use nomad_csi::nomad::{RedactedString, NomadClient, NomadLedger, ClientSettings};
 use nomad_csi::plan::{Actor, LedgerSet, Ownership};
 use nomad_csi::ports::{
     IdSource as _, Ledger as _, LedgerFailure, LockHolder, RandomIds, ServerKind, VolumeReader as _,
 };
-use nomad_csi::reconcile::{SetLedger, hold};
+use nomad_csi::reconcile::{SetLedger, hold_lock};
 
 fn client() -> NomadClient {
-    let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR says where the server is");
-    let token = std::env::var("NOMAD_TOKEN").ok().map(Hidden::new);
-    let settings = Settings {
+    let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
+    let token = std::env::var("NOMAD_TOKEN").ok().map(RedactedString::new);
+    let settings = ClientSettings {
         token,
-        ..Settings::new(address)
+        ..ClientSettings::new(address)
     };
     NomadClient::new(&settings).expect("NOMAD_ADDR is an address")
 }
@@ -28,7 +28,7 @@ fn ledger() -> NomadLedger {
     client().ledger(Namespace::default())
 }
 
-/// A set that nobody else has.
+/// Returns a new set name.
 fn name() -> SetName {
     SetName::parse(&RandomIds.uuid()).expect("a UUID is a name")
 }
@@ -47,32 +47,32 @@ fn holder(user: &str) -> LockHolder {
 
 #[expect(
     clippy::print_stderr,
-    reason = "whoever runs it has to see what was not looked at"
+    reason = "the output shows which checks were skipped"
 )]
 async fn is_at_least(minor: u32) -> bool {
-    match client().server().await.expect("it answers") {
+    match client().server().await.expect("the server responds") {
         ServerKind::Nomad(version) => {
             let is = version.is_at_least(1, minor, 0);
-            eprintln!("Nomad {version}: what there is since 1.{minor} is there: {is}");
+            eprintln!("Nomad {version}: has the features of 1.{minor}: {is}");
             is
         }
         ServerKind::Agent => true,
-        ServerKind::Undisclosed => panic!("the token may read the agent"),
+        ServerKind::NomadUnknownVersion => panic!("the token may read the agent"),
     }
 }
 
-/// Whether the server has variables. If it has none, that is what it says.
+/// Returns whether the server has variables. If not, checks the error.
 async fn has_variables() -> bool {
     if is_at_least(4).await {
         return true;
     }
-    let refused = ledger().read(&name()).await.expect_err("it has none");
+    let refused = ledger().read(&name()).await.expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
-    assert!(refused.message.contains("since 1.4"), "{}", refused.message);
+    assert!(refused.message.contains("Nomad 1.4"), "{}", refused.message);
     false
 }
 
-/// Whether the server has locks. If it has none, that is what it says, and nothing is left behind.
+/// Returns whether the server has locks. If not, checks the error, and that no variable remains.
 async fn has_locks() -> bool {
     if !has_variables().await {
         return false;
@@ -82,15 +82,15 @@ async fn has_locks() -> bool {
     }
     let (name, ledger) = (name(), ledger());
     let Err(refused) = ledger.lock(&name, &holder("ada")).await else {
-        panic!("nothing was locked");
+        panic!("the server has no locks");
     };
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
-    assert!(refused.message.contains("since 1.7"), "{}", refused.message);
+    assert!(refused.message.contains("Nomad 1.7"), "{}", refused.message);
     let bo = ledger
         .lock(&name, &holder("bo"))
         .await
         .err()
-        .expect("nor now");
+        .expect("the server has no locks");
     assert_eq!(bo.failure, LedgerFailure::Unsupported);
     false
 }
@@ -102,14 +102,14 @@ fn key(id: &str) -> NamespacedId {
 async fn open(name: &SetName) -> SetLedger {
     SetLedger::open(Arc::new(ledger()), name.clone(), Arc::new(RandomIds))
         .await
-        .expect("it opens")
+        .expect("the set opens")
 }
 
 fn owned(set: &LedgerSet) -> usize {
     set.owned().count()
 }
 
-/// Lets everything go; no shard but the head is left.
+/// Removes all volumes from the set. Only the head shard remains.
 async fn remove(name: &SetName) {
     let mut set = open(name).await;
     let keys: Vec<NamespacedId> = set.set().owned().map(|(key, _)| key.clone()).collect();
@@ -119,19 +119,19 @@ async fn remove(name: &SetName) {
         }
     })
     .await
-    .expect("it writes");
-    let stored = ledger().read(name).await.expect("it reads");
-    assert_eq!(stored.shards.len(), 1, "only the head is left");
+    .expect("the write succeeds");
+    let stored = ledger().read(name).await.expect("the read succeeds");
+    assert_eq!(stored.shards.len(), 1, "only the head remains");
 }
 
 #[tokio::test]
 #[ignore = "needs a server: NOMAD_ADDR"]
 async fn real_a_servers_kind_is_known() {
-    let kind = client().server().await.expect("it answers");
+    let kind = client().server().await.expect("the server responds");
     match kind {
         ServerKind::Nomad(version) => assert!(version.is_at_least(1, 1, 0), "{version}"),
         ServerKind::Agent => {}
-        ServerKind::Undisclosed => panic!("the token may read the agent"),
+        ServerKind::NomadUnknownVersion => panic!("the token may read the agent"),
     }
 }
 
@@ -149,16 +149,16 @@ async fn real_a_thousand_volumes_are_read_back() {
         }
     })
     .await
-    .expect("it writes");
+    .expect("the write succeeds");
     assert_eq!(open(&name).await.set(), set.set());
-    assert!(ledger().sets().await.expect("it lists").contains(&name));
+    assert!(ledger().sets().await.expect("the list succeeds").contains(&name));
     remove(&name).await;
 }
 
-/// Both are told of nothing, and both changes hold.
+/// No writer loses a change.
 #[tokio::test]
 #[ignore = "needs a server: NOMAD_ADDR"]
-async fn real_eight_writers_at_once_lose_nothing() {
+async fn real_eight_concurrent_writers_lose_nothing() {
     if !has_variables().await {
         return;
     }
@@ -170,7 +170,7 @@ async fn real_eight_writers_at_once_lose_nothing() {
             let mut refused = 0;
             for at in 0..5 {
                 let key = key(&format!("volume-{writer}-{at}"));
-                // Who is out of luck six times in a row is told so, and tries again.
+                // A writer that loses six times in a row gets a conflict and tries again.
                 while let Err(error) = set
                     .update(|set| set.own(key.clone(), Ownership::default()))
                     .await
@@ -189,7 +189,7 @@ async fn real_eight_writers_at_once_lose_nothing() {
 
 #[tokio::test]
 #[ignore = "needs a server: NOMAD_ADDR"]
-async fn real_of_two_who_read_the_same_one_wins() {
+async fn real_only_one_of_two_concurrent_writers_succeeds() {
     if !has_variables().await {
         return;
     }
@@ -202,11 +202,11 @@ async fn real_of_two_who_read_the_same_one_wins() {
         let mut stored = nomad_csi::plan::StoredSet::default();
         let changes = changed
             .changes(&stored, &RandomIds.uuid())
-            .expect("it fits");
+            .expect("the changes fit");
         ledger.write(&name, &mut stored, &changes).await
     };
     assert_eq!(write(&first, "db0").await, Ok(()));
-    let refused = write(&second, "db1").await.expect_err("it is stale");
+    let refused = write(&second, "db1").await.expect_err("the write conflicts");
     assert_eq!(refused.failure, LedgerFailure::Conflict);
     assert_eq!(owned(open(&name).await.set()), 1);
     remove(&name).await;
@@ -214,7 +214,7 @@ async fn real_of_two_who_read_the_same_one_wins() {
 
 #[tokio::test]
 #[ignore = "needs a server: NOMAD_ADDR"]
-async fn real_a_lock_keeps_others_out_and_names_its_holder() {
+async fn real_a_lock_excludes_others_and_names_its_holder() {
     if !has_locks().await {
         return;
     }
@@ -222,19 +222,19 @@ async fn real_a_lock_keeps_others_out_and_names_its_holder() {
     let ada = ledger
         .lock(&name, &holder("ada"))
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     let Err(refused) = ledger.lock(&name, &holder("bo")).await else {
-        panic!("two hold it");
+        panic!("two commands hold the lock");
     };
-    let expected = LedgerFailure::Held(Some(Box::new(holder("ada"))));
+    let expected = LedgerFailure::Locked(Some(Box::new(holder("ada"))));
     assert_eq!(refused.failure, expected);
     let set = open(&name).await;
-    let (done, ended) = hold(ada, async |lost| {
-        // The lock is on a variable of its own: the set can be written meanwhile.
+    let (done, ended) = hold_lock(ada, async |lost| {
+        // The lock is a variable of its own, so the set stays writable.
         let mut set = open(&name).await;
         set.update(|set| set.own(key("db0"), Ownership::default()))
             .await
-            .expect("it writes");
+            .expect("the write succeeds");
         !*lost.borrow()
     })
     .await;
@@ -242,16 +242,16 @@ async fn real_a_lock_keeps_others_out_and_names_its_holder() {
     let bo = set
         .lock(&holder("bo"), Duration::from_secs(30), |_| {})
         .await
-        .expect("it is free");
-    bo.renew().await.expect("it is ours");
-    bo.release().await.expect("it is ours");
+        .expect("the lock is free");
+    bo.renew().await.expect("the lock is held");
+    bo.release().await.expect("the lock is held");
     remove(&name).await;
 }
 
-/// Takes as long as a lock needs to run out: twice its time to live, and a second.
+/// Takes as long as a lock needs to expire: twice its time to live, and a second.
 #[tokio::test]
 #[ignore = "needs a server: NOMAD_ADDR; takes more than half a minute"]
-async fn real_a_lock_that_nobody_renews_runs_out_and_is_lost() {
+async fn real_a_lock_without_renewal_expires() {
     if !has_locks().await {
         return;
     }
@@ -259,15 +259,15 @@ async fn real_a_lock_that_nobody_renews_runs_out_and_is_lost() {
     let ada = ledger
         .lock(&name, &holder("ada"))
         .await
-        .expect("it is free");
+        .expect("the lock is free");
     let set = open(&name).await;
     let bo = set
         .lock(&holder("bo"), Duration::from_secs(90), |_| {})
         .await
-        .expect("it runs out");
-    let lost = ada.renew().await.expect_err("it is bo's");
+        .expect("the lock expires");
+    let lost = ada.renew().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada.release().await.expect_err("it is bo's");
+    let lost = ada.release().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    bo.release().await.expect("it is ours");
+    bo.release().await.expect("the lock is held");
 }

@@ -10,6 +10,7 @@
 mod apply_faults;
 mod architecture;
 mod bad_input;
+mod behaviours;
 mod canary;
 mod client_answers;
 mod client_failures;
@@ -21,6 +22,8 @@ mod client_tls;
 mod crash;
 #[cfg(feature = "agent")]
 mod csi;
+#[cfg(feature = "agent")]
+mod csi_code;
 #[cfg(feature = "agent")]
 mod csi_storage;
 #[cfg(feature = "agent")]
@@ -40,11 +43,13 @@ mod hostpath_growth;
 mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
+mod imports;
 mod ledger;
 mod ledger_real;
 mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;
+mod pictures;
 mod plan_schema;
 #[cfg(feature = "agent")]
 mod plugin_check;

@@ -1,8 +1,9 @@
-//! What a token may do: predicted from its policies, and what a real Nomad server says to each call.
+//! Compares the predicted permissions of tokens with the responses of a real Nomad server.
 //!
-//! Tokens with less and less; each makes every call, and the server's refusals have to be exactly the
-//! predicted ones. Ignored unless asked for: it needs a server with ACLs that speaks plain HTTP, and a
-//! management token. What an older server does not know is left out, and that is printed. Policies and tokens are named `nomad-csi-acl-…` and removed at the end.
+//! Tokens with different policies make every call, and the server must refuse exactly the predicted
+//! ones. The tests need a server with ACLs over plain HTTP and a management token, so they are ignored
+//! by default. They skip and report what an older server does not support. Policies and tokens are
+//! named `nomad-csi-acl-…` and removed at the end.
 //!
 //!   `NOMAD_ADDR=http://127.0.0.1:4646 NOMAD_TOKEN=… cargo test --test suite nomad_acl -- --ignored`
 
@@ -10,15 +11,15 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use nomad_csi::model::{Namespace, SetName};
-use nomad_csi::nomad::{Hidden, NomadClient, Settings};
-use nomad_csi::plan::{LedgerPlace, Needs, Permission, Step};
-use nomad_csi::ports::{ServerKind, TokenOwner, VolumeReader as _};
+use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
+use nomad_csi::plan::{AclOperation, LedgerLocation, Permission, RequiredPermissions};
+use nomad_csi::ports::{ServerKind, TokenKind, VolumeReader as _};
 use nomad_csi::reconcile::{Access, access};
 use serde_json::{Value, json};
 
 const PLUGIN: &str = "plugin { policy = \"read\" }";
 
-/// Rules from all to nothing, each in HCL or JSON, one or several policies.
+/// The policies of each token, in HCL or JSON, from all permissions to none.
 const TOKENS: &[&[&str]] = &[
     &[
         "namespace \"*\" { policy = \"write\" variables { path \"*\" { capabilities = [\"list\", \"read\", \"write\", \"destroy\"] } } }",
@@ -83,7 +84,7 @@ struct Server {
 }
 
 impl Server {
-    /// Status and body.
+    /// Returns the status and the body.
     fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.host).expect("the server listens");
         let body = body.map(Value::to_string).unwrap_or_default();
@@ -94,28 +95,30 @@ impl Server {
         );
         stream
             .write_all(head.as_bytes())
-            .expect("it takes requests");
+            .expect("the server accepts the request");
         stream
             .write_all(body.as_bytes())
-            .expect("it takes requests");
+            .expect("the server accepts the request");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
+        stream
+            .read_to_string(&mut answer)
+            .expect("the server responds");
         let status = answer.get(9..12).and_then(|status| status.parse().ok());
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        (status.expect("an answer has a status"), body.to_owned())
+        (status.expect("a response has a status"), body.to_owned())
     }
 }
 
 struct Call {
     name: &'static str,
-    needs: Vec<Permission>,
+    required: Vec<Permission>,
     method: &'static str,
     path: String,
     body: Option<Value>,
 }
 
-fn of(step: Step) -> Vec<Permission> {
-    step.needs(&Namespace::default())
+fn permissions(operation: AclOperation) -> Vec<Permission> {
+    operation.permissions(&Namespace::default())
 }
 
 fn variable(set: &str, capability: &'static str) -> Vec<Permission> {
@@ -127,7 +130,7 @@ fn variable(set: &str, capability: &'static str) -> Vec<Permission> {
     )]
 }
 
-/// Every call, the variables in this set.
+/// Returns every call, with the variables of this set.
 fn calls(set: &str) -> Vec<Call> {
     let volume = || {
         json!({"Volumes": [{
@@ -148,35 +151,59 @@ fn calls(set: &str) -> Vec<Call> {
     let head = &format!("/v1/var/nomad-csi/sets/{set}/head");
     let gone = &format!("/v1/var/nomad-csi/sets/{set}/gone");
     let stored = json!({"Path": format!("nomad-csi/sets/{set}/head"), "Items": {"a": "b"}});
-    let read = of(Step::Observe)
+    let read = permissions(AclOperation::Observe)
         .into_iter()
         .filter(|need| matches!(need, Permission::Volumes(..)))
         .collect();
     let id = "/v1/volume/csi/nomad-csi-acl";
     let node = "/v1/volume/csi/nomad-csi-acl/detach?node=11111111-1111-1111-1111-111111111111";
     vec![
-        call("list", of(Step::List), "GET", "/v1/volumes?type=csi", None),
+        call(
+            "list",
+            permissions(AclOperation::List),
+            "GET",
+            "/v1/volumes?type=csi",
+            None,
+        ),
         call("read", read, "GET", id, None),
-        call("register", of(Step::Write), "PUT", id, Some(volume())),
+        call(
+            "register",
+            permissions(AclOperation::Write),
+            "PUT",
+            id,
+            Some(volume()),
+        ),
         call(
             "create",
-            of(Step::Write),
+            permissions(AclOperation::Write),
             "PUT",
             "/v1/volume/csi/nomad-csi-acl/create",
             Some(volume()),
         ),
-        call("deregister", of(Step::Deregister), "DELETE", id, None),
+        call(
+            "deregister",
+            permissions(AclOperation::Deregister),
+            "DELETE",
+            id,
+            None,
+        ),
         call(
             "delete",
-            of(Step::Delete),
+            permissions(AclOperation::Delete),
             "DELETE",
             "/v1/volume/csi/nomad-csi-acl/delete",
             None,
         ),
-        call("detach", of(Step::Detach), "DELETE", node, None),
+        call(
+            "detach",
+            permissions(AclOperation::Detach),
+            "DELETE",
+            node,
+            None,
+        ),
         call(
             "snapshot",
-            of(Step::Snapshot),
+            permissions(AclOperation::Snapshot),
             "PUT",
             "/v1/volumes/snapshot",
             Some(snapshot),
@@ -222,49 +249,56 @@ fn calls(set: &str) -> Vec<Call> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a Nomad server with ACLs: NOMAD_ADDR and NOMAD_TOKEN"]
-async fn what_is_predicted_is_what_a_server_refuses() {
+async fn a_server_refuses_exactly_the_predicted_calls() {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let (address, management) = (variable("NOMAD_ADDR"), variable("NOMAD_TOKEN"));
     let host = address.trim_start_matches("http://").trim_end_matches('/');
     let server = Server { host: host.into() };
     let client = |token: &str| {
-        let token = Some(Hidden::new(token));
-        let settings = Settings {
+        let token = Some(RedactedString::new(token));
+        let settings = ClientSettings {
             token,
-            ..Settings::new(address.as_str())
+            ..ClientSettings::new(address.as_str())
         };
-        NomadClient::new(&settings).expect("it is an address")
+        NomadClient::new(&settings).expect("the address is valid")
     };
-    let all = access(&client(&management)).await.expect("it is a token");
-    assert!(
-        matches!(all.owner, TokenOwner::Management { .. }),
-        "{all:?}"
-    );
+    let all = access(&client(&management))
+        .await
+        .expect("the token is valid");
+    assert!(matches!(all.owner, TokenKind::Management { .. }), "{all:?}");
 
-    let kind = client(&management).server().await.expect("it answers");
+    let kind = client(&management)
+        .server()
+        .await
+        .expect("the server responds");
     let is_before_2_0 =
         matches!(&kind, ServerKind::Nomad(version) if !version.is_at_least(2, 0, 0));
     let mut wrong = vec![];
     let mut refused = 0;
     for (at, rules) in TOKENS.iter().enumerate() {
         if is_before_2_0 && rules[0].contains("scale") {
-            left_out(rules[0], "before 2.0 who may scale may not read");
+            report_skipped(
+                rules[0],
+                "before 2.0 the policy `scale` does not grant reading",
+            );
             continue;
         }
-        let Some(made) = made(&server, &management, at, rules) else {
+        let Some(created) = create_token(&server, &management, at, rules) else {
             continue;
         };
-        let found = access(&client(&made.secret)).await.expect("it is a token");
+        let found = access(&client(&created.secret))
+            .await
+            .expect("the token is valid");
         for call in calls("acl") {
             let (status, text) =
-                server.ask(&made.secret, call.method, &call.path, call.body.as_ref());
+                server.ask(&created.secret, call.method, &call.path, call.body.as_ref());
             let is_refused = status == 403;
             refused += usize::from(is_refused);
             if is_refused == predicted(&found, &call) {
                 wrong.push(format!("{rules:?}: {} answered {status} {text}", call.name));
             }
         }
-        // Of a list, what may not be seen is left out.
+        // A list omits the variables that the token cannot see.
         let path = "/v1/vars?prefix=nomad-csi/sets/acl/";
         server.ask(
             &management,
@@ -272,7 +306,7 @@ async fn what_is_predicted_is_what_a_server_refuses() {
             "/v1/var/nomad-csi/sets/acl/head",
             calls("acl")[12].body.as_ref(),
         );
-        let (_, listed) = server.ask(&made.secret, "GET", path, None);
+        let (_, listed) = server.ask(&created.secret, "GET", path, None);
         let list = Call {
             name: "list variables",
             needs: self::variable("acl", "list"),
@@ -283,7 +317,7 @@ async fn what_is_predicted_is_what_a_server_refuses() {
         if listed.contains("sets/acl/head") != predicted(&found, &list) {
             wrong.push(format!("{rules:?}: the list of variables was {listed}"));
         }
-        made.remove(&server, &management);
+        created.remove(&server, &management);
     }
     server.ask(
         &management,
@@ -291,40 +325,42 @@ async fn what_is_predicted_is_what_a_server_refuses() {
         "/v1/var/nomad-csi/sets/acl/head",
         None,
     );
-    assert!(refused > TOKENS.len(), "hardly anything was refused");
+    assert!(refused > TOKENS.len(), "the server refused too few calls");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The smallest policy is enough, and without any of its parts something is refused.
+/// The smallest policy grants every needed call and no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a Nomad server with ACLs: NOMAD_ADDR and NOMAD_TOKEN"]
-async fn the_policy_to_paste_is_enough() {
+async fn the_smallest_policy_is_sufficient() {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let (address, management) = (variable("NOMAD_ADDR"), variable("NOMAD_TOKEN"));
     let host = address.trim_start_matches("http://").trim_end_matches('/');
     let server = Server { host: host.into() };
-    let mut needs = Needs::default();
-    needs.add(Step::Observe, &Namespace::default());
-    needs.add(Step::Write, &Namespace::default());
-    needs.add_ledger(&LedgerPlace {
+    let mut needs = RequiredPermissions::default();
+    needs.add(AclOperation::Observe, &Namespace::default());
+    needs.add(AclOperation::Write, &Namespace::default());
+    needs.add_ledger(&LedgerLocation {
         namespace: Namespace::default(),
-        set: SetName::parse("acl-paste").expect("it is a name"),
+        set: SetName::parse("acl-paste").expect("the name is valid"),
     });
-    let made = made(&server, &management, 99, &[&needs.policy()]).expect("every server takes it");
-    let token = Some(Hidden::new(made.secret.as_str()));
-    let settings = Settings {
+    let created = create_token(&server, &management, 99, &[&needs.policy()])
+        .expect("every server accepts the policy");
+    let token = Some(RedactedString::new(created.secret.as_str()));
+    let settings = ClientSettings {
         token,
-        ..Settings::new(address.as_str())
+        ..ClientSettings::new(address.as_str())
     };
-    let client = NomadClient::new(&settings).expect("it is an address");
-    let found = access(&client).await.expect("it is a token");
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    let found = access(&client).await.expect("the token is valid");
     assert!(needs.missing(&found.grants).is_empty(), "{found:?}");
     for call in calls("acl-paste") {
-        let (status, text) = server.ask(&made.secret, call.method, &call.path, call.body.as_ref());
+        let (status, text) =
+            server.ask(&created.secret, call.method, &call.path, call.body.as_ref());
         let wanted = !matches!(call.name, "detach" | "agent");
         assert_eq!(status != 403, wanted, "{}: {status} {text}", call.name);
     }
-    made.remove(&server, &management);
+    created.remove(&server, &management);
     server.ask(
         &management,
         "DELETE",
@@ -333,20 +369,20 @@ async fn the_policy_to_paste_is_enough() {
     );
 }
 
-/// Whether the server should let that pass.
+/// Whether the server should allow a call.
 fn predicted(access: &Access, call: &Call) -> bool {
     call.needs
         .iter()
         .all(|need| access.grants.allows(need) == Some(true))
 }
 
-struct Made {
+struct TestToken {
     secret: String,
     accessor: String,
     policies: Vec<String>,
 }
 
-impl Made {
+impl TestToken {
     fn remove(&self, server: &Server, management: &str) {
         let token = format!("/v1/acl/token/{}", self.accessor);
         server.ask(management, "DELETE", &token, None);
@@ -361,8 +397,8 @@ impl Made {
     }
 }
 
-/// A token with these rules, a policy for each.
-fn made(server: &Server, management: &str, at: usize, rules: &[&str]) -> Option<Made> {
+/// Creates a token with one policy for each of these rules.
+fn create_token(server: &Server, management: &str, at: usize, rules: &[&str]) -> Option<TestToken> {
     let mut policies = vec![];
     for (part, rules) in rules.iter().enumerate() {
         let name = format!("nomad-csi-acl-{at}-{part}");
@@ -370,7 +406,7 @@ fn made(server: &Server, management: &str, at: usize, rules: &[&str]) -> Option<
         let path = format!("/v1/acl/policy/{name}");
         let (status, text) = server.ask(management, "PUT", &path, Some(&body));
         if status == 400 && text.contains("Invalid plugin policy") {
-            left_out(rules, "this server takes no such policy");
+            report_skipped(rules, "this server does not support the policy");
             for name in &policies {
                 let path = format!("/v1/acl/policy/{name}");
                 server.ask(management, "DELETE", &path, None);
@@ -387,7 +423,7 @@ fn made(server: &Server, management: &str, at: usize, rules: &[&str]) -> Option<
     let end = text.rfind('}').map_or(text.len(), |end| end + 1);
     let token: Value = serde_json::from_str(&text[start..end]).expect("a token is JSON");
     let text = |key: &str| token[key].as_str().expect("a token has IDs").to_owned();
-    Some(Made {
+    Some(TestToken {
         secret: text("SecretID"),
         accessor: text("AccessorID"),
         policies,
@@ -396,8 +432,8 @@ fn made(server: &Server, management: &str, at: usize, rules: &[&str]) -> Option<
 
 #[expect(
     clippy::print_stderr,
-    reason = "whoever runs it has to see what was not looked at"
+    reason = "the operator must see the skipped cases"
 )]
-fn left_out(rules: &str, why: &str) {
-    eprintln!("left out: {rules}: {why}");
+fn report_skipped(rules: &str, why: &str) {
+    eprintln!("skipped: {rules}: {why}");
 }

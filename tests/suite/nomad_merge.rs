@@ -1,20 +1,18 @@
-//! What a real Nomad does with an update, and what the predictor says that it does: every rule of
-//! the merge table, refusals and silent changes alike (`users` table 1b, `csi-orchestration` 2.4 to
-//! 2.7, `nomad-http-api` 3.5).
+//! Compares the predicted updates with those of real Nomad servers: every rule of the merge table,
+//! refusals and silent changes alike.
 //!
-//! The recorded answers are checked in every run. The same cases run live against a server that has
-//! a CSI plugin with a controller that creates and expands volumes:
+//! Each run checks the recorded responses. The same cases run live against a server with a CSI
+//! controller plugin that creates and expands volumes:
 //!
 //!   `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite nomad_merge -- --ignored`
 //!
-//! `NOMAD_CSI_PLUGIN` names the plugin (default `hostpath`), `NOMAD_CSI_CLAIM_DRIVER` the task driver
-//! of the jobs that claim volumes (default `exec`), `NOMAD_CSI_RECORD` a file that the answers are
-//! written to. Volumes and jobs are named `merge-…` and removed at the end. The server may have no
-//! ACLs and speak plain HTTP.
+//! `NOMAD_CSI_PLUGIN` is the plugin (default `hostpath`), `NOMAD_CSI_CLAIM_DRIVER` the task driver of
+//! the claiming jobs (default `exec`), and `NOMAD_CSI_RECORD` a file for the responses. Volumes and jobs
+//! are named `merge-…` and removed at the end. The server must use plain HTTP without ACLs.
 //!
-//! An update that says nothing of mount options is not among the cases: no client of ours sends one.
-//! Nor is, before 1.3, one without the external ID: that is another volume there. What a server does
-//! not show is not compared, and stands beside its recording.
+//! No case omits the mount options, because no client of this project does. Before Nomad 1.3 no case
+//! omits the external ID, which would be another volume there. Fields that a server does not show are
+//! not compared; each recording lists them.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -30,21 +28,21 @@ mod http;
 
 use http::Address;
 
-/// What a server of one version did.
+/// The responses of one server version.
 struct Recording {
     version: &'static str,
     lines: &'static str,
-    /// Fields that it does not show, so that they are not compared.
-    unseen: &'static [&'static str],
+    /// The fields that the server does not show.
+    unreported: &'static [&'static str],
 }
 
 impl Recording {
     const fn new(version: &'static str, lines: &'static str) -> Self {
-        let unseen = &[];
+        let unreported = &[];
         Self {
             version,
             lines,
-            unseen,
+            unreported,
         }
     }
 
@@ -52,15 +50,15 @@ impl Recording {
         ServerVersion::parse(self.version).expect("a version")
     }
 
-    fn seen(&self) -> Vec<Seen> {
-        self.lines.lines().map(Seen::of).collect()
+    fn recorded(&self) -> Vec<RecordedCase> {
+        self.lines.lines().map(RecordedCase::of).collect()
     }
 }
 
 #[rustfmt::skip]
 const RECORDED: &[Recording] = &[
     Recording {
-        unseen: &["mount_options", "topology_request"],
+        unreported: &["mount_options", "topology_request"],
         ..Recording::new("1.1.18", include_str!("../data/nomad/1.1.18/merge.jsonl"))
     },
     Recording::new("1.3.16", include_str!("../data/nomad/1.3.16/merge.jsonl")),
@@ -74,11 +72,11 @@ const RECORDED: &[Recording] = &[
 /// One update of one volume.
 struct Case {
     name: &'static str,
-    /// Laid over the volume that is made.
-    made: Value,
-    /// Whether an allocation claims it while it is updated.
+    /// Changes to the created volume.
+    created: Value,
+    /// Whether an allocation claims the volume during the update.
     claimed: bool,
-    /// Laid over what it was made with; `null` takes a field away.
+    /// Changes to the created volume in the update; `null` removes a field.
     update: Value,
 }
 
@@ -96,7 +94,7 @@ fn place(node: &str) -> Value {
 fn case(name: &'static str, update: Value) -> Case {
     Case {
         name,
-        made: json!({}),
+        created: json!({}),
         claimed: false,
         update,
     }
@@ -109,14 +107,14 @@ fn claimed(name: &'static str, update: Value) -> Case {
     }
 }
 
-fn made(name: &'static str, made: Value, update: Value) -> Case {
+fn created(name: &'static str, created: Value, update: Value) -> Case {
     Case {
-        made,
+        created,
         ..case(name, update)
     }
 }
 
-/// Nothing that is waited for takes longer on a machine that works.
+/// The timeout of each wait.
 const LIMIT: Duration = Duration::from_secs(120);
 const MIB: u64 = 1 << 20;
 
@@ -149,12 +147,12 @@ fn cases() -> Vec<Case> {
         case("topology-omitted", json!({"RequestedTopologies": null})),
         case("topology-empty", json!({"RequestedTopologies": {}})),
         case("topology-preferred-added", json!({"RequestedTopologies": {"Required": [place("node-0")], "Preferred": [place("node-0")]}})),
-        made("topology-two-same", two_places.clone(), json!({})),
-        made("topology-two-reordered", two_places, json!({"RequestedTopologies": {"Required": [place("node-1"), place("node-0")]}})),
-        made("topology-none-then-empty", json!({"RequestedTopologies": null}), json!({"RequestedTopologies": {}})),
-        made("topology-none-then-some", json!({"RequestedTopologies": null}), json!({"RequestedTopologies": {"Required": [place("node-0")]}})),
-        made("registered-topology", json!({"ExternalID": "merge-provider", "RequestedTopologies": null, "RequestedCapacityMin": 0, "RequestedCapacityMax": 0}), json!({"RequestedTopologies": {"Required": [place("node-0")]}})),
-        made("registered-size", json!({"ExternalID": "merge-provider", "RequestedTopologies": null, "RequestedCapacityMin": MIB, "RequestedCapacityMax": 10 * MIB}), size(MIB, 20 * MIB)),
+        created("topology-two-same", two_places.clone(), json!({})),
+        created("topology-two-reordered", two_places, json!({"RequestedTopologies": {"Required": [place("node-1"), place("node-0")]}})),
+        created("topology-none-then-empty", json!({"RequestedTopologies": null}), json!({"RequestedTopologies": {}})),
+        created("topology-none-then-some", json!({"RequestedTopologies": null}), json!({"RequestedTopologies": {"Required": [place("node-0")]}})),
+        created("registered-topology", json!({"ExternalID": "merge-provider", "RequestedTopologies": null, "RequestedCapacityMin": 0, "RequestedCapacityMax": 0}), json!({"RequestedTopologies": {"Required": [place("node-0")]}})),
+        created("registered-size", json!({"ExternalID": "merge-provider", "RequestedTopologies": null, "RequestedCapacityMin": MIB, "RequestedCapacityMax": 10 * MIB}), size(MIB, 20 * MIB)),
         case("size-zero", size(0, 0)),
         case("size-same", size(MIB, 10 * MIB)),
         case("size-max-below-min", size(5 * MIB, 4 * MIB)),
@@ -189,10 +187,10 @@ fn base(case: &Case, plugin: &str) -> Value {
         volume["MountOptions"] = json!({"FSType": "ext4", "MountFlags": ["noatime", "nodiratime"]});
         volume["RequestedTopologies"] = Value::Null;
     }
-    lay_over(&volume, &case.made)
+    with_changes(&volume, &case.created)
 }
 
-fn lay_over(volume: &Value, patch: &Value) -> Value {
+fn with_changes(volume: &Value, patch: &Value) -> Value {
     let mut volume = volume.clone();
     for (key, value) in patch.as_object().expect("an object") {
         volume[key] = value.clone();
@@ -200,9 +198,9 @@ fn lay_over(volume: &Value, patch: &Value) -> Value {
     volume
 }
 
-/// What was seen of one case.
+/// The recorded response of one case.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct RecordedCase {
     name: String,
     before: Value,
     update: Value,
@@ -211,9 +209,9 @@ struct Seen {
     after: Value,
 }
 
-impl Seen {
+impl RecordedCase {
     fn of(line: &str) -> Self {
-        let value: Value = serde_json::from_str(line).expect("lines are JSON");
+        let value: Value = serde_json::from_str(line).expect("a line is JSON");
         let text = |key: &str| value[key].as_str().expect(key).to_owned();
         Self {
             name: text("case"),
@@ -238,12 +236,12 @@ impl Seen {
         let (update, problems) = wire::request_from_wire(&update, &Namespace::default());
         assert_eq!(problems, [], "{}", self.name);
         let mut before = volume(&self.before);
-        // The server compares the flags themselves, and shows none: they are those of the update
-        // before it, which the case made.
-        if let (Some(options), Some(flags)) = (&mut before.mount_options, self.made_flags()) {
+        // The server compares the flags and redacts them in responses. The stored flags are those that
+        // the case created the volume with.
+        if let (Some(options), Some(flags)) = (&mut before.mount_options, self.created_flags()) {
             options.mount_flags = flags;
         }
-        merge(&before, &update.to_wanted(), rules)
+        merge(&before, &update.to_unresolved(), rules)
     }
 
     fn is_refused_by_the_plugin(&self) -> bool {
@@ -251,30 +249,35 @@ impl Seen {
         self.status == 500 && self.answer.starts_with(words)
     }
 
-    fn made_flags(&self) -> Option<Vec<String>> {
+    fn created_flags(&self) -> Option<Vec<String>> {
         let case = cases().into_iter().find(|case| case.name == self.name)?;
         let flags = &base(&case, "any")["MountOptions"]["MountFlags"];
         serde_json::from_value(flags.clone()).ok()
     }
 
-    /// Where the prediction is wrong.
-    fn surprises(&self, rules: MergeRules) -> Vec<String> {
-        let said = refusals(&self.answer);
+    /// Returns the errors of the prediction.
+    fn errors(&self, rules: MergeRules) -> Vec<String> {
+        let found = refusals(&self.answer);
         match self.prediction(rules) {
-            // Before 1.3 the plugin is asked before the server says anything of its own.
+            // Nomad before 1.3 calls the plugin before its own checks.
             Err(_) if rules.update == UpdateRule::Overwrite && self.is_refused_by_the_plugin() => {
                 vec![]
             }
             Err(refusals) => {
                 let texts: Vec<_> = refusals.into_iter().map(|refusal| refusal.text).collect();
-                if self.status == 200 || texts != said {
+                if self.status == 200 || texts != found {
                     let (status, name) = (self.status, &self.name);
-                    return vec![format!("{name}: foretold {texts:?}, got {status} {said:?}")];
+                    return vec![format!(
+                        "{name}: predicted {texts:?}, got {status} {found:?}"
+                    )];
                 }
                 vec![]
             }
             Ok(_) if self.status != 200 => {
-                vec![format!("{}: foretold nothing, got {said:?}", self.name)]
+                vec![format!(
+                    "{}: predicted no refusal, got {found:?}",
+                    self.name
+                )]
             }
             Ok(merged) => differing(&self.name, &merged, &volume(&self.after), rules),
         }
@@ -286,7 +289,7 @@ fn volume(document: &Value) -> Volume {
     wire::volume_from_wire(&document)
 }
 
-/// A list of errors is one of Go's, with a bullet each; else it is one.
+/// Splits Go's bulleted list of errors; any other text is one error.
 fn refusals(answer: &str) -> Vec<String> {
     let listed: Vec<_> = answer
         .lines()
@@ -304,69 +307,75 @@ fn refusals(answer: &str) -> Vec<String> {
     ]
 }
 
-/// Fields in which a volume is not as it was foretold, as far as the server shows them.
+/// Returns the visible fields in which a volume differs from the prediction.
 fn differing(name: &str, merged: &Merged, after: &Volume, rules: MergeRules) -> Vec<String> {
-    let foretold = &merged.volume;
+    let predicted = &merged.volume;
     let flags = |volume: &Volume| {
         let options = volume.mount_options.clone();
         options.map(|options| options.redacted())
     };
     let fields = [
-        ("name", foretold.name == after.name),
-        ("external_id", foretold.external_id == after.external_id),
-        ("capability", foretold.capabilities == after.capabilities),
+        ("name", predicted.name == after.name),
+        ("external_id", predicted.external_id == after.external_id),
+        ("capability", predicted.capabilities == after.capabilities),
         (
             "requested capacity",
-            foretold.requested_capacity == after.requested_capacity,
+            predicted.requested_capacity == after.requested_capacity,
         ),
         (
             "topology_request",
-            foretold.topology_request == after.topology_request,
+            predicted.topology_request == after.topology_request,
         ),
-        ("mount_options", flags(foretold) == flags(after)),
-        ("parameters", foretold.parameters == after.parameters),
-        ("context", foretold.context == after.context),
+        ("mount_options", flags(predicted) == flags(after)),
+        ("parameters", predicted.parameters == after.parameters),
+        ("context", predicted.context == after.context),
         (
             "capacity",
             match merged.expansion {
                 Expansion::Needed { to } => after.capacity >= to.min,
-                Expansion::None | Expansion::Record => after.capacity == foretold.capacity,
+                Expansion::None | Expansion::Record => after.capacity == predicted.capacity,
             },
         ),
     ];
-    let unseen = rules.unseen.fields();
+    let unreported = rules.unreported.fields();
     let wrong = fields
         .into_iter()
-        .filter(|(field, same)| !same && !unseen.contains(field));
+        .filter(|(field, same)| !same && !unreported.contains(field));
     wrong
-        .map(|(field, _)| format!("{name}: {field} is not as foretold: {after:?}"))
+        .map(|(field, _)| format!("{name}: {field} differs from the prediction: {after:?}"))
         .collect()
 }
 
-/// Issue 3, proof: the predictor is held against what servers of several versions did.
 #[test]
-fn what_real_servers_did_is_what_is_foretold() {
+fn recorded_responses_match_the_predictions() {
     for recording in RECORDED {
-        let (version, seen) = (recording.version(), recording.seen());
+        let (version, recorded) = (recording.version(), recording.recorded());
         let rules = MergeRules::of_nomad(&version);
-        assert_eq!(rules.unseen.fields(), recording.unseen, "Nomad {version}");
-        let surprises: Vec<_> = seen.iter().flat_map(|seen| seen.surprises(rules)).collect();
-        assert_eq!(surprises, [""; 0], "Nomad {version}");
+        assert_eq!(
+            rules.unreported.fields(),
+            recording.unreported,
+            "Nomad {version}"
+        );
+        let errors: Vec<_> = recorded
+            .iter()
+            .flat_map(|recorded| recorded.errors(rules))
+            .collect();
+        assert_eq!(errors, [""; 0], "Nomad {version}");
         for case in cases() {
-            let is_there = seen.iter().any(|seen| seen.name == case.name);
+            let is_there = recorded.iter().any(|recorded| recorded.name == case.name);
             assert!(is_there, "Nomad {version}: {} was not recorded", case.name);
         }
     }
 }
 
-/// Both outcomes are among the recordings, so that agreeing about everything says something.
+/// The recordings contain both outcomes, so the comparison is meaningful.
 #[test]
-fn recordings_hold_refusals_and_changes() {
+fn recordings_contain_refusals_and_changes() {
     for recording in RECORDED {
         let (taken, refused): (Vec<_>, Vec<_>) = recording
-            .seen()
+            .recorded()
             .into_iter()
-            .partition(|seen| seen.status == 200);
+            .partition(|recorded| recorded.status == 200);
         let counts = (taken.len(), refused.len());
         assert!(
             counts.0 >= 15 && counts.1 >= 10,
@@ -376,7 +385,7 @@ fn recordings_hold_refusals_and_changes() {
     }
 }
 
-/// A server, live.
+/// A live server.
 struct Server {
     address: Address,
     plugin: String,
@@ -384,7 +393,7 @@ struct Server {
 }
 
 impl Server {
-    fn of_environment() -> Self {
+    fn from_environment() -> Self {
         let variable =
             |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         let address = variable("NOMAD_ADDR", "http://127.0.0.1:4646");
@@ -399,9 +408,11 @@ impl Server {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u64, String) {
         let (address, body) = (self.address.clone(), body.cloned());
         let (method, path) = (method.to_owned(), path.to_owned());
-        let asking = move || address.ask(&method, &path, body.as_ref());
-        let asked = tokio::task::spawn_blocking(asking).await;
-        let answer = asked.expect("it ends").expect("the server answers");
+        let send = move || address.ask(&method, &path, body.as_ref());
+        let response = tokio::task::spawn_blocking(send).await;
+        let answer = response
+            .expect("the request completes")
+            .expect("the server responds");
         (answer.status.into(), answer.text())
     }
 
@@ -419,18 +430,18 @@ impl Server {
         self.read_after(id, 0).await
     }
 
-    /// The volume once it has changed since that index, or after a while.
+    /// Returns the volume after it has changed since this index, or after a timeout.
     async fn read_after(&self, id: &str, index: u64) -> Value {
         let path = format!("/v1/volume/csi/{id}?namespace=default&wait=5s&index={index}");
         let (status, text) = self.ask("GET", &path, None).await;
         assert_eq!(status, 200, "{id}: {text}");
         let mut volume: Value = serde_json::from_str(&text).expect("JSON");
-        // Allocations say much of the machine that they run on.
+        // Allocations contain details of the machine.
         volume["Allocations"] = json!([]);
         volume
     }
 
-    /// Waits until an allocation claims the volume, or none does any more.
+    /// Waits until the volume is claimed, or unclaimed.
     async fn until_claimed(&self, id: &str, claimed: bool) {
         let begun = Instant::now();
         let mut index = 0;
@@ -454,7 +465,7 @@ impl Server {
         self.ask("PUT", &path, Some(&body)).await
     }
 
-    async fn make(&self, volume: &Value) {
+    async fn create(&self, volume: &Value) {
         let id = volume["ID"].as_str().expect("an ID");
         let verb = if volume.get("ExternalID").is_some() {
             ""
@@ -483,22 +494,22 @@ impl Server {
         self.until_claimed(id, false).await;
     }
 
-    /// Makes a volume that another registration can name, and says what the provider calls it.
+    /// Creates a volume for another registration and returns its external ID.
     async fn source(&self) -> Value {
         let mut volume = base(&case("source", json!({})), &self.plugin);
         volume["RequestedTopologies"] = Value::Null;
-        self.make(&volume).await;
+        self.create(&volume).await;
         self.read("merge-source").await["ExternalID"].clone()
     }
 
-    async fn run(&self, case: &Case, rules: MergeRules) -> Seen {
+    async fn run(&self, case: &Case, rules: MergeRules) -> RecordedCase {
         let mut volume = base(case, &self.plugin);
         let is_registered = volume.get("ExternalID").is_some();
         if is_registered {
             volume["ExternalID"] = self.source().await;
         }
         let id = volume["ID"].as_str().expect("an ID").to_owned();
-        self.make(&volume).await;
+        self.create(&volume).await;
         if case.claimed {
             self.claim(&id).await;
         }
@@ -506,7 +517,7 @@ impl Server {
         if rules.update == UpdateRule::Overwrite {
             volume["ExternalID"] = before["ExternalID"].clone();
         }
-        let update = lay_over(&volume, &case.update);
+        let update = with_changes(&volume, &case.update);
         let (status, text) = self.write(&id, "", &update).await;
         let after = self.read(&id).await;
         if case.claimed {
@@ -514,13 +525,13 @@ impl Server {
         }
         let path = if is_registered { "" } else { "/delete" };
         let path = format!("/v1/volume/csi/{id}{path}?namespace=default");
-        let (gone, said) = self.ask("DELETE", &path, None).await;
-        assert_eq!(gone, 200, "{id}: {said}");
+        let (deleted, text) = self.ask("DELETE", &path, None).await;
+        assert_eq!(deleted, 200, "{id}: {text}");
         if is_registered {
             let path = "/v1/volume/csi/merge-source/delete?namespace=default";
             assert_eq!(self.ask("DELETE", path, None).await.0, 200);
         }
-        Seen {
+        RecordedCase {
             name: case.name.to_owned(),
             before,
             update,
@@ -533,18 +544,18 @@ impl Server {
 
 #[tokio::test]
 #[ignore = "needs a Nomad server with a CSI plugin: set NOMAD_ADDR"]
-async fn a_live_server_does_what_is_foretold() {
-    let server = Server::of_environment();
+async fn a_live_server_matches_the_predictions() {
+    let server = Server::from_environment();
     let version = server.version().await;
     let rules = MergeRules::of_nomad(&version);
-    let (mut surprises, mut recording) = (vec![], String::new());
+    let (mut errors, mut recording) = (vec![], String::new());
     for case in cases() {
-        let seen = server.run(&case, rules).await;
-        surprises.extend(seen.surprises(rules));
-        writeln!(recording, "{}", seen.line()).expect("a text takes everything");
+        let recorded = server.run(&case, rules).await;
+        errors.extend(recorded.errors(rules));
+        writeln!(recording, "{}", recorded.line()).expect("writing to a string succeeds");
     }
     if let Ok(path) = std::env::var("NOMAD_CSI_RECORD") {
         std::fs::write(path, recording).expect("the recording can be written");
     }
-    assert_eq!(surprises, [""; 0], "Nomad {version}");
+    assert_eq!(errors, [""; 0], "Nomad {version}");
 }

@@ -1,11 +1,12 @@
-//! `plugin check` against a plugin that is right, and against one with each thing wrong in turn.
+//! `plugin check` against a conforming plugin, and against one with each deviation in turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::conformance::{
-    Case, Level, Outcome, Profile, Report, Selection, Setup, Verdict, Watch, cases, run,
+    Case, CheckObserver, CheckOptions, CheckOutcome, Level, ProbedPlugin, Report, Selection,
+    Verdict, cases, run_checks,
 };
 use nomad_csi::csi::RawClient;
 use nomad_csi::model::Secrets;
@@ -15,7 +16,7 @@ use crate::support::exemplar::{Deviation, Exemplar};
 
 use Deviation as D;
 
-/// What is wrong, and the check that finds it.
+/// Each deviation, and the check that finds it.
 const FOUND: &[(Deviation, &str)] = &[
     (D::BadPluginName, "identity/info"),
     (D::NoVersion, "identity/info"),
@@ -40,11 +41,11 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::OtherCapability, "create/other-capability"),
     (D::ShortNames, "create/longest-name"),
     (D::AsciiNames, "create/any-name"),
-    (D::AnyPlace, "create/no-place"),
-    (D::OtherPlace, "create/place"),
+    (D::AnyTopology, "create/no-place"),
+    (D::OtherTopology, "create/place"),
     (D::DeleteNothing, "delete/no-id"),
     (D::DeleteOnce, "delete/twice"),
-    (D::NameStaysTaken, "delete/frees-name"),
+    (D::NameStaysReserved, "delete/frees-name"),
     (D::ConfirmsAnything, "validate/impossible"),
     (D::ConfirmsUnknown, "validate/unknown"),
     (D::EchoesNothing, "validate/own"),
@@ -52,7 +53,7 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::SamePage, "list/pages"),
     (D::MissingEntries, "list/pages"),
     (D::AnyToken, "list/bad-token"),
-    (D::TokenDies, "list/changing"),
+    (D::TokenExpires, "list/changing"),
     (D::DeletedListed, "list/presence"),
     (D::NegativeLimit, "list/negative-limit"),
     (D::NegativeCapacity, "list/capacity"),
@@ -63,7 +64,7 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::SnapshotEachTime, "snapshot/same-again"),
     (D::SnapshotUnknownVolume, "snapshot/unknown-volume"),
     (D::OneSnapshot, "snapshot/several"),
-    (D::SnapshotDies, "snapshot/outlives-volume"),
+    (D::SnapshotDeletedWithVolume, "snapshot/outlives-volume"),
     (D::FilterIgnored, "snapshot/list"),
     (D::FilterFails, "snapshot/list"),
     (D::SnapshotPages, "snapshot/pages"),
@@ -88,7 +89,7 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::SmallFs, "node/size"),
     (D::Abnormal, "node/stats"),
     (D::StatsAnywhere, "node/stats-elsewhere"),
-    (D::TargetsApart, "node/multi-writer"),
+    (D::TargetsSeparate, "node/multi-writer"),
     (D::StageUnknown, "node/unknown"),
     (D::WritableBlock, "block/read-only"),
     (D::BlockIsFile, "block/lifecycle"),
@@ -105,8 +106,8 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::UnknownSource, "copy/unknown-volume"),
     (D::SizelessCopy, "copy/no-size"),
     (D::SmallFsCopy, "copy/larger"),
-    (D::PaperExpansion, "expand/sees"),
-    (D::PaperExpansion, "expand/online"),
+    (D::ExpansionInvisible, "expand/sees"),
+    (D::ExpansionInvisible, "expand/online"),
     (D::Shrinks, "expand/controller"),
     (D::ExpansionEmpties, "expand/sees"),
     (D::ExpandUnknown, "expand/unknown"),
@@ -129,31 +130,31 @@ const FOUND: &[(Deviation, &str)] = &[
     (D::BlocksBeyond, "metadata/allocated"),
     (D::DeltaMissing, "metadata/delta"),
     (D::Racing, "concurrency/same-name"),
-    (D::DiesOfToken, "list/bad-token"),
-    (D::SilentRefusals, "manners/refusals"),
-    (D::TellsSecrets, "manners/refusals"),
+    (D::CrashesOnToken, "list/bad-token"),
+    (D::EmptyErrorMessages, "manners/refusals"),
+    (D::RevealsSecrets, "manners/refusals"),
     (D::LogsSecrets, "manners/log"),
 ];
 
-/// Nobody looks.
-struct Unwatched;
+/// An observer that ignores everything.
+struct SilentObserver;
 
-impl Watch for Unwatched {
-    fn starts(&self, _: &Profile, _: usize) {}
-    fn began(&self, _: usize, _: &Case) {}
-    fn ended(&self, _: usize, _: &Outcome) {}
+impl CheckObserver for SilentObserver {
+    fn run_started(&self, _: &ProbedPlugin, _: usize) {}
+    fn check_started(&self, _: usize, _: &Case) {}
+    fn check_finished(&self, _: usize, _: &CheckOutcome) {}
 }
 
-fn setup() -> Setup {
-    Setup {
+fn options() -> CheckOptions {
+    CheckOptions {
         parameters: [("kind".to_owned(), "fast".to_owned())].into(),
-        mutable: [("speed".to_owned(), "2".to_owned())].into(),
+        mutable_parameters: [("speed".to_owned(), "2".to_owned())].into(),
         secrets: Secrets::from_iter([("password", "hunter2")]),
         size: 1 << 20,
-        prefix: "nomad-csi-check-test".to_owned(),
-        staging: PathBuf::from("/exemplar/staging"),
-        target: PathBuf::from("/exemplar/target"),
-        block: true,
+        name_prefix: "nomad-csi-check-test".to_owned(),
+        staging_directory: PathBuf::from("/exemplar/staging"),
+        target_directory: PathBuf::from("/exemplar/target"),
+        block_volumes: true,
         log: Some(PathBuf::from("/exemplar/log")),
     }
 }
@@ -170,11 +171,11 @@ async fn check(plugin: &Exemplar, socket: &Path, selection: &Selection) -> Repor
     let client = RawClient::new(socket, Duration::from_secs(20));
     let stop = CancellationToken::new();
     let files = Arc::new(plugin.files());
-    let running = run(client, setup(), selection, files, &Unwatched, &stop);
+    let running = run_checks(client, options(), selection, files, &SilentObserver, &stop);
     running.await.expect("the plugin answers")
 }
 
-fn told(report: &Report) -> String {
+fn summary(report: &Report) -> String {
     let mut lines: Vec<String> = vec![];
     for outcome in &report.outcomes {
         if outcome.verdict != Verdict::Passed || !outcome.findings.is_empty() {
@@ -191,44 +192,44 @@ fn told(report: &Report) -> String {
     lines.join("\n")
 }
 
-/// Every check is carried out, and finds nothing, not even advice.
+/// Every check runs and finds nothing, not even advice.
 #[tokio::test]
-async fn a_plugin_that_is_right_passes_every_check_and_keeps_nothing() {
+async fn a_conforming_plugin_passes_every_check_and_keeps_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let plugin = Exemplar::start(&socket, None);
     let report = check(&plugin, &socket, &selection(&[])).await;
-    assert_eq!(told(&report), "");
+    assert_eq!(summary(&report), "");
     assert_eq!(report.tally().passed, cases().len());
     assert!(report.is_clean());
-    assert_eq!(plugin.remains(), Vec::<String>::new());
+    assert_eq!(plugin.remaining(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn nothing_is_created_unless_that_is_asked_for() {
+async fn nothing_is_created_without_destructive() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    // Whatever a request says, this one makes a volume of it.
+    // This plugin creates a volume even for an invalid request.
     let plugin = Exemplar::start(&socket, Some(D::NamelessVolume));
-    let asking = Selection::default();
-    let report = check(&plugin, &socket, &asking).await;
+    let read_only = Selection::default();
+    let report = check(&plugin, &socket, &read_only).await;
     assert!(report.tally().passed > 10);
     assert!(report.outcomes.iter().any(|outcome| {
         outcome.verdict
-            == Verdict::Skipped("it may change something: add `--destructive`".to_owned())
+            == Verdict::Skipped("the check may change data: add `--destructive`".to_owned())
     }));
-    assert!(!plugin.has_made_anything());
+    assert!(!plugin.has_created_anything());
 }
 
-/// One thing wrong, one check that finds it: `csi-sanity` section 7 and what is beside it.
+/// Each deviation fails its check, including those that csi-sanity does not find.
 #[tokio::test]
-async fn everything_that_can_be_wrong_is_found() {
+async fn every_deviation_is_found_by_its_check() {
     let mut missed = vec![];
     for (deviation, id) in FOUND {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
         let plugin = Exemplar::start(&socket, Some(*deviation));
-        // What holds for every call is looked at once there were some.
+        // The rules for every call need some earlier calls.
         let only: &[&str] = match id.strip_prefix("manners/") {
             Some(_) => &["create/volume", "create/no-name", id],
             None => &[id],
@@ -244,7 +245,7 @@ async fn everything_that_can_be_wrong_is_found() {
             missed.push(format!(
                 "{deviation:?}: {id} {:?}\n{}",
                 outcome.verdict,
-                told(&report)
+                summary(&report)
             ));
         }
     }
@@ -252,19 +253,19 @@ async fn everything_that_can_be_wrong_is_found() {
 }
 
 #[test]
-fn every_deviation_has_a_check_that_finds_it() {
+fn every_deviation_is_in_the_table() {
     for deviation in Deviation::ALL {
         let listed = FOUND.iter().any(|(one, _)| one == deviation);
         assert!(listed, "{deviation:?} is not in the table");
     }
 }
 
-/// What a plugin shows of secrets is in no report.
+/// A secret that the plugin reveals does not appear in the report.
 #[tokio::test]
-async fn a_secret_that_a_plugin_tells_is_not_told_on() {
+async fn a_revealed_secret_is_not_in_the_report() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    for deviation in [D::TellsSecrets, D::LogsSecrets] {
+    for deviation in [D::RevealsSecrets, D::LogsSecrets] {
         drop(std::fs::remove_file(&socket));
         let plugin = Exemplar::start(&socket, Some(deviation));
         let report = check(&plugin, &socket, &selection(&["create", "manners"])).await;
@@ -273,7 +274,7 @@ async fn a_secret_that_a_plugin_tells_is_not_told_on() {
     }
 }
 
-/// Ctrl-C in the middle of any creation: the answer is lost, and what was made is gone all the same.
+/// After Ctrl-C during a creation the response is lost, and the clean-up still removes the volume.
 #[tokio::test]
 async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
     for count in [1, 2, 5, 9, 14, 30, 60] {
@@ -285,37 +286,37 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
         let client = RawClient::new(&socket, Duration::from_secs(20));
         let all = selection(&[]);
         let files = Arc::new(plugin.files());
-        let running = run(client, setup(), &all, files, &Unwatched, &stop);
+        let running = run_checks(client, options(), &all, files, &SilentObserver, &stop);
         let report = running.await.expect("the plugin answers");
         assert!(report.interrupted);
         assert_eq!(report.leftovers, []);
         assert_eq!(
-            plugin.remains(),
+            plugin.remaining(),
             Vec::<String>::new(),
             "at creation {count}"
         );
         let interrupted = Verdict::Untried("the run was interrupted".to_owned());
-        let cut_off = report
+        let interrupted_checks = report
             .outcomes
             .iter()
             .filter(|one| one.verdict == interrupted);
-        assert_eq!(cut_off.count(), 1);
+        assert_eq!(interrupted_checks.count(), 1);
     }
 }
 
-/// Nothing is held against checks that a dead plugin cannot pass.
+/// Checks after a crash of the plugin are untried, not failed.
 #[tokio::test]
-async fn a_plugin_that_dies_fails_the_check_that_it_died_of_and_the_others_are_untried() {
+async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_untried() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
-    let plugin = Exemplar::start(&socket, Some(D::DiesOfToken));
+    let plugin = Exemplar::start(&socket, Some(D::CrashesOnToken));
     let report = check(
         &plugin,
         &socket,
         &selection(&["list/bad-token", "snapshot"]),
     )
     .await;
-    let reason = "the plugin does not listen any more, since list/bad-token".to_owned();
+    let reason = "the plugin no longer listens since list/bad-token".to_owned();
     for outcome in &report.outcomes {
         let expected = match outcome.case.id {
             "list/bad-token" => Verdict::Failed,
@@ -326,18 +327,25 @@ async fn a_plugin_that_dies_fails_the_check_that_it_died_of_and_the_others_are_u
     assert_eq!(report.leftovers, []);
 }
 
-/// What cannot be removed is said.
+/// The report lists what the clean-up could not remove.
 #[tokio::test]
-async fn what_stays_is_told() {
+async fn leftovers_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let plugin = Exemplar::start(&socket, Some(D::NoVolumeId));
     let report = check(&plugin, &socket, &selection(&["create/volume"])).await;
-    assert_eq!(plugin.remains().len(), 1, "it has no ID to delete it by");
-    let told: Vec<&str> = report
+    assert_eq!(
+        plugin.remaining().len(),
+        1,
+        "a volume without an ID cannot be deleted"
+    );
+    let leftovers: Vec<&str> = report
         .leftovers
         .iter()
         .map(|left| left.what.as_str())
         .collect();
-    assert_eq!(told, ["volume of the name \"nomad-csi-check-test-1\""]);
+    assert_eq!(
+        leftovers,
+        ["volume with the name \"nomad-csi-check-test-1\""]
+    );
 }

@@ -1,5 +1,5 @@
-//! `reconcile --apply` against a server that tells what it was told: what its rounds ask, and what they
-//! say, which all stands in the log and nowhere else.
+//! `reconcile --apply` against a server with configured responses: the requests of its rounds and its
+//! log, which is its only output.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use nomad_csi::cli::{Exit, Interrupts};
 use serde_json::Value;
 
-use crate::support::canned::{CannedServer, Told};
+use crate::support::canned::{CannedResponse, CannedServer};
 use crate::support::hermetic::{Redirect, run_in};
-use crate::support::http_server::{Answer, answer, json, text};
+use crate::support::http_server::{Reply, json, response, text};
 
 const SPEC: &str = r#"
 set = "web"
@@ -28,7 +28,7 @@ volume "db" {
 }
 "#;
 const VOLUME: &str = r#"{"ID":"db","Name":"db","Namespace":"default","ExternalID":"vol-db","PluginID":"ebs0","Provider":"ebs.csi.example","ProviderVersion":"v1","Schedulable":true,"ControllerRequired":true,"ControllersHealthy":1,"ControllersExpected":1,"NodesHealthy":1,"NodesExpected":1,"RequestedCapabilities":[{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}],"MountOptions":{"FSType":"","MountFlags":null},"ModifyIndex":12}"#;
-/// What `db` was applied as: of other values than it has.
+/// A ledger that records other values for `db` than the server has.
 const APPLIED: &str = r#"{"format":1,"sets":{"web":{
   "head":{"revision":1,"content":{"format":1,"sequence":3,"save":"1","key":"0707070707070707070707070707070707070707070707070707070707070707"}},
   "v":{"revision":1,"content":{"format":1,"sequence":3,"volumes":[
@@ -43,11 +43,11 @@ const CHANGES: &str = "GET /v1/volumes?index=7&namespace=*&type=csi&wait=1000ms"
 const PLUGIN: &str = "GET /v1/plugin/csi/ebs0?namespace=default";
 const TOKEN: &str = "GET /v1/acl/token/self";
 
-fn absent() -> Answer {
+fn absent() -> Reply {
     text(404, "volume not found")
 }
 
-fn plugin(healthy: u8) -> Answer {
+fn plugin(healthy: u8) -> Reply {
     json(&format!(
         r#"{{"ID":"ebs0","Provider":"ebs.csi.example","Version":"v1","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":{healthy},"NodesExpected":1,"NodesHealthy":1,"Controllers":{{}},"Nodes":{{}}}}"#
     ))
@@ -60,14 +60,14 @@ struct Session {
     directory: tempfile::TempDir,
 }
 
-/// What a loop said and asked until somebody ended it.
-struct Ended {
+/// The log and the requests of a loop until its interrupt.
+struct LoopRun {
     log: Vec<Value>,
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 impl Session {
-    /// With one volume in its files, and a plugin that is well.
+    /// Returns a session with one volume in its files and a healthy plugin.
     fn new(spec: &str) -> Self {
         let interrupts = Interrupts::default();
         let session = Self {
@@ -76,9 +76,9 @@ impl Session {
             interrupts,
         };
         session.write("db.hcl", spec);
-        session.tells("GET /v1/regions", [json(r#"["global"]"#)]);
-        session.tells("GET /v1/volumes?namespace=*&type=csi", [json("[]")]);
-        session.tells(PLUGIN, [plugin(1)]);
+        session.respond("GET /v1/regions", [json(r#"["global"]"#)]);
+        session.respond("GET /v1/volumes?namespace=*&type=csi", [json("[]")]);
+        session.respond(PLUGIN, [plugin(1)]);
         session
     }
 
@@ -87,31 +87,31 @@ impl Session {
         std::fs::write(path.join(name), text).expect("it is writable");
     }
 
-    /// One answer after the other, the last for ever.
-    fn tells<const N: usize>(&self, request: &str, answers: [Answer; N]) {
-        for answer in answers {
-            let told = Told {
-                answer,
+    /// Configures the responses to a request; the last one repeats.
+    fn respond<const N: usize>(&self, request: &str, replies: [Reply; N]) {
+        for reply in replies {
+            let response = CannedResponse {
+                reply,
                 interrupts: 0,
             };
-            self.server.then_tell(request, told);
+            self.server.queue_response(request, response);
         }
     }
 
-    /// Nothing changes for so many rounds; after the last somebody ends the loop.
+    /// Runs this number of rounds without a change, then interrupts the loop.
     fn rounds(&self, count: usize) {
         for round in 1..=count {
-            let told = Told {
-                answer: json("[]"),
+            let response = CannedResponse {
+                reply: json("[]"),
                 interrupts: usize::from(round == count),
             };
-            self.server.then_tell(CHANGES, told);
+            self.server.queue_response(CHANGES, response);
         }
     }
 
-    /// Everything that is said stands in the log: nothing is written beside it.
-    fn run(&self) -> Ended {
-        let written = Written::default();
+    /// Runs the loop. Asserts that the log is its only output.
+    fn run(&self) -> LoopRun {
+        let written = LogBuffer::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt()
             .json()
@@ -122,62 +122,64 @@ impl Session {
         let line = "reconcile --apply --interval 1s -f db.hcl --ledger file:ledger.json";
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let interrupts = self.interrupts.clone();
-        // A loop that nobody ends is a test that fails.
+        // Interrupts a loop that does not end, which fails the test.
         std::thread::spawn(move || {
             if is_done.recv_timeout(PATIENCE).is_err() {
                 interrupts.press();
                 interrupts.press();
             }
         });
-        let ended = tracing::subscriber::with_default(subscriber, || {
-            run_in(self.directory.path(), line, |world| {
-                world.interrupts = self.interrupts.clone();
-                world.servers = Arc::new(Redirect::to(&self.server.url()));
+        let run = tracing::subscriber::with_default(subscriber, || {
+            run_in(self.directory.path(), line, |environment| {
+                environment.interrupts = self.interrupts.clone();
+                environment.servers = Arc::new(Redirect::to(&self.server.url()));
             })
         });
-        assert!(done.send(()).is_ok(), "nobody ended it in time");
+        assert!(done.send(()).is_ok(), "the loop timed out");
         let text = String::from_utf8(written.0.lock().expect("unpoisoned").clone());
-        let text = text.expect("the log is text");
-        assert_eq!(ended.text, "", "beside the log:\n{text}");
-        assert_eq!(ended.exit, Exit::Done, "{text}");
+        let text = text.expect("a UTF-8 log");
+        assert_eq!(run.text, "", "output besides the log:\n{text}");
+        assert_eq!(run.exit, Exit::Done, "{text}");
         assert_eq!(self.server.unexpected(), [""; 0], "{text}");
         let lines = text.lines();
-        let parsed = lines.map(|line| serde_json::from_str(line).expect("each line is an object"));
-        Ended {
+        let parsed = lines.map(|line| serde_json::from_str(line).expect("a JSON object per line"));
+        LoopRun {
             log: parsed.collect(),
-            asked: self.server.take_asked(),
+            requests: self.server.take_requests(),
         }
     }
 }
 
-impl Ended {
-    /// Lines whose message holds these words, by their position.
-    fn said(&self, words: &str) -> Vec<usize> {
-        let says = |line: &Value| {
+impl LoopRun {
+    /// Returns the positions of the log lines whose message contains these words.
+    fn log_lines(&self, words: &str) -> Vec<usize> {
+        let matches = |line: &Value| {
             line["message"]
                 .as_str()
-                .is_some_and(|said| said.contains(words))
+                .is_some_and(|message| message.contains(words))
         };
         let lines = self.log.iter().enumerate();
-        let lines = lines.filter(|(_, line)| says(line));
+        let lines = lines.filter(|(_, line)| matches(line));
         lines.map(|(at, _)| at).collect()
     }
 
     fn count(&self, request: &str) -> usize {
-        let asked = self.asked.iter();
-        asked.filter(|asked| asked.starts_with(request)).count()
+        let requests = self.requests.iter();
+        requests.filter(|sent| sent.starts_with(request)).count()
     }
 
     fn writes(&self) -> Vec<&String> {
-        let asked = self.asked.iter();
-        asked.filter(|asked| !asked.starts_with("GET ")).collect()
+        let requests = self.requests.iter();
+        requests
+            .filter(|asked| !asked.starts_with("GET "))
+            .collect()
     }
 }
 
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Written {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut written = self.0.lock().expect("unpoisoned");
         written.extend_from_slice(bytes);
@@ -189,123 +191,134 @@ impl Write for Written {
     }
 }
 
-/// It is there at a round's first look and gone at what would be its second: what a round puts back is
-/// what it has told.
+/// The volume exists in the first reading of a round and is missing in the next. A round restores only
+/// volumes that it reported as missing.
 #[test]
-fn nothing_is_put_back_that_was_not_told_to_be_gone() {
+fn a_round_restores_only_volumes_that_it_reported_as_missing() {
     let session = Session::new(SPEC);
     session.write("ledger.json", APPLIED);
-    session.tells(READ, [json(VOLUME), absent(), absent(), json(VOLUME)]);
+    session.respond(READ, [json(VOLUME), absent(), absent(), json(VOLUME)]);
     session.rounds(3);
-    session.tells(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
-    let ended = session.run();
-    assert_eq!(ended.count(CREATE), 1, "{:#?}", ended.asked);
-    let (told, done) = (ended.said("volume db is gone"), ended.said("has ended"));
+    session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
+    let run = session.run();
+    assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
+    let (reported, done) = (
+        run.log_lines("volume db is gone"),
+        run.log_lines("has ended"),
+    );
     assert!(
-        matches!((&told[..], &done[..]), ([told], [done]) if told < done),
+        matches!((&reported[..], &done[..]), ([reported], [done]) if reported < done),
         "{:#?}",
-        ended.log
+        run.log
     );
 }
 
-/// A round reads each volume once, also those that no file names; what is put back is read again right
-/// before and after.
+/// A round reads each volume once, including volumes that no file declares. A restored volume is read
+/// again before and after.
 #[test]
-fn a_round_looks_once_and_also_at_what_no_file_names() {
+fn a_round_reads_each_volume_once_including_undeclared_ones() {
     let session = Session::new(&SPEC.replace("\"db\"", "\"other\""));
     session.write("ledger.json", APPLIED);
     let other = "GET /v1/volume/csi/other?namespace=default";
-    session.tells(other, [json(&VOLUME.replace("\"db\"", "\"other\""))]);
-    session.tells(READ, [absent()]);
+    session.respond(other, [json(&VOLUME.replace("\"db\"", "\"other\""))]);
+    session.respond(READ, [absent()]);
     session.rounds(1);
-    let ended = session.run();
+    let run = session.run();
     assert_eq!(
-        (ended.count(READ), ended.count(other)),
+        (run.count(READ), run.count(other)),
         (1, 1),
         "{:#?}",
-        ended.asked
+        run.requests
     );
-    assert_eq!(ended.said("volume db is gone").len(), 1, "{:#?}", ended.log);
+    assert_eq!(
+        run.log_lines("volume db is gone").len(),
+        1,
+        "{:#?}",
+        run.log
+    );
 }
 
 #[test]
-fn what_the_ledger_learns_stands_in_the_log() {
+fn new_ownership_is_logged() {
     let session = Session::new(SPEC);
-    session.tells(READ, [json(VOLUME)]);
+    session.respond(READ, [json(VOLUME)]);
     session.rounds(2);
-    let ended = session.run();
+    let run = session.run();
     let line = "volume db: owned by set web from now on";
-    assert_eq!(ended.said(line).len(), 1, "{:#?}", ended.log);
-    assert_eq!(ended.count(TOKEN), 0, "nothing was to be changed");
+    assert_eq!(run.log_lines(line).len(), 1, "{:#?}", run.log);
+    assert_eq!(
+        run.count(TOKEN),
+        0,
+        "the token is read only before a change"
+    );
 }
 
-/// The log names the secret and its place, and nothing was changed.
+/// The log names the secret and its position. Nothing changes.
 #[test]
-fn secrets_that_are_missing_stand_in_the_log() {
+fn missing_secrets_are_logged() {
     let secrets = "  secrets {\n    token = env(\"NOT_SET_ANYWHERE\")\n  }\n\n  capability {";
     let session = Session::new(&SPEC.replace("  capability {", secrets));
-    session.server.then_tell(
+    session.server.queue_response(
         READ,
-        Told {
-            answer: absent(),
+        CannedResponse {
+            reply: absent(),
             interrupts: 0,
         },
     );
-    // A round that failed is not followed by a wait for changes: the second is ended as it looks.
-    session.server.then_tell(
+    // A failed round does not wait for changes. The interrupt arrives during the second round.
+    session.server.queue_response(
         READ,
-        Told {
-            answer: absent(),
+        CannedResponse {
+            reply: absent(),
             interrupts: 1,
         },
     );
-    let ended = session.run();
-    let said = ended.said("the secret `token` of volume db has no value");
-    assert_eq!(said.len(), 1, "{:#?}", ended.log);
-    let line = &ended.log[said[0]];
+    let run = session.run();
+    let lines_found = run.log_lines("the secret `token` of volume db has no value");
+    assert_eq!(lines_found.len(), 1, "{:#?}", run.log);
+    let line = &run.log[lines_found[0]];
     assert_eq!(line["code"], "secret/unset");
     assert_eq!(line["at"], "db.hcl:10:13");
     assert_eq!(line["notes"], "nothing was changed");
-    assert_eq!(ended.writes(), [""; 0]);
+    assert_eq!(run.writes(), [""; 0]);
 }
 
-/// A plugin that is not well is not waited for in a round, and is told once for all the rounds that it
-/// is not.
+/// A round does not wait for an unhealthy plugin. The log reports it once until its health changes.
 #[test]
-fn a_plugin_that_is_not_well_is_told_when_that_changes() {
+fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
     let session = Session::new(SPEC);
-    session.tells(READ, [absent(), absent(), absent(), absent(), json(VOLUME)]);
-    session.server.tell(
+    session.respond(READ, [absent(), absent(), absent(), absent(), json(VOLUME)]);
+    session.server.set_response(
         PLUGIN,
-        Told {
-            answer: plugin(0),
+        CannedResponse {
+            reply: plugin(0),
             interrupts: 0,
         },
     );
-    session.tells(PLUGIN, [plugin(0), plugin(1)]);
+    session.respond(PLUGIN, [plugin(0), plugin(1)]);
     session.rounds(3);
-    session.tells(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
-    let ended = session.run();
+    session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
+    let run = session.run();
     for (words, expected) in [
         ("no healthy controller", 1),
         ("nothing is changed until that is settled", 1),
         ("what kept changes back is settled", 1),
     ] {
         assert_eq!(
-            ended.said(words).len(),
+            run.log_lines(words).len(),
             expected,
             "{words}: {:#?}",
-            ended.log
+            run.log
         );
     }
-    assert_eq!(ended.count(CREATE), 1, "{:#?}", ended.asked);
+    assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
 }
 
-/// The token is asked before anything is changed; what it lacks is told once.
+/// The permissions of the token are checked before any change. A missing one is logged once.
 #[test]
-fn what_the_token_may_not_do_is_not_begun() {
+fn a_change_without_permission_is_not_started() {
     let session = Session::new(SPEC);
-    session.tells(READ, [absent()]);
+    session.respond(READ, [absent()]);
     let rules = r#"namespace \"default\" { policy = \"read\" }"#;
     for (request, body) in [
         (
@@ -321,20 +334,20 @@ fn what_the_token_may_not_do_is_not_begun() {
             format!(r#"{{"Name":"read","Rules":"{rules}"}}"#),
         ),
     ] {
-        let told = Told {
-            answer: answer(200, "application/json", &[], body.as_bytes()),
+        let response = CannedResponse {
+            reply: response(200, "application/json", &[], body.as_bytes()),
             interrupts: 0,
         };
-        session.server.tell(request, told);
+        session.server.set_response(request, response);
     }
     session.rounds(2);
-    let ended = session.run();
-    let said = ended.said("the token lacks");
-    assert_eq!(said.len(), 1, "{:#?}", ended.log);
-    let line = &ended.log[said[0]];
+    let run = session.run();
+    let lines_found = run.log_lines("the token lacks");
+    assert_eq!(lines_found.len(), 1, "{:#?}", run.log);
+    let line = &run.log[lines_found[0]];
     assert_eq!(line["code"], "acl/missing-permission");
-    let told = line["notes"].as_str().unwrap_or_default();
-    assert!(told.contains("csi-write-volume"), "{told}");
-    assert_eq!(ended.count(TOKEN), 2, "every round asks");
-    assert_eq!(ended.writes(), [""; 0]);
+    let notes = line["notes"].as_str().unwrap_or_default();
+    assert!(notes.contains("csi-write-volume"), "{notes}");
+    assert_eq!(run.count(TOKEN), 2, "every round checks the token");
+    assert_eq!(run.writes(), [""; 0]);
 }

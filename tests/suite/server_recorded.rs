@@ -1,9 +1,8 @@
-//! The agent asked what a real Nomad was asked, one request after the other, and held against its
-//! answers: status, text, headers and every field of every document.
+//! Sends recorded requests of a real Nomad to the agent and compares status, text, headers and every
+//! field of every document.
 //!
-//! Indexes, times and generated IDs are the server's own. Each of Nomad's is paired with the agent's
-//! where it first comes up, must be paired with the same one ever after, and is sent back as the
-//! agent's where a request names it.
+//! Indexes, times and generated IDs differ. Each value of Nomad is paired with the agent's at its
+//! first occurrence, must keep that pair, and is replaced by the agent's value in later requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use nomad_csi::model::ControllerCapabilities;
-use nomad_csi::ports::fake::Settings;
+use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::http::router;
 use serde_json::Value;
@@ -19,7 +18,7 @@ use tower::ServiceExt as _;
 
 const VARIABLES: &str = include_str!("../data/nomad/2.0.5/variables.jsonl");
 
-/// Where the agent answers otherwise, and why; the status that it answers with.
+/// Requests with a different answer: name, status of the agent, reason.
 const DIFFERENCES: &[(&str, u16, &str)] = &[
     (
         "var-no-slash",
@@ -29,47 +28,39 @@ const DIFFERENCES: &[(&str, u16, &str)] = &[
     (
         "vars-per-page-negative",
         400,
-        "a page of fewer than no variables is a mistake",
+        "the agent refuses a negative page size",
     ),
     (
         "vars-token-plain",
         400,
-        "a token that no list gave is a mistake",
+        "the agent refuses a token that no list returned",
     ),
     (
         "vars-filter",
         400,
-        "the agent has no filters; on Nomad they fail on every field of a variable",
+        "the agent has no filters; Nomad's fail on every field of a variable",
     ),
     ("vars-filter-bad", 400, "the agent has no filters"),
     ("var-bad-json", 400, "the decoder's own words"),
     ("var-number-item", 400, "the decoder's own words"),
-    (
-        "lock-ttl-bad",
-        400,
-        "the decoder's own words around Nomad's",
-    ),
-    (
-        "namespace-prod",
-        405,
-        "the agent has any namespace without being told",
-    ),
+    ("lock-ttl-bad", 400, "the agent's decoder adds its own text"),
+    ("namespace-prod", 405, "the agent accepts any namespace"),
     (
         "lock-put-in-delay-holder",
         200,
-        "a holder's write leaves the lock's terms as they are",
+        "a write by the holder keeps the lock's TTL and delay",
     ),
     (
         "put-with-lock-unlocked",
         409,
-        "Nomad stores a lock that never ends",
+        "Nomad stores a lock that never expires",
     ),
     ("put-with-lock-empty", 200, "a lock without an ID is none"),
     ("put-with-lock-read", 200, "follows from the two before"),
     (
         "lock-read-expired",
         200,
-        "the clock of the test stands; expiry has a test of its own",
+        "the clock of the test does not advance; another test covers expiry",
     ),
 ];
 
@@ -99,19 +90,19 @@ fn exchanges(recorded: &str) -> impl Iterator<Item = Exchange> {
     })
 }
 
-/// Nomad's values and the agent's.
+/// Pairs of Nomad's and the agent's values.
 #[derive(Default)]
 struct Pairs(BTreeMap<String, String>);
 
 impl Pairs {
-    /// Whether the two can be the same thing.
+    /// Whether the two values are a pair; pairs them if both are new.
     fn agree(&mut self, kind: &str, theirs: &Value, ours: &Value) -> bool {
         let (theirs, ours) = (theirs.to_string(), ours.to_string());
         let known = self.0.entry(format!("{kind} {theirs}"));
         *known.or_insert_with(|| ours.clone()) == ours
     }
 
-    /// A request of Nomad's in the agent's values.
+    /// Replaces Nomad's values in a request by the agent's.
     fn translated(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (theirs, ours) in &self.0 {
@@ -126,7 +117,7 @@ impl Pairs {
         text
     }
 
-    /// What differs between two documents, each with its path.
+    /// The differences between two documents, each with its path.
     fn differences(&mut self, at: &str, theirs: &Value, ours: &Value) -> Vec<String> {
         let key = at.rsplit('.').next().unwrap_or_default();
         match (theirs, ours) {
@@ -160,7 +151,7 @@ impl Pairs {
     }
 }
 
-/// Without what Nomad puts before some texts and after others (`nomad-neighbour-apis` 0.1, 1.7).
+/// Removes the prefixes and suffixes that Nomad adds to some texts.
 fn plain(text: &str) -> &str {
     let mut text = text;
     while let Some(rest) = text.strip_prefix("RPC Error:: 400,") {
@@ -199,7 +190,7 @@ async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> V
         _ if plain(&exchange.answer) == text => vec![],
         _ => vec![format!("{:?} and {text:?}", exchange.answer)],
     };
-    // Nomad answers 0 where it compares nothing with it, and nothing where no write was made.
+    // Nomad returns index 0 for some reads, and none if nothing was written.
     let index = |value: &Value| value.as_str().and_then(|text| text.parse::<u64>().ok());
     let theirs = index(&exchange.headers["X-Nomad-Index"]).filter(|index| *index > 1);
     if let Some(theirs) = theirs.filter(|_| status == 200 || status == 409) {
@@ -213,10 +204,10 @@ async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> V
 }
 
 #[tokio::test(start_paused = true)]
-async fn variables_and_locks_are_as_a_real_nomad_has_them() {
-    let agent = FakeAgent::start(Settings::default()).await.unwrap();
+async fn variables_and_locks_match_a_real_nomad() {
+    let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
     let mut pairs = Pairs::default();
-    // The ID that is wrong in the requests is one that the agent's counting IDs begin with.
+    // The wrong ID in the requests is one that the agent's counting IDs start with.
     let wrong = ["00000000-0000-4000-8000-000000000000", "none-of-them"];
     pairs.agree("lock", &wrong[0].into(), &wrong[1].into());
     let (mut problems, mut count) = (vec![], 0);
@@ -238,7 +229,7 @@ async fn variables_and_locks_are_as_a_real_nomad_has_them() {
 
 const PROVIDER: &str = include_str!("../data/nomad/2.0.5/provider.jsonl");
 
-/// Requests whose answer is the server's own, and not its plugin's.
+/// Requests that the server answers without its plugin.
 const OF_THE_SERVER: &[&str] = &[
     "external-per-page-bad",
     "external-unknown",
@@ -259,7 +250,7 @@ const OF_THE_SERVER: &[&str] = &[
     "snapshot-patch",
 ];
 
-/// Requests that succeed: with which keys, at every level.
+/// Requests that succeed; the keys of every level are compared.
 const SUCCESSES: &[&str] = &[
     "external",
     "snapshot-create",
@@ -269,7 +260,7 @@ const SUCCESSES: &[&str] = &[
     "snapshot-delete-again",
 ];
 
-/// The keys of a document at every level, and no value.
+/// The keys of a document at every level, without values.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -286,7 +277,7 @@ fn shape(value: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_providers_volumes_and_snapshots_are_answered_as_by_a_real_nomad() {
+async fn volumes_and_snapshots_of_a_provider_match_a_real_nomad() {
     let able = ControllerCapabilities {
         create_delete_volume: true,
         list_volumes: true,
@@ -295,9 +286,9 @@ async fn a_providers_volumes_and_snapshots_are_answered_as_by_a_real_nomad() {
         list_snapshots: true,
         ..ControllerCapabilities::default()
     };
-    let settings = Settings {
+    let settings = PluginSettings {
         controller: Some(able),
-        ..Settings::default()
+        ..PluginSettings::default()
     };
     let agent = FakeAgent::start(settings).await.unwrap();
     for id in ["vol0", "vol1"] {

@@ -1,15 +1,15 @@
-//! What shows only while somebody sits at a terminal: lines that move, and words that are completed.
+//! Terminal behaviour: live progress lines and shell completion.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use nomad_csi::cli::{Environment, Exit, Sink};
+use nomad_csi::cli::{Environment, Exit, OutputStream};
 use tokio::runtime::Runtime;
 
-use crate::support::hermetic::{Ended, Redirect, run_in};
-use crate::support::http_server::{Answer, Seen, Server, json, text};
+use crate::support::hermetic::{Redirect, RunResult, run_in};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, text};
 use crate::support::wait::until;
 
 const SPECIFICATION: &str = r#"
@@ -23,7 +23,7 @@ capability {
 }
 "#;
 
-/// A terminal that moves: everything that was written to it so far, its codes included.
+/// A terminal that records everything written to it, including control codes.
 #[derive(Clone, Default)]
 struct Terminal(Arc<Mutex<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.0.lock().expect("unpoisoned")).into_owned()
     }
 
-    /// What stood before `words` whenever they were drawn.
+    /// Returns the character before each occurrence of `words`.
     fn drawn_before(&self, words: &str) -> BTreeSet<char> {
         let written = self.written();
         let places = written.match_indices(words);
@@ -52,7 +52,7 @@ impl Terminal {
             .collect()
     }
 
-    /// What a person sees now.
+    /// Returns the current lines on the screen.
     fn screen(&self) -> Vec<String> {
         let (mut lines, mut row, mut column) = (vec![String::new()], 0_usize, 0_usize);
         let written = self.written();
@@ -71,7 +71,7 @@ impl Terminal {
                     (number, 'D') => column = column.saturating_sub(number),
                     (_, 'K') => lines[row].clear(),
                     (_, 'm') => {}
-                    other => panic!("a code that this terminal does not know: {other:?}"),
+                    other => panic!("unsupported control code: {other:?}"),
                 },
                 c => {
                     let mut line: Vec<char> = lines[row].chars().collect();
@@ -87,9 +87,9 @@ impl Terminal {
     }
 }
 
-/// The number and the letter of a code that steers the cursor.
+/// Parses the number and the letter of a cursor control code.
 fn code(rest: &mut impl Iterator<Item = char>) -> (usize, char) {
-    assert_eq!(rest.next(), Some('['), "the beginning of a code");
+    assert_eq!(rest.next(), Some('['), "a control code starts with `[`");
     let mut number = String::new();
     for c in rest {
         if c.is_ascii_alphabetic() {
@@ -97,7 +97,7 @@ fn code(rest: &mut impl Iterator<Item = char>) -> (usize, char) {
         }
         number.push(c);
     }
-    panic!("a code has an end")
+    panic!("unterminated control code")
 }
 
 fn runtime() -> Runtime {
@@ -105,11 +105,13 @@ fn runtime() -> Runtime {
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("threads can be had")
+        .expect("a runtime")
 }
 
-/// A server that creates `db0`, but not before `may_answer` returns.
-fn creating(may_answer: impl Fn() + Send + Sync) -> impl Fn(&Seen, usize) -> Answer + Send + Sync {
+/// Returns a server that creates `db0` after `may_answer` returns.
+fn creating(
+    may_answer: impl Fn() + Send + Sync,
+) -> impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync {
     let created = Mutex::new(false);
     move |seen, _| {
         let mut created = created.lock().expect("unpoisoned");
@@ -141,13 +143,13 @@ fn creating(may_answer: impl Fn() + Send + Sync) -> impl Fn(&Seen, usize) -> Ans
 }
 
 #[test]
-fn a_line_on_a_terminal_moves_while_a_volume_is_created_and_then_says_how_long_it_took() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    std::fs::write(directory.path().join("db0.hcl"), SPECIFICATION).expect("it is writable");
+fn a_terminal_shows_a_live_line_during_a_creation_and_then_its_duration() {
+    let directory = tempfile::tempdir().expect("a new directory");
+    std::fs::write(directory.path().join("db0.hcl"), SPECIFICATION).expect("a writable file");
     let terminal = Terminal::default();
     let (runtime, watched) = (runtime(), terminal.clone());
-    let moving = move || {
-        until("the line to move", || {
+    let wait_for_live_line = move || {
+        until("the live line to change", || {
             let seen = watched.drawn_before("volume db0: creating");
             (seen.len() > 2)
                 .then_some(())
@@ -157,44 +159,48 @@ fn a_line_on_a_terminal_moves_while_a_volume_is_created_and_then_says_how_long_i
         let lines = screen
             .iter()
             .filter(|line| line.contains("volume db0: creating"));
-        assert_eq!(lines.count(), 1, "it is drawn over itself: {screen:#?}");
+        assert_eq!(
+            lines.count(),
+            1,
+            "the line is redrawn in place: {screen:#?}"
+        );
     };
-    let server = runtime.block_on(Server::start(creating(moving)));
+    let server = runtime.block_on(Server::start(creating(wait_for_live_line)));
     let line = "volume create -f db0.hcl -o name";
-    let ended = run_in(directory.path(), line, |world| {
-        world.servers = Arc::new(Redirect::to(&server.url()));
-        world.stderr = Sink {
+    let result = run_in(directory.path(), line, |environment| {
+        environment.servers = Arc::new(Redirect::to(&server.url()));
+        environment.stderr = OutputStream {
             writer: Box::new(terminal.clone()),
             is_terminal: true,
         };
     });
     let screen = terminal.screen();
-    assert_eq!(ended.exit, Exit::Done, "{screen:#?}");
-    assert_eq!(ended.text, "db0\n");
+    assert_eq!(result.exit, Exit::Done, "{screen:#?}");
+    assert_eq!(result.text, "db0\n");
     let [line] = screen.as_slice() else {
-        panic!("one line stays: {screen:#?}")
+        panic!("expected one line: {screen:#?}")
     };
-    let told = line.strip_prefix("volume db0: created, external ID vol-1 (");
-    let seconds = told.and_then(|rest| rest.strip_suffix(" s)"));
+    let duration = line.strip_prefix("volume db0: created (external ID vol-1) in ");
+    let seconds = duration.and_then(|rest| rest.strip_suffix(" s"));
     let seconds: f64 = seconds.and_then(|s| s.parse().ok()).expect(line);
     assert!(seconds > 0.0, "{line}");
 }
 
-/// What a shell is offered behind these words.
-fn completed(directory: &Path, server: &Server, words: &str) -> Ended {
-    run_in(directory, &format!("-- nomad-csi {words}"), |world| {
-        world.servers = Arc::new(Redirect::to(&server.url()));
-        world.environment = Environment::from_iter([
+/// Completes the last of these words.
+fn completed(directory: &Path, server: &Server, words: &str) -> RunResult {
+    run_in(directory, &format!("-- nomad-csi {words}"), |environment| {
+        environment.servers = Arc::new(Redirect::to(&server.url()));
+        environment.environment = Environment::from_iter([
             ("HOME", directory.join("home")),
             ("COMPLETE", "fish".into()),
         ]);
     })
 }
 
-/// Half a second is all that a shell waits, so a busy machine may be asked more than once.
+/// Completion has a short timeout. The test retries on a busy machine.
 #[test]
-fn ids_of_the_server_are_completed() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn completion_offers_ids_of_the_server() {
+    let directory = tempfile::tempdir().expect("a new directory");
     let runtime = runtime();
     let server = runtime.block_on(Server::start(|seen, _| {
         if seen.line().starts_with("GET /v1/volumes") {
@@ -215,11 +221,11 @@ fn ids_of_the_server_are_completed() {
         ("plugin status n", "nfs\n"),
     ] {
         until(words, || {
-            let ended = completed(directory.path(), &server, words);
-            assert_eq!(ended.exit, Exit::Done);
-            (ended.text == expected)
+            let result = completed(directory.path(), &server, words);
+            assert_eq!(result.exit, Exit::Done);
+            (result.text == expected)
                 .then_some(())
-                .ok_or_else(|| ended.text.clone())
+                .ok_or_else(|| result.text.clone())
         });
     }
     let nothing = completed(directory.path(), &server, "volume status x");
@@ -227,10 +233,10 @@ fn ids_of_the_server_are_completed() {
 }
 
 #[test]
-fn a_server_that_says_nothing_completes_nothing_and_holds_nobody_up() {
-    let directory = tempfile::tempdir().expect("a directory can be made");
+fn completion_returns_nothing_for_a_silent_server() {
+    let directory = tempfile::tempdir().expect("a new directory");
     let runtime = runtime();
-    let server = runtime.block_on(Server::always(Answer::Silence));
-    let ended = completed(directory.path(), &server, "volume status m");
-    assert_eq!((ended.exit, ended.text.as_str()), (Exit::Done, ""));
+    let server = runtime.block_on(Server::always(Reply::Hang));
+    let result = completed(directory.path(), &server, "volume status m");
+    assert_eq!((result.exit, result.text.as_str()), (Exit::Done, ""));
 }

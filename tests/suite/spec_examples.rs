@@ -1,4 +1,4 @@
-//! The examples in `specs/`: each is read, and valid without a word of complaint.
+//! The examples in `specs/` are valid and give no warning.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use nomad_csi::spec::{self, Defaults, Purpose, Syntax, VolumeSpec};
 fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
-    let mut request = files::Request {
+    let mut request = files::SpecFilesRequest {
         arguments: &arguments,
         base_directory: Path::new(env!("CARGO_MANIFEST_DIR")),
         stdin: &mut std::io::empty(),
         syntax: None,
     };
-    let texts = files::read(&mut request, &mut sources, &mut diagnostics);
+    let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let mut specs = vec![];
     for (source, syntax) in texts {
         let defaults = Defaults::default();
@@ -28,16 +28,16 @@ fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
         ));
     }
     spec::validate(&specs, Purpose::ByExternalId, &mut diagnostics);
-    let said = diagnostics
+    let problems = diagnostics
         .iter()
-        .map(|said| format!("{}: {}", said.code, said.message));
-    (specs, said.collect())
+        .map(|one| format!("{}: {}", one.code, one.message));
+    (specs, problems.collect())
 }
 
 #[test]
-fn all_examples_together_are_valid_and_none_is_declared_twice() {
-    let (specs, said) = specifications(&["specs"]);
-    assert_eq!(said, Vec::<String>::new());
+fn all_examples_are_valid_together() {
+    let (specs, problems) = specifications(&["specs"]);
+    assert_eq!(problems, Vec::<String>::new());
     let ids: Vec<&str> = specs.iter().map(|spec| spec.request.id.as_str()).collect();
     let expected = [
         "ebs-database",
@@ -54,11 +54,11 @@ fn all_examples_together_are_valid_and_none_is_declared_twice() {
 }
 
 #[test]
-fn what_init_writes_works_with_the_embedded_plugin() {
+fn the_examples_of_init_work_with_the_embedded_plugin() {
     for syntax in Syntax::ALL {
         let file = format!("specs/hostpath.{syntax}");
-        let (specs, said) = specifications(&[&file]);
-        assert_eq!(said, Vec::<String>::new(), "{file}");
+        let (specs, problems) = specifications(&[&file]);
+        assert_eq!(problems, Vec::<String>::new(), "{file}");
         assert_eq!(specs.len(), 1, "{file}");
         assert_eq!(specs[0].request.plugin_id.as_str(), "hostpath", "{file}");
         assert!(Purpose::ByExternalId.creates(&specs[0]), "{file}");

@@ -1,4 +1,4 @@
-//! Which files `-f` means, and what is said of those that cannot be read.
+//! The files of `-f`, and the errors of unreadable files.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ struct Found {
     /// Name, syntax and text of each.
     texts: Vec<(String, Syntax, String)>,
     /// Code and message of each problem.
-    said: Vec<(String, String)>,
+    problems: Vec<(String, String)>,
 }
 
 impl Found {
@@ -22,7 +22,7 @@ impl Found {
     }
 
     fn codes(&self) -> Vec<&str> {
-        self.said.iter().map(|(code, _)| code.as_str()).collect()
+        self.problems.iter().map(|(code, _)| code.as_str()).collect()
     }
 }
 
@@ -34,13 +34,13 @@ fn find_with(
 ) -> Found {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
-    let mut request = files::Request {
+    let mut request = files::SpecFilesRequest {
         arguments: &arguments,
         base_directory: directory,
         stdin,
         syntax,
     };
-    let texts = files::read(&mut request, &mut sources, &mut diagnostics);
+    let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let text = |(id, syntax)| {
         (
             sources.name(id).to_owned(),
@@ -50,9 +50,9 @@ fn find_with(
     };
     Found {
         texts: texts.into_iter().map(text).collect(),
-        said: diagnostics
+        problems: diagnostics
             .iter()
-            .map(|said| (said.code.to_string(), said.message.clone()))
+            .map(|one| (one.code.to_string(), one.message.clone()))
             .collect(),
     }
 }
@@ -61,7 +61,7 @@ fn find(directory: &Path, arguments: &[&str]) -> Found {
     find_with(directory, arguments, &mut io::empty(), None)
 }
 
-/// A directory with these files, each holding its own name.
+/// Creates a directory of files, each with its own name as content.
 fn directory(files: &[&str]) -> TempDir {
     let directory = TempDir::new().expect("a directory");
     for file in files {
@@ -73,7 +73,7 @@ fn directory(files: &[&str]) -> TempDir {
 }
 
 #[test]
-fn a_directory_means_every_specification_below_it_in_order() {
+fn a_directory_contributes_its_specifications_in_order() {
     let directory = directory(&[
         "specs/b.hcl",
         "specs/a.yaml",
@@ -113,7 +113,7 @@ fn arguments_keep_their_order_and_no_file_is_read_twice() {
 }
 
 #[test]
-fn a_file_that_is_named_is_read_whatever_its_name() {
+fn a_named_file_is_read_whatever_its_name() {
     let directory = directory(&["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
     let found = find(
         directory.path(),
@@ -132,7 +132,7 @@ fn a_file_that_is_named_is_read_whatever_its_name() {
 }
 
 #[test]
-fn patterns_mean_the_files_that_they_match() {
+fn patterns_contribute_matching_files() {
     let directory = directory(&[
         "a/one.hcl",
         "a/two.yaml",
@@ -168,16 +168,16 @@ fn patterns_mean_the_files_that_they_match() {
 }
 
 #[test]
-fn stdin_is_json_if_it_starts_so_and_else_what_was_said() {
+fn stdin_is_json_if_it_starts_so_otherwise_the_given_syntax() {
     let directory = directory(&[]);
-    for (text, said, expected) in [
+    for (text, syntax, expected) in [
         ("id = 1", None, Syntax::Hcl),
         ("\n {\"id\": 1}", None, Syntax::Json),
         ("id: 1", Some(Syntax::Yaml), Syntax::Yaml),
         ("{id: 1}", Some(Syntax::Yaml), Syntax::Yaml),
         ("", None, Syntax::Hcl),
     ] {
-        let found = find_with(directory.path(), &["-", "-"], &mut text.as_bytes(), said);
+        let found = find_with(directory.path(), &["-", "-"], &mut text.as_bytes(), syntax);
         assert_eq!(
             found.texts,
             [("<stdin>".to_owned(), expected, text.to_owned())]
@@ -186,14 +186,14 @@ fn stdin_is_json_if_it_starts_so_and_else_what_was_said() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_the_text() {
+fn a_byte_order_mark_is_removed() {
     let directory = directory(&[]);
     fs::write(directory.path().join("a.hcl"), "\u{feff}id = 1").expect("a file");
     assert_eq!(find(directory.path(), &["a.hcl"]).texts[0].2, "id = 1");
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_is_read() {
+fn unreadable_files_are_reported_and_the_rest_is_read() {
     let directory = directory(&["good.hcl", "empty/README.md"]);
     let path = directory.path();
     fs::write(path.join("latin.hcl"), b"a\nid = \"\xe4\"").expect("a file");
@@ -221,18 +221,18 @@ fn what_cannot_be_read_is_told_and_the_rest_is_read() {
         ]
     );
     assert_eq!(
-        found.said[2].1,
-        "`latin.hcl` is not UTF-8: line 2 holds other bytes from column 7 on"
+        found.problems[2].1,
+        "`latin.hcl` is not UTF-8: invalid byte at line 2, column 7"
     );
     assert_eq!(
-        found.said[4].1,
-        "`good.hcl/x.hcl` cannot be read: not a directory"
+        found.problems[4].1,
+        "cannot read `good.hcl/x.hcl`: not a directory"
     );
 }
 
-/// A file that claims 100 GB and holds nothing: its size is looked at before it is read.
+/// The size is checked before the file is read: a sparse file of 100 GiB.
 #[test]
-fn a_file_over_16_mib_is_refused_unread() {
+fn a_file_above_16_mib_is_refused_without_reading() {
     let directory = directory(&[]);
     let path = directory.path().join("large.hcl");
     fs::File::create(&path)
@@ -247,12 +247,12 @@ fn a_file_over_16_mib_is_refused_unread() {
     assert_eq!(
         found.codes(),
         ["files/too-large"],
-        "an endless stream is left at the limit"
+        "an endless stream is read up to the limit"
     );
 }
 
 #[test]
-fn a_broken_stdin_is_told() {
+fn an_unreadable_stdin_is_reported() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -265,7 +265,7 @@ fn a_broken_stdin_is_told() {
 
 #[cfg(unix)]
 #[test]
-fn links_that_lead_back_are_followed_once() {
+fn cyclic_links_are_followed_once() {
     use std::os::unix::fs::symlink;
     let directory = directory(&["specs/a.hcl", "other/b.hcl"]);
     let path = directory.path();
@@ -281,6 +281,6 @@ fn links_that_lead_back_are_followed_once() {
     assert_eq!(
         found.codes(),
         ["files/not-found"],
-        "a link to nowhere that is named like a spec"
+        "a broken link with the name of a specification"
     );
 }

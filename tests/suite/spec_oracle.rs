@@ -1,16 +1,16 @@
-//! The reader against Nomad's own, over its example files and over thousands of generated ones.
+//! Compares the reader with Nomad's own, on Nomad's examples and on thousands of generated files.
 //!
-//! Needs a program around Nomad's reader, which is no part of this repository: it takes
-//! `{"file": …, "text": …}` a line and answers `{"ok": …, "error": …, "volume": …}` a line, the volume
-//! as `nomad volume create` would send it. Run with
+//! Needs a program around Nomad's reader, which is not part of this repository. It reads lines
+//! `{"file": …, "text": …}` and writes lines `{"ok": …, "error": …, "volume": …}`, with the volume as
+//! `nomad volume create` sends it. Run with
 //!
 //! ```text
 //! NOMAD_CSI_ORACLE=PROGRAM NOMAD_CSI_ORACLE_CORPUS=DIRECTORY \
 //!   cargo test --test suite spec_oracle -- --ignored --nocapture
 //! ```
 //!
-//! What both take must mean the same, field by field. What Nomad takes and we refuse must be refused
-//! because Nomad loses something of it or because it can never work; what Nomad refuses we may take.
+//! A file that both accept must mean the same, field by field. A file that only Nomad accepts must lose
+//! something in Nomad, or can never work. This reader may accept files that Nomad refuses.
 #![expect(clippy::print_stdout, reason = "a run reports its counts")]
 
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use nomad_csi::diagnostic::{Code, Diagnostics, Severity, SourceMap};
-use nomad_csi::model::{ExternalId, Topology, WantedRequest};
+use nomad_csi::model::{ExternalId, Topology, UnresolvedRequest};
 use nomad_csi::spec::{self, Defaults, Syntax};
 use serde_json::{Map, Value, json};
 
-/// Reasons to refuse what Nomad takes: it loses something of it, or no plugin could use it.
+/// Codes of files that Nomad accepts: it loses something, or no plugin could use the volume.
 const LOST_OR_USELESS: &[Code] = &[
     Code::SpecUnknownField,
     Code::SpecDuplicateField,
@@ -37,7 +37,7 @@ const LOST_OR_USELESS: &[Code] = &[
     Code::SpecNoVolume,
 ];
 
-/// Whether Nomad loses something where we refuse with this code.
+/// Returns whether Nomad loses something in a file that this reader refuses with a code.
 fn is_loss(code: Code, text: &str, volume: &Value) -> bool {
     let capacity = |key: &str| volume[key].as_i64().unwrap_or_default();
     let capacities = [
@@ -45,12 +45,12 @@ fn is_loss(code: Code, text: &str, volume: &Value) -> bool {
         capacity("RequestedCapacityMax"),
     ];
     match code {
-        // A list or a block in place of a size is no size to Nomad; 8 EiB and more turn negative.
+        // Nomad ignores a list or a block in place of a size; 8 EiB and more become negative.
         Code::SpecWrongType | Code::SpecInvalidSize => capacities.iter().any(|size| *size <= 0),
         // A lone surrogate becomes a replacement character.
         Code::SpecSyntax if text.contains("\\ud8") && !Syntax::looks_like_json(text) => true,
-        // After a missing comma and after the object everything is ignored, and a file cut short is
-        // taken for whole.
+        // Nomad ignores everything after a missing comma and after the object, and accepts truncated
+        // files.
         Code::SpecSyntax => {
             let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
             match values.next() {
@@ -63,14 +63,14 @@ fn is_loss(code: Code, text: &str, volume: &Value) -> bool {
     }
 }
 
-struct Answer {
+struct OracleResult {
     name: String,
     text: String,
     nomad: Result<Value, String>,
 }
 
-/// What Nomad's reader says to each text.
-fn ask(texts: Vec<(String, String)>) -> Vec<Answer> {
+/// Reads each text with Nomad's reader.
+fn read_with_nomad(texts: Vec<(String, String)>) -> Vec<OracleResult> {
     let program = std::env::var_os("NOMAD_CSI_ORACLE").expect("NOMAD_CSI_ORACLE names the program");
     let mut child = Command::new(program)
         .arg("-stdin-jsonl")
@@ -83,27 +83,27 @@ fn ask(texts: Vec<(String, String)>) -> Vec<Answer> {
     let answers = texts
         .into_iter()
         .map(|(name, text)| {
-            writeln!(stdin, "{}", json!({ "file": name, "text": text })).expect("it reads");
+            writeln!(stdin, "{}", json!({ "file": name, "text": text })).expect("the program reads");
             let line = lines
                 .next()
-                .expect("it answers")
-                .expect("it answers in UTF-8");
-            let mut answer: Value = serde_json::from_str(&line).expect("it answers in JSON");
+                .expect("the program responds")
+                .expect("the response is UTF-8");
+            let mut answer: Value = serde_json::from_str(&line).expect("the response is JSON");
             let nomad = if answer["ok"] == Value::Bool(true) {
                 Ok(answer["volume"].take())
             } else {
                 Err(answer["error"].as_str().unwrap_or_default().to_owned())
             };
-            Answer { name, text, nomad }
+            OracleResult { name, text, nomad }
         })
         .collect();
     drop(stdin);
-    child.wait().expect("it ends");
+    child.wait().expect("the program exits");
     answers
 }
 
-/// What we make of a text: the request, or the codes of what is wrong with it.
-fn read(text: &str) -> Result<WantedRequest, Vec<Code>> {
+/// Reads a text with this reader: the request, or the error codes.
+fn read(text: &str) -> Result<UnresolvedRequest, Vec<Code>> {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("spec", text);
     let defaults = Defaults {
@@ -118,16 +118,16 @@ fn read(text: &str) -> Result<WantedRequest, Vec<Code>> {
     );
     let errors = diagnostics
         .iter()
-        .filter(|said| said.severity == Severity::Error);
-    let codes: Vec<Code> = errors.map(|said| said.code).collect();
+        .filter(|one| one.severity == Severity::Error);
+    let codes: Vec<Code> = errors.map(|one| one.code).collect();
     match (specs.into_iter().next(), codes.is_empty()) {
         (Some(spec), true) => Ok(spec.request),
         _ => Err(codes),
     }
 }
 
-/// Our request in the shape of Nomad's, for comparing.
-fn ours(request: &WantedRequest) -> Value {
+/// Converts a request to Nomad's JSON, for comparison.
+fn nomad_json(request: &UnresolvedRequest) -> Value {
     let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
     let places = |places: &[Topology]| -> Value {
         if places.is_empty() {
@@ -167,24 +167,24 @@ fn ours(request: &WantedRequest) -> Value {
     })
 }
 
-/// Null, empty lists and empty objects are one thing here.
-fn plain(value: &Value) -> Value {
+/// Converts empty lists and objects to null.
+fn normalized(value: &Value) -> Value {
     match value {
         Value::Array(items) if items.is_empty() => Value::Null,
-        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Array(items) => items.iter().map(normalized).collect(),
         Value::Object(fields) if fields.is_empty() => Value::Null,
         Value::Object(fields) => fields
             .iter()
-            .map(|(key, value)| (key.clone(), plain(value)))
+            .map(|(key, value)| (key.clone(), normalized(value)))
             .collect::<Map<_, _>>()
             .into(),
         other => other.clone(),
     }
 }
 
-/// Fields in which the two differ.
-fn differences(ours: &Value, nomad: &Value) -> Vec<String> {
-    let fields = ours.as_object().expect("an object").iter();
+/// Returns the fields that differ.
+fn differences(own: &Value, nomad: &Value) -> Vec<String> {
+    let fields = own.as_object().expect("an object").iter();
     // Nomad reads sizes as floating-point numbers, exact up to 2^53.
     let rounded = |a: &Value, b: &Value| match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) => a > 1 << 53 && a.abs_diff(b) < 2048,
@@ -192,10 +192,10 @@ fn differences(ours: &Value, nomad: &Value) -> Vec<String> {
     };
     let differ = fields.filter(|(key, value)| {
         let other = &nomad[key.as_str()];
-        plain(value) != plain(other) && !rounded(value, other)
+        normalized(value) != normalized(other) && !rounded(value, other)
     });
     differ
-        .map(|(key, value)| format!("{key}: ours {value}, Nomad's {}", nomad[key.as_str()]))
+        .map(|(key, value)| format!("{key}: this reader {value}, Nomad {}", nomad[key.as_str()]))
         .collect()
 }
 
@@ -204,29 +204,29 @@ struct Tally {
     same: usize,
     both_refuse: usize,
     /// By the first code.
-    we_refuse: BTreeMap<&'static str, usize>,
-    we_take: Vec<String>,
+    only_nomad_accepts: BTreeMap<&'static str, usize>,
+    only_nomad_refuses: Vec<String>,
     unexplained: Vec<String>,
 }
 
-/// Topologies of which Nomad keeps a part only.
+/// Returns whether Nomad lost a part of the topologies.
 fn nomad_lost_topologies(differences: &[String]) -> bool {
     differences
         .iter()
         .all(|difference| difference.starts_with("RequestedTopologies"))
 }
 
-fn compare(answers: &[Answer], keep_topologies: bool) -> Tally {
+fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
     let mut tally = Tally::default();
     for answer in answers {
         let describe = |what: String| format!("{}: {what}\n{}", answer.name, answer.text);
         match (read(&answer.text), &answer.nomad) {
             (Ok(request), Ok(volume)) => {
-                let differences = differences(&ours(&request), volume);
+                let differences = differences(&nomad_json(&request), volume);
                 if differences.is_empty() {
                     tally.same += 1;
                 } else if keep_topologies && nomad_lost_topologies(&differences) {
-                    *tally.we_refuse.entry("kept topologies").or_default() += 1;
+                    *tally.only_nomad_accepts.entry("kept topologies").or_default() += 1;
                 } else {
                     tally.unexplained.push(describe(differences.join("; ")));
                 }
@@ -236,14 +236,14 @@ fn compare(answers: &[Answer], keep_topologies: bool) -> Tally {
                 match codes.iter().find(kept) {
                     Some(code) => tally
                         .unexplained
-                        .push(describe(format!("we refuse: {code}"))),
+                        .push(describe(format!("refused: {code}"))),
                     None => {
-                        *tally.we_refuse.entry(codes[0].as_str()).or_default() += 1;
-                        println!("  refused by us: {}: {codes:?}", answer.name);
+                        *tally.only_nomad_accepts.entry(codes[0].as_str()).or_default() += 1;
+                        println!("  refused by this reader: {}: {codes:?}", answer.name);
                     }
                 }
             }
-            (Ok(_), Err(error)) => tally.we_take.push(format!("{}: {error}", answer.name)),
+            (Ok(_), Err(error)) => tally.only_nomad_refuses.push(format!("{}: {error}", answer.name)),
             (Err(_), Err(_)) => tally.both_refuse += 1,
         }
     }
@@ -252,16 +252,16 @@ fn compare(answers: &[Answer], keep_topologies: bool) -> Tally {
 
 fn report(tally: &Tally) {
     let counts = format!(
-        "same {}, refused by both {}, refused by us {:?}, taken by us {}, unexplained {}",
+        "same {}, refused by both {}, refused by this reader {:?}, refused by Nomad {}, unexplained {}",
         tally.same,
         tally.both_refuse,
-        tally.we_refuse,
-        tally.we_take.len(),
+        tally.only_nomad_accepts,
+        tally.only_nomad_refuses.len(),
         tally.unexplained.len()
     );
     println!("{counts}");
-    for line in tally.we_take.iter().take(60) {
-        println!("  taken by us: {line}");
+    for line in tally.only_nomad_refuses.iter().take(60) {
+        println!("  refused by Nomad: {line}");
     }
     let first: Vec<_> = tally
         .unexplained
@@ -274,23 +274,23 @@ fn report(tally: &Tally) {
 
 #[test]
 #[ignore = "needs a program around Nomad's own reader"]
-fn nomads_own_examples_mean_what_they_mean_to_nomad() {
+fn nomads_examples_mean_the_same_as_in_nomad() {
     let directory = std::env::var_os("NOMAD_CSI_ORACLE_CORPUS").expect("NOMAD_CSI_ORACLE_CORPUS");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
         .expect("the corpus is a directory")
-        .map(|entry| entry.expect("it can be listed").path())
+        .map(|entry| entry.expect("the corpus is readable").path())
         .collect();
     paths.sort();
     let texts = paths.iter().filter_map(|path| {
         let name = path.file_name()?.to_string_lossy().into_owned();
         Some((name, std::fs::read_to_string(path).ok()?))
     });
-    report(&compare(&ask(texts.collect()), true));
+    report(&compare(&read_with_nomad(texts.collect()), true));
 }
 
 #[test]
 #[ignore = "needs a program around Nomad's own reader"]
-fn generated_files_mean_what_they_mean_to_nomad() {
+fn generated_files_mean_the_same_as_in_nomad() {
     let seeds = std::env::var("NOMAD_CSI_ORACLE_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok());
@@ -299,10 +299,10 @@ fn generated_files_mean_what_they_mean_to_nomad() {
         texts.push((format!("seed {seed}.hcl"), Generator::new(seed).hcl()));
         texts.push((format!("seed {seed}.json"), Generator::new(seed).json()));
     }
-    report(&compare(&ask(texts), true));
+    report(&compare(&read_with_nomad(texts), true));
 }
 
-/// Writes specifications by chance, mostly well-formed, with all of HCL1's spellings.
+/// Generates random specifications, mostly well-formed, with all of HCL1's spellings.
 struct Generator {
     state: u64,
 }
@@ -378,7 +378,7 @@ impl Generator {
         }
     }
 
-    /// What ends an item.
+    /// Returns the end of an item.
     fn end(&mut self) -> &'static str {
         match self.below(10) {
             0 => ", ",
@@ -559,7 +559,7 @@ impl Generator {
         items.concat()
     }
 
-    /// What Nomad answers by dropping something, sometimes.
+    /// Sometimes adds a mistake after which Nomad drops something.
     fn damage(&mut self, items: &mut Vec<String>) {
         let at = self.below(items.len());
         match self.below(30) {

@@ -1,4 +1,4 @@
-//! A real agent process, started with an environment of its own.
+//! A real agent process with a clean environment.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::wait::until;
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 
-/// The program with arguments, and nothing of our environment.
+/// A command of the program with a clean environment.
 pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(
     arguments: impl IntoIterator<Item = S>,
 ) -> Command {
@@ -22,7 +22,7 @@ pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(
     command
 }
 
-/// An agent that runs, or has ended. Dropping it kills it.
+/// An agent process. Dropping it kills it.
 pub(crate) struct AgentProcess {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
@@ -31,14 +31,14 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts one on that directory and any free port, and waits until it is ready.
+    /// Starts an agent on that directory and any free port, and waits until it is ready.
     pub(crate) fn start(data: &Path) -> Self {
         let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
         command.arg("--data-dir").arg(data);
         Self::run(command)
     }
 
-    /// Starts one with that command line, and waits until it is ready.
+    /// Starts an agent with that command, and waits until it is ready.
     pub(crate) fn run(mut command: Command) -> Self {
         command
             .args(["-v", "--log-format", "json"])
@@ -75,18 +75,18 @@ impl AgentProcess {
         self.child.id()
     }
 
-    /// Sends a signal by its number.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         signal_process(self.pid(), signal);
     }
 
-    /// `kill -9`, and waits for the end.
+    /// Kills the agent and waits for its end.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Stops the agent and waits for its end.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::TERM);
         self.ended()
@@ -100,7 +100,7 @@ impl AgentProcess {
         })
     }
 
-    /// What it has logged so far.
+    /// The log lines so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
@@ -124,13 +124,13 @@ fn ready_line(log: &Mutex<Vec<String>>) -> Option<Value> {
     events.find(|event| event["message"] == "the agent is ready")
 }
 
-/// Sends a signal to a process of ours.
+/// Sends a signal to a process that the test started.
 pub(crate) fn signal_process(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Processes whose command line holds all of these words.
+/// Processes whose command line contains all of these words.
 pub(crate) fn processes_with(words: &[&str]) -> Vec<u32> {
     let mut found = vec![];
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {

@@ -1,9 +1,8 @@
-//! A server that answers what a transcript told it, request by request.
+//! A server that sends the responses that a transcript sets, request by request.
 //!
-//! It is for conversations in which what matters is what is asked and what is made of the answer:
-//! servers that are old, odd, broken, or just in a certain state. Everything that it is asked is
-//! recorded. A request that nobody told it the answer of is answered 501 and recorded as unexpected. Who it is,
-//! it says unasked: a Nomad 2.0.5.
+//! Use it to test requests and the handling of responses: servers that are old, odd, broken or in a
+//! certain state. The server records every request. It sends 501 for a request without a response, and
+//! records it as unexpected. By default it identifies itself as Nomad 2.0.5.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,117 +10,121 @@ use std::sync::{Arc, Mutex};
 use nomad_csi::cli::Interrupts;
 use tokio::runtime::Runtime;
 
-use super::http_server::{Answer, Seen, Server, answer};
+use super::http_server::{ReceivedRequest, Reply, Server, response};
 
-/// What is answered to one request.
+/// The response to one request.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
-    /// What is sent.
-    pub(crate) answer: Answer,
-    /// How often somebody presses Ctrl-C while this is being asked.
+pub(crate) struct CannedResponse {
+    /// What the server sends.
+    pub(crate) reply: Reply,
+    /// How often the user presses Ctrl-C during the request.
     pub(crate) interrupts: usize,
 }
 
 #[derive(Default)]
-struct Content {
-    answers: BTreeMap<String, VecDeque<Told>>,
-    asked: Vec<String>,
+struct State {
+    responses: BTreeMap<String, VecDeque<CannedResponse>>,
+    requests: Vec<String>,
     unexpected: Vec<String>,
 }
 
-/// The server, on threads of its own.
+/// The server, on its own threads.
 pub(crate) struct CannedServer {
     server: Server,
-    content: Arc<Mutex<Content>>,
-    /// Kept for the server's sake.
+    state: Arc<Mutex<State>>,
+    /// Runs the server.
     _runtime: Runtime,
 }
 
 impl CannedServer {
-    /// Starts one.
+    /// Starts a server.
     pub(crate) fn start(interrupts: &Interrupts) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
-            .expect("threads can be had");
-        let content = Arc::<Mutex<Content>>::default();
-        let unless_told = [
-            // A Nomad of today, whose namespaces the token may not list.
+            .expect("the runtime starts");
+        let content = Arc::<Mutex<State>>::default();
+        let defaults = [
+            // A current Nomad whose token may not list namespaces.
             (
                 "GET /v1/agent/self",
                 200,
                 r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
             ),
             ("GET /v1/namespaces", 403, "Permission denied"),
-            // Which asks nobody who he is.
+            // ACLs are disabled.
             (
                 "GET /v1/acl/token/self",
                 200,
                 r#"{"AccessorID":"acls-disabled","Name":"ACLs Disabled Token","Type":"client"}"#,
             ),
         ];
-        for (request, status, body) in unless_told {
-            let told = Told {
-                answer: answer(status, "application/json", &[], body.as_bytes()),
+        for (request, status, body) in defaults {
+            let canned = CannedResponse {
+                reply: response(status, "application/json", &[], body.as_bytes()),
                 interrupts: 0,
             };
             let mut content = content.lock().expect("unpoisoned");
-            content.answers.insert(request.to_owned(), [told].into());
+            content
+                .responses
+                .insert(request.to_owned(), [canned].into());
         }
         let (script, interrupts) = (Arc::clone(&content), interrupts.clone());
         let server = runtime.block_on(Server::start(move |seen, _| {
-            let told = take_answer(&mut script.lock().expect("unpoisoned"), seen);
-            (0..told.interrupts).for_each(|_| interrupts.press());
-            told.answer
+            let canned = take_response(&mut script.lock().expect("unpoisoned"), seen);
+            (0..canned.interrupts).for_each(|_| interrupts.press());
+            canned.reply
         }));
         Self {
             server,
-            content,
+            state: content,
             _runtime: runtime,
         }
     }
 
-    /// Where it is.
+    /// The server's URL.
     pub(crate) fn url(&self) -> String {
         self.server.url()
     }
 
-    /// From now on this is answered; what was told before for the same request is forgotten.
-    pub(crate) fn tell(&self, request: &str, told: Told) {
-        let mut content = self.content.lock().expect("unpoisoned");
-        content.answers.insert(request.to_owned(), [told].into());
+    /// Sets the response to a request, and drops the earlier ones.
+    pub(crate) fn set_response(&self, request: &str, canned: CannedResponse) {
+        let mut content = self.state.lock().expect("unpoisoned");
+        content
+            .responses
+            .insert(request.to_owned(), [canned].into());
     }
 
-    /// After what was told before for the same request, this is answered.
-    pub(crate) fn then_tell(&self, request: &str, told: Told) {
-        let mut content = self.content.lock().expect("unpoisoned");
-        let answers = content.answers.entry(request.to_owned()).or_default();
-        answers.push_back(told);
+    /// Adds a response to a request, after the earlier ones.
+    pub(crate) fn queue_response(&self, request: &str, canned: CannedResponse) {
+        let mut content = self.state.lock().expect("unpoisoned");
+        let answers = content.responses.entry(request.to_owned()).or_default();
+        answers.push_back(canned);
     }
 
-    /// What it was asked since this was asked last: `GET /v1/…`, and the body below it.
-    pub(crate) fn take_asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.content.lock().expect("unpoisoned").asked)
+    /// Returns the requests since the last call: `GET /v1/…`, and the body below.
+    pub(crate) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().expect("unpoisoned").requests)
     }
 
-    /// What it was asked and did not know.
+    /// The requests without a response.
     pub(crate) fn unexpected(&self) -> Vec<String> {
-        self.content.lock().expect("unpoisoned").unexpected.clone()
+        self.state.lock().expect("unpoisoned").unexpected.clone()
     }
 }
 
-fn take_answer(content: &mut Content, seen: &Seen) -> Told {
+fn take_response(content: &mut State, seen: &ReceivedRequest) -> CannedResponse {
     let request = seen.line();
     let body = seen.body.trim_end();
     let secrets = seen.header("x-nomad-csi-secrets").unwrap_or_default();
     let parts = [request.as_str(), secrets, body];
     let asked: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    content.asked.push(asked.join("\n"));
+    content.requests.push(asked.join("\n"));
     let path = request.split('?').next().unwrap_or_default();
-    let is_told = content.answers.contains_key(&request);
-    let key = if is_told { &request } else { path };
-    let next = content.answers.get_mut(key).and_then(|answers| {
+    let has_own = content.responses.contains_key(&request);
+    let key = if has_own { &request } else { path };
+    let next = content.responses.get_mut(key).and_then(|answers| {
         if answers.len() > 1 {
             answers.pop_front()
         } else {
@@ -130,9 +133,9 @@ fn take_answer(content: &mut Content, seen: &Seen) -> Told {
     });
     next.unwrap_or_else(|| {
         content.unexpected.push(request);
-        let body = b"no answer was told for this request";
-        Told {
-            answer: answer(501, "text/plain", &[], body),
+        let body = b"no response is set for this request";
+        CannedResponse {
+            reply: response(501, "text/plain", &[], body),
             interrupts: 0,
         }
     })

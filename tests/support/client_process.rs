@@ -1,4 +1,4 @@
-//! The program as a process of its own that talks to one server, so that it can be killed.
+//! The program as a separate process that a test can kill.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -6,25 +6,25 @@ use std::process::Stdio;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
-/// How it ended.
+/// The result of the process.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    /// `None` if it was killed.
+pub(crate) struct ProcessResult {
+    /// The exit code; `None` after a kill.
     pub(crate) code: Option<i32>,
-    /// Both streams, standard output first.
-    pub(crate) said: String,
+    /// Standard output, then standard error.
+    pub(crate) output: String,
 }
 
-/// Runs the program in a directory that is also its home, with nothing of our environment, until it
-/// ends or `kill` says so; that is a `kill -9`.
-pub(crate) async fn run(
+/// Runs the program in a directory that is also its home, with an empty environment, until it exits or
+/// `kill` ends it as `kill -9` does.
+pub(crate) async fn run_client(
     server: &str,
     directory: &Path,
-    words: &[&str],
+    args: &[&str],
     kill: &CancellationToken,
-) -> Ended {
+) -> ProcessResult {
     let child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
-        .args(words)
+        .args(args)
         .env_clear()
         .env("NOMAD_ADDR", server)
         .env("HOME", directory)
@@ -37,13 +37,13 @@ pub(crate) async fn run(
         .expect("the program starts");
     tokio::select! {
         output = child.wait_with_output() => {
-            let output = output.expect("it ends");
+            let output = output.expect("the program exits");
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            Ended {
+            ProcessResult {
                 code: output.status.code(),
-                said: text(&output.stdout) + &text(&output.stderr),
+                output: text(&output.stdout) + &text(&output.stderr),
             }
         }
-        () = kill.cancelled() => Ended { code: None, said: "it was killed".to_owned() },
+        () = kill.cancelled() => ProcessResult { code: None, output: "the process was killed".to_owned() },
     }
 }

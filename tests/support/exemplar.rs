@@ -1,12 +1,10 @@
-//! A CSI plugin in memory that does everything right, and on demand exactly one thing wrong.
+//! An in-memory CSI plugin that conforms to the specification, except for one optional deviation.
 //!
-//! What `plugin check` is checked against. Unlike the strict fake plugin (`fake_plugin`), which
-//! reports what CSI forbids an orchestrator, it answers everything, also what no orchestrator may
-//! send. Its volumes hold bytes, and [`ExemplarFiles`] shows them at the paths where they are
-//! published, so that faults in what a workload sees can be made without any mount.
+//! The tests of `plugin check` run against it. Unlike the strict fake plugin (`fake_plugin`), it also
+//! answers requests that no orchestrator may send. Its volumes hold bytes, and [`ExemplarFiles`] shows
+//! them at the published paths, so the tests need no mounts.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use nomad_csi::csi::proto::controller_server::ControllerServer;
 use nomad_csi::csi::proto::group_controller_server::GroupControllerServer;
@@ -23,7 +21,7 @@ use tonic::transport::Server;
 use super::fake_plugin::Connection;
 pub(crate) use deviation::Deviation;
 pub(crate) use files::ExemplarFiles;
-use world::World;
+use state::SharedState;
 
 mod controller;
 mod deviation;
@@ -31,75 +29,65 @@ mod files;
 mod node;
 mod services;
 mod snapshots;
-mod world;
+mod state;
 
-/// The plugin, as long as its value lives.
+/// The plugin. Dropping the value stops it.
 pub(crate) struct Exemplar {
-    world: Shared,
+    state: SharedState,
     task: JoinHandle<()>,
 }
 
-/// What the services and the files share.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<World>>);
-
-impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().expect("nothing panics under the lock")
-    }
-}
-
 impl Exemplar {
-    /// Listens on `socket`, with at most one thing wrong.
+    /// Listens on `socket`, with at most one deviation.
     pub(crate) fn start(socket: &Path, deviation: Option<Deviation>) -> Self {
-        let world = Shared(Arc::new(Mutex::new(World::new(deviation))));
+        let state = SharedState::new(deviation);
         let listener = UnixListener::bind(socket).expect("the socket can be bound");
-        let service = services::Service(world.clone());
-        let death = world.world().death.clone();
+        let service = services::Service(state.clone());
+        let crash = state.lock().crash.clone();
         let server = Server::builder()
             .add_service(IdentityServer::new(service.clone()))
             .add_service(ControllerServer::new(service.clone()))
             .add_service(GroupControllerServer::new(service.clone()))
             .add_service(SnapshotMetadataServer::new(service.clone()))
             .add_service(NodeServer::new(service));
-        // Whatever is open breaks when the plugin dies.
+        // A crash of the plugin breaks all open connections.
         let (accepted, incoming) = mpsc::channel::<std::io::Result<Connection>>(16);
         let accept = async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let cut = Box::pin(death.clone().cancelled_owned());
+                let cut = Box::pin(crash.clone().cancelled_owned());
                 drop(accepted.send(Ok(Connection { stream, cut })).await);
             }
         };
-        let dead = world.world().death.clone();
+        let dead = state.lock().crash.clone();
         let serving = server.serve_with_incoming(ReceiverStream::new(incoming));
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = dead.cancelled_owned() => {}
                 () = accept => {}
-                served = serving => served.expect("the server serves"),
+                served = serving => served.expect("the server runs"),
             }
         });
-        Self { world, task }
+        Self { state, task }
     }
 
-    /// The machine's paths as this plugin's workloads see them.
+    /// Returns the paths of the machine as the plugin's workloads see them.
     pub(crate) fn files(&self) -> ExemplarFiles {
-        ExemplarFiles(self.world.clone())
+        ExemplarFiles(self.state.clone())
     }
 
-    /// Whether anything was ever made.
-    pub(crate) fn has_made_anything(&self) -> bool {
-        self.world.world().has_made_anything()
+    /// Whether the plugin has created anything.
+    pub(crate) fn has_created_anything(&self) -> bool {
+        self.state.lock().has_created_anything()
     }
 
-    /// Presses Ctrl-C as the `count`th volume from now on is created.
+    /// Cancels `stop` during the creation of the `count`th volume from now.
     pub(crate) fn interrupt_at(&self, count: u32, stop: CancellationToken) {
-        self.world.world().interrupt = Some((count, stop));
+        self.state.lock().interrupt = Some((count, stop));
     }
 
-    /// Everything that is still there.
-    pub(crate) fn remains(&self) -> Vec<String> {
-        self.world.world().remains()
+    /// Returns everything that still exists.
+    pub(crate) fn remaining(&self) -> Vec<String> {
+        self.state.lock().remaining()
     }
 }
 

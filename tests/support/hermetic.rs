@@ -1,4 +1,4 @@
-//! A world of its own for one run of the command line: nothing of this machine's but a directory.
+//! An isolated environment for one run of the command line. It uses only a directory of this machine.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,77 +6,81 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use nomad_csi::cli::{
-    CliError, Environment, Exit, Input, Interrupts, Process, RealServers, Servers, Session, Sink,
-    Target, World, run,
+    CliError, Environment, Exit, InputStream, Interrupts, OutputStream, ProcessEnvironment,
+    ProcessOwnership, RealServers, Servers, Session, Target, run_command_line,
 };
-use nomad_csi::nomad::{Hidden, Settings};
+use nomad_csi::nomad::{ClientSettings, RedactedString};
 use nomad_csi::ports::Clock;
 
-/// Fridays are quiet: 2026-01-02T03:04:05Z.
+/// The time of every run: 2026-01-02T03:04:05Z.
 const NOW: i64 = 1_767_323_045_000_000_000;
 
-/// A world in which nobody types, nothing listens and the home is in `directory`.
-pub(crate) fn world(
+/// Returns an environment without input and without a server, with its home in `directory`.
+pub(crate) fn test_environment(
     directory: &Path,
     arguments: impl IntoIterator<Item = String>,
-    output: &Output,
-) -> World {
-    World {
+    output: &CapturedOutput,
+) -> ProcessEnvironment {
+    ProcessEnvironment {
         arguments: arguments.into_iter().map(Into::into).collect(),
         environment: Environment::from_iter([("HOME", directory.join("home"))]),
         directory: directory.to_owned(),
-        stdin: Input {
+        stdin: InputStream {
             reader: Box::new(std::io::empty()),
             is_terminal: false,
         },
         stdout: output.sink(""),
         stderr: output.sink("2> "),
         columns: Some(100),
-        clock: Arc::new(Fixed),
+        clock: Arc::new(FixedClock),
         time_zone: || jiff::tz::TimeZone::UTC,
         host_name: || "build-7".to_owned(),
         process_id: 4711,
         servers: Arc::new(Redirect::to("http://127.0.0.1:1")),
         interrupts: Interrupts::default(),
-        process: Process::Shared,
+        ownership: ProcessOwnership::Shared,
     }
 }
 
-/// How a run ended, and everything that it wrote; `2> ` marks standard error.
-pub(crate) struct Ended {
+/// The exit code and the output of a run. `2> ` marks standard error.
+pub(crate) struct RunResult {
     pub(crate) exit: Exit,
     pub(crate) text: String,
 }
 
-/// Runs a command line, its words separated by spaces, in a world that `change` makes its own.
-pub(crate) fn run_in(directory: &Path, line: &str, change: impl FnOnce(&mut World)) -> Ended {
-    let output = Output::default();
+/// Runs a command line, split at spaces, in an environment that `change` adapts.
+pub(crate) fn run_in(
+    directory: &Path,
+    line: &str,
+    change: impl FnOnce(&mut ProcessEnvironment),
+) -> RunResult {
+    let output = CapturedOutput::default();
     let words = std::iter::once("nomad-csi")
         .chain(line.split(' '))
         .map(str::to_owned);
-    let mut world = world(directory, words, &output);
-    change(&mut world);
-    let exit = run(world);
-    Ended {
+    let mut environment = test_environment(directory, words, &output);
+    change(&mut environment);
+    let exit = run_command_line(environment);
+    RunResult {
         exit,
         text: output.text(),
     }
 }
 
-/// Both streams in the order in which they were written.
+/// The captured output of both streams, in the order of the writes.
 #[derive(Clone, Default)]
-pub(crate) struct Output(Arc<Mutex<Vec<Piece>>>);
+pub(crate) struct CapturedOutput(Arc<Mutex<Vec<Piece>>>);
 
-/// What was written, and to which stream.
+/// The mark of a stream, and bytes written to it.
 type Piece = (&'static str, Vec<u8>);
 
-impl Output {
-    fn sink(&self, mark: &'static str) -> Sink {
-        let writer = Box::new(Marked {
+impl CapturedOutput {
+    fn sink(&self, mark: &'static str) -> OutputStream {
+        let writer = Box::new(MarkedWriter {
             mark,
             output: self.clone(),
         });
-        Sink {
+        OutputStream {
             writer,
             is_terminal: false,
         }
@@ -94,12 +98,12 @@ impl Output {
     }
 }
 
-pub(crate) struct Marked {
+pub(crate) struct MarkedWriter {
     pub(crate) mark: &'static str,
-    pub(crate) output: Output,
+    pub(crate) output: CapturedOutput,
 }
 
-impl Write for Marked {
+impl Write for MarkedWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut written = self.output.0.lock().expect("unpoisoned");
         match written.last_mut() {
@@ -114,22 +118,22 @@ impl Write for Marked {
     }
 }
 
-struct Fixed;
+struct FixedClock;
 
-impl Clock for Fixed {
+impl Clock for FixedClock {
     fn now(&self) -> i64 {
         NOW
     }
 }
 
-/// Leads from where Nomad listens by default to the session's own server.
+/// Redirects the default address of Nomad to the server of a test.
 pub(crate) struct Redirect {
     server: String,
     plugin_program: PathBuf,
 }
 
 impl Redirect {
-    /// To the server at `url`; an embedded agent starts this program's plugin.
+    /// Redirects to the server at `url`. An embedded agent starts the plugin of this program.
     pub(crate) fn to(url: &str) -> Self {
         Self {
             server: url.to_owned(),
@@ -137,7 +141,7 @@ impl Redirect {
         }
     }
 
-    /// An embedded agent starts that program instead.
+    /// Makes an embedded agent start another plugin program.
     pub(crate) fn with_plugin_program(program: &str) -> Self {
         Self {
             plugin_program: program.into(),
@@ -150,9 +154,11 @@ impl Redirect {
 impl Servers for Redirect {
     async fn open(&self, target: &Target) -> Result<Session, CliError> {
         let target = match target {
-            Target::Cluster(settings) if settings.address.expose() == Settings::DEFAULT_ADDRESS => {
-                let address = Hidden::new(self.server.as_str());
-                Target::Cluster(Box::new(Settings {
+            Target::Cluster(settings)
+                if settings.address.expose() == ClientSettings::DEFAULT_ADDRESS =>
+            {
+                let address = RedactedString::new(self.server.as_str());
+                Target::Cluster(Box::new(ClientSettings {
                     address,
                     ..(**settings).clone()
                 }))
@@ -161,7 +167,7 @@ impl Servers for Redirect {
             #[cfg(feature = "agent")]
             Target::Embedded(embedding) => {
                 let mut embedding = embedding.clone();
-                // This process is a test's.
+                // The current executable is the test, not the program.
                 embedding
                     .agent
                     .plugin_program

@@ -1,11 +1,11 @@
-//! The embedded plugin inside the test's process, on a real socket, over a mount table in memory.
+//! The embedded plugin in the test's process, on a real socket, with a simulated host.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
-use nomad_csi::hostpath::{Config, Host, Play, PlayOptions, ServeError, serve};
+use nomad_csi::hostpath::{Config, Host, PluginProfile, ProfileOptions, ServeError, serve};
 use nomad_csi::ports::RandomIds;
 use nomad_csi::ports::fake::{FakeBlockStorage, FakeClock, FakeMounter};
 use tokio::sync::oneshot;
@@ -14,17 +14,17 @@ use tonic::{Code, Status};
 
 use super::plugin_client::{Client, channel, mount};
 
-/// A machine in memory: it outlives a restart of the plugin.
+/// A simulated host. It outlives a restart of the plugin.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct TestHost {
     pub(crate) mounter: FakeMounter,
     pub(crate) storage: FakeBlockStorage,
     pub(crate) clock: FakeClock,
 }
 
-impl Machine {
-    /// One without loop devices: volumes are directories.
-    pub(crate) fn plain(mounter: FakeMounter) -> Self {
+impl TestHost {
+    /// A host without loop devices: volumes are directories.
+    pub(crate) fn without_devices(mounter: FakeMounter) -> Self {
         Self {
             storage: FakeBlockStorage::without_loop_devices(mounter.clone()),
             mounter,
@@ -32,16 +32,16 @@ impl Machine {
         }
     }
 
-    /// One with loop devices and ext4.
+    /// A host with loop devices and ext4.
     pub(crate) fn with_devices() -> Self {
         let mounter = FakeMounter::new();
         Self {
             storage: FakeBlockStorage::new(mounter.clone()),
-            ..Self::plain(mounter)
+            ..Self::without_devices(mounter)
         }
     }
 
-    pub(crate) fn host(&self) -> Host {
+    pub(crate) fn plugin_host(&self) -> Host {
         Host {
             mounter: Arc::new(self.mounter.clone()),
             storage: Arc::new(self.storage.clone()),
@@ -51,53 +51,66 @@ impl Machine {
     }
 }
 
-/// A plugin on that machine, from the words of its command line.
-pub(crate) fn play(options: &PlayOptions) -> Play {
-    Play::parse(options).expect("the options are good")
+/// Parses the options of a profile.
+pub(crate) fn profile(options: &ProfileOptions) -> PluginProfile {
+    PluginProfile::parse(options).expect("the options are valid")
 }
 
 /// A running plugin.
-pub(crate) struct Running {
+pub(crate) struct RunningPlugin {
     pub(crate) socket: PathBuf,
     pub(crate) mounter: FakeMounter,
-    pub(crate) machine: Machine,
-    options: PlayOptions,
+    pub(crate) host: TestHost,
+    options: ProfileOptions,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), ServeError>>,
 }
 
-impl Running {
-    /// The plugin below `directory`.
+impl RunningPlugin {
+    /// Starts a plugin below `directory`.
     pub(crate) async fn start(directory: &Path, mounter: FakeMounter) -> Self {
-        Self::start_on(directory, Machine::plain(mounter), PlayOptions::default()).await
+        Self::start_on_host(
+            directory,
+            TestHost::without_devices(mounter),
+            ProfileOptions::default(),
+        )
+        .await
     }
 
-    /// The plugin below `directory`, on that machine, playing that.
-    pub(crate) async fn start_on(directory: &Path, machine: Machine, options: PlayOptions) -> Self {
-        let config = config(directory).playing(play(&options));
+    /// Starts a plugin below `directory` on this host, with these options.
+    pub(crate) async fn start_on_host(
+        directory: &Path,
+        host: TestHost,
+        options: ProfileOptions,
+    ) -> Self {
+        let config = config(directory).with_profile(profile(&options));
         let socket = config.socket().to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        let task = tokio::spawn(serve(config, machine.host(), stopped));
-        // It listens when it is ready; no RPC is spent on that, since one may be made to fail.
+        let task = tokio::spawn(serve(config, host.plugin_host(), stopped));
+        // A plugin that accepts connections is ready. An RPC is not used, because its fault may be
+        // under test.
         while tokio::net::UnixStream::connect(&socket).await.is_err() {
             assert!(!task.is_finished(), "the plugin ended: {:?}", task.await);
             tokio::task::yield_now().await;
         }
         Self {
             socket,
-            mounter: machine.mounter.clone(),
-            machine,
+            mounter: host.mounter.clone(),
+            host,
             options,
             stop,
             task,
         }
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Stops the plugin and waits for its end.
     pub(crate) async fn stop(self) {
-        self.stop.send(()).expect("it runs");
-        self.task.await.unwrap().expect("it stops well");
+        self.stop.send(()).expect("the plugin is running");
+        self.task
+            .await
+            .unwrap()
+            .expect("the plugin stops without an error");
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -105,67 +118,72 @@ impl Running {
     }
 }
 
-/// A plugin with its socket in `s/` and its state in `state/`.
+/// The configuration of a plugin with its socket in `s/` and its state in `state/`.
 pub(crate) fn config(directory: &Path) -> Config {
     let endpoint = format!("unix://{}", directory.join("s/csi.sock").display());
     let node = Some("node-1".to_owned());
-    Config::new(&endpoint, directory.join("state"), node, false).expect("it is valid")
+    Config::new(&endpoint, directory.join("state"), node, false)
+        .expect("the configuration is valid")
 }
 
 /// A running plugin with its directory.
-pub(crate) struct World {
+pub(crate) struct PluginFixture {
     pub(crate) directory: tempfile::TempDir,
-    pub(crate) running: Running,
+    pub(crate) plugin: RunningPlugin,
     pub(crate) client: Client,
 }
 
-impl World {
+impl PluginFixture {
     pub(crate) async fn new() -> Self {
-        Self::over(FakeMounter::new()).await
+        Self::with_mounter(FakeMounter::new()).await
     }
 
-    pub(crate) async fn over(mounter: FakeMounter) -> Self {
-        Self::on(Machine::plain(mounter), PlayOptions::default()).await
+    pub(crate) async fn with_mounter(mounter: FakeMounter) -> Self {
+        Self::on_host(
+            TestHost::without_devices(mounter),
+            ProfileOptions::default(),
+        )
+        .await
     }
 
-    /// One with loop devices and ext4.
+    /// A fixture whose host has loop devices and ext4.
     pub(crate) async fn with_devices() -> Self {
-        Self::on(Machine::with_devices(), PlayOptions::default()).await
+        Self::on_host(TestHost::with_devices(), ProfileOptions::default()).await
     }
 
-    pub(crate) async fn on(machine: Machine, options: PlayOptions) -> Self {
+    pub(crate) async fn on_host(host: TestHost, options: ProfileOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let running = Running::start_on(directory.path(), machine, options).await;
-        let client = running.client();
+        let plugin = RunningPlugin::start_on_host(directory.path(), host, options).await;
+        let client = plugin.client();
         Self {
             directory,
-            running,
+            plugin,
             client,
         }
     }
 
-    /// Stops the plugin and starts it again on the same state.
+    /// Restarts the plugin on the same state.
     pub(crate) async fn restart(self) -> Self {
-        let options = self.running.options.clone();
-        self.restart_as(options).await
+        let options = self.plugin.options.clone();
+        self.restart_with(options).await
     }
 
-    /// Stops the plugin and starts it again on the same state, playing that.
-    pub(crate) async fn restart_as(self, options: PlayOptions) -> Self {
-        let machine = self.running.machine.clone();
+    /// Restarts the plugin on the same state with other options.
+    pub(crate) async fn restart_with(self, options: ProfileOptions) -> Self {
+        let host = self.plugin.host.clone();
         drop(self.client);
-        self.running.stop().await;
-        let running = Running::start_on(self.directory.path(), machine, options).await;
-        let client = running.client();
+        self.plugin.stop().await;
+        let plugin = RunningPlugin::start_on_host(self.directory.path(), host, options).await;
+        let client = plugin.client();
         Self {
             directory: self.directory,
-            running,
+            plugin,
             client,
         }
     }
 
-    /// A directory that the orchestrator made.
-    pub(crate) fn made(&self, name: &str) -> PathBuf {
+    /// Creates a directory, as an orchestrator does for a staging path.
+    pub(crate) fn create_dir(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(&path).unwrap();
         path
@@ -180,7 +198,7 @@ impl World {
     }
 
     pub(crate) fn targets(&self) -> Vec<PathBuf> {
-        let mounts = self.running.mounter.mounts();
+        let mounts = self.plugin.mounter.mounts();
         mounts.into_iter().map(|mount| mount.target).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! Paths as a workload of the embedded plugin sees them on the machine in memory: directories are
-//! real, and what is written to an image or a device that is "mounted" is written to its file.
+//! The files of a workload on a simulated host. Directories are real. A write to a "mounted" image
+//! or device goes to its file.
 
 use std::fs::File;
 use std::io;
@@ -7,31 +7,31 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use nomad_csi::conformance::{Kind, MachineFiles, Workload};
+use nomad_csi::conformance::{LocalFiles, PathKind, WorkloadFiles};
 use nomad_csi::ports::MountEntry;
 
-use super::hostpath::Machine;
+use super::hostpath::TestHost;
 
-/// The one file of an image lies here in it: its length, and then its bytes. A copy of an image has
-/// it too, since copies here have the beginning of a file.
+/// The offset in an image where its only file lies: the length, then the bytes. Simulated copies
+/// keep the start of a file, so a copy contains it too.
 const SLOT: u64 = 8192;
 
-/// The paths of that machine.
+/// The files of this host.
 #[derive(Clone)]
-pub(crate) struct MountedFiles(pub(crate) Machine);
+pub(crate) struct MountedFiles(pub(crate) TestHost);
 
-/// What a path of a workload is.
-enum At {
-    /// A file of a real directory.
-    Path(PathBuf),
-    /// The file of an image.
+/// What a path of a workload stands for.
+enum WorkloadFile {
+    /// A file in a real directory.
+    Real(PathBuf),
+    /// The image file behind a mount.
     Image(PathBuf),
-    /// A block device, by its file.
+    /// The file behind a block device.
     Device(PathBuf),
 }
 
 impl MountedFiles {
-    /// The mount that a path lies on, and the rest of the path.
+    /// Returns the mount that contains a path, and the rest of the path.
     fn mount_of(&self, path: &Path) -> Option<(MountEntry, PathBuf)> {
         let mounts = self.0.mounter.mounts().into_iter().rev();
         let mut over = mounts.filter(|mount| path.starts_with(&mount.target));
@@ -40,23 +40,23 @@ impl MountedFiles {
         Some((mount, rest))
     }
 
-    /// What is at a path, and whether it cannot be written there.
-    fn at(&self, path: &Path) -> io::Result<(At, bool)> {
+    /// Locates a path, and returns whether it is read-only.
+    fn locate(&self, path: &Path) -> io::Result<(WorkloadFile, bool)> {
         let Some((mount, rest)) = self.mount_of(path) else {
-            return Ok((At::Path(path.to_owned()), false));
+            return Ok((WorkloadFile::Real(path.to_owned()), false));
         };
         let devices = self.0.storage.devices();
         let device_of = |path: &Path| devices.iter().find(|device| device.path == path);
         if mount.root.to_string_lossy().starts_with("/dev/loop") {
             let device = device_of(&mount.root).ok_or(io::ErrorKind::NotFound)?;
             let read_only = device.read_only || mount.flags.read_only;
-            return Ok((At::Device(device.file.clone()), read_only));
+            return Ok((WorkloadFile::Device(device.file.clone()), read_only));
         }
         let read_only = mount.flags.read_only;
         if let Some(device) = device_of(Path::new(&mount.source)) {
-            return Ok((At::Image(device.file.clone()), read_only));
+            return Ok((WorkloadFile::Image(device.file.clone()), read_only));
         }
-        Ok((At::Path(mount.root.join(rest)), read_only))
+        Ok((WorkloadFile::Real(mount.root.join(rest)), read_only))
     }
 }
 
@@ -65,29 +65,29 @@ fn open(file: &Path) -> io::Result<File> {
 }
 
 #[async_trait]
-impl Workload for MountedFiles {
-    async fn kind(&self, path: &Path) -> io::Result<Kind> {
-        match self.at(path)?.0 {
-            At::Device(_) => Ok(Kind::Device),
-            At::Image(_) => Ok(Kind::Directory),
-            At::Path(_) => MachineFiles.kind(path).await,
+impl WorkloadFiles for MountedFiles {
+    async fn kind(&self, path: &Path) -> io::Result<PathKind> {
+        match self.locate(path)?.0 {
+            WorkloadFile::Device(_) => Ok(PathKind::Device),
+            WorkloadFile::Image(_) => Ok(PathKind::Directory),
+            WorkloadFile::Real(_) => LocalFiles.kind(path).await,
         }
     }
 
-    async fn make_directory(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        MachineFiles.make_directory(path).await
+    async fn create_directories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        LocalFiles.create_directories(path).await
     }
 
     async fn remove_empty(&self, path: &Path) -> io::Result<()> {
-        MachineFiles.remove_empty(path).await
+        LocalFiles.remove_empty(path).await
     }
 
     async fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        match self.at(path)? {
+        match self.locate(path)? {
             (_, true) => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
-            (At::Path(path), false) => MachineFiles.write(&path, bytes).await,
-            (At::Device(file), false) => open(&file)?.write_all_at(bytes, 0),
-            (At::Image(file), false) => {
+            (WorkloadFile::Real(path), false) => LocalFiles.write(&path, bytes).await,
+            (WorkloadFile::Device(file), false) => open(&file)?.write_all_at(bytes, 0),
+            (WorkloadFile::Image(file), false) => {
                 let file = open(&file)?;
                 file.write_all_at(&bytes.len().to_le_bytes(), SLOT)?;
                 file.write_all_at(bytes, SLOT + 8)
@@ -96,10 +96,10 @@ impl Workload for MountedFiles {
     }
 
     async fn read(&self, path: &Path, length: usize) -> io::Result<Vec<u8>> {
-        let image = match self.at(path)?.0 {
-            At::Path(path) => return MachineFiles.read(&path, length).await,
-            At::Device(file) => return MachineFiles.read(&file, length).await,
-            At::Image(file) => open(&file)?,
+        let image = match self.locate(path)?.0 {
+            WorkloadFile::Real(path) => return LocalFiles.read(&path, length).await,
+            WorkloadFile::Device(file) => return LocalFiles.read(&file, length).await,
+            WorkloadFile::Image(file) => open(&file)?,
         };
         let mut held = [0; 8];
         image.read_exact_at(&mut held, SLOT)?;
@@ -112,10 +112,10 @@ impl Workload for MountedFiles {
         Ok(bytes)
     }
 
-    /// A device has the size that the machine's table says, whatever its file has.
+    /// The size of a device comes from the host's table, not from its file.
     async fn size(&self, path: &Path) -> io::Result<u64> {
-        let (At::Image(file) | At::Device(file)) = self.at(path)?.0 else {
-            return MachineFiles.size(path).await;
+        let (WorkloadFile::Image(file) | WorkloadFile::Device(file)) = self.locate(path)?.0 else {
+            return LocalFiles.size(path).await;
         };
         let devices = self.0.storage.devices();
         let device = devices.iter().find(|device| device.file == file);
@@ -124,6 +124,6 @@ impl Workload for MountedFiles {
     }
 
     async fn tail(&self, path: &Path, offset: u64, limit: u64) -> io::Result<(Vec<u8>, u64)> {
-        MachineFiles.tail(path, offset, limit).await
+        LocalFiles.tail(path, offset, limit).await
     }
 }

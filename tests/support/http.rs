@@ -1,4 +1,4 @@
-//! As much of an HTTP client as a test needs: one request over one connection, blocking.
+//! A minimal blocking HTTP client: one request per connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -30,7 +30,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body, of an answer that must be a success.
+    /// The JSON body of a successful response.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         serde_json::from_slice(&self.body).unwrap()
@@ -38,7 +38,7 @@ impl Answer {
 }
 
 impl Address {
-    /// Sends one request and reads the whole answer. A connection that ends early is an error.
+    /// Sends one request and reads the whole response. A connection that closes early is an error.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         match self {
             Self::Tcp(address) => {
@@ -89,7 +89,7 @@ fn exchange(
     Ok(Answer { status, head, body })
 }
 
-/// The parts of a chunked body, put together; one that ends early is an error.
+/// Joins the parts of a chunked body. An incomplete body is an error.
 fn joined(mut rest: &[u8]) -> io::Result<Vec<u8>> {
     let mut body = vec![];
     loop {

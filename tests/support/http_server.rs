@@ -1,33 +1,33 @@
-//! An HTTP server that answers what a test says, down to the bytes, and remembers what it was asked.
+//! An HTTP server that sends the bytes that a test sets, and records every request.
 //!
-//! It is written over the socket, not over an HTTP library, so that it can break off, fall silent or
-//! speak something else. One request per connection. It ends with its value.
+//! It uses sockets and no HTTP library, so it can break the connection, hang or send other protocols.
+//! A connection serves one request. The server stops when its value is dropped.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use nomad_csi::nomad::{NomadClient, Settings};
+use nomad_csi::nomad::{ClientSettings, NomadClient};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// What a client sent.
+/// A request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
-    /// Path and query, as they came.
+    /// Path and query, as received.
     pub(crate) target: String,
-    /// Names in lower case.
+    /// Headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(key, _)| key == name);
         let first = found.next().map(|(_, value)| value.as_str());
-        assert_eq!(found.next(), None, "{name} came twice");
+        assert_eq!(found.next(), None, "header {name} is repeated");
         first
     }
 
@@ -39,22 +39,22 @@ impl Seen {
 
 /// What a server does with a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    /// Bytes, then the end of the connection.
+pub(crate) enum Reply {
+    /// Sends bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// The end of the connection, without a word.
-    Nothing,
-    /// Neither a word nor an end.
-    Silence,
+    /// Closes the connection without a response.
+    Close,
+    /// Keeps the connection open and sends nothing.
+    Hang,
 }
 
-/// A complete answer of Nomad's kind.
-pub(crate) fn answer(
+/// A complete HTTP response.
+pub(crate) fn response(
     status: u16,
     content_type: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Answer {
+) -> Reply {
     let mut bytes = format!(
         "HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
          Connection: close\r\n",
@@ -66,11 +66,11 @@ pub(crate) fn answer(
     }
     bytes.extend(b"\r\n");
     bytes.extend(body);
-    Answer::Bytes(bytes)
+    Reply::Bytes(bytes)
 }
 
-pub(crate) fn json(body: &str) -> Answer {
-    answer(
+pub(crate) fn json(body: &str) -> Reply {
+    response(
         200,
         "application/json",
         &[("X-Nomad-Index", "7")],
@@ -78,16 +78,16 @@ pub(crate) fn json(body: &str) -> Answer {
     )
 }
 
-pub(crate) fn text(status: u16, body: &str) -> Answer {
-    answer(status, "text/plain; charset=utf-8", &[], body.as_bytes())
+pub(crate) fn text(status: u16, body: &str) -> Reply {
+    response(status, "text/plain; charset=utf-8", &[], body.as_bytes())
 }
 
-type Script = dyn Fn(&Seen, usize) -> Answer + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest, usize) -> Reply + Send + Sync;
 
 /// The server; it listens until it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: JoinHandle<()>,
 }
 
@@ -98,26 +98,26 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Listens on a free port of this machine; `script` gets each request and its number from 0.
+    /// Listens on a free local port. `script` receives each request and its number from 0.
     pub(crate) async fn start(
-        script: impl Fn(&Seen, usize) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
         Self::listen(script, None).await
     }
 
-    /// The same answer to everything.
-    pub(crate) async fn always(answer: Answer) -> Self {
+    /// Sends the same response to every request.
+    pub(crate) async fn always(answer: Reply) -> Self {
         Self::start(move |_, _| answer.clone()).await
     }
 
-    /// The same over TLS.
-    pub(crate) async fn secure(config: rustls::ServerConfig, answer: Answer) -> Self {
+    /// Sends the same response to every request, over TLS.
+    pub(crate) async fn with_tls(config: rustls::ServerConfig, answer: Reply) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Self::listen(move |_, _| answer.clone(), Some(acceptor)).await
     }
 
     async fn listen(
-        script: impl Fn(&Seen, usize) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync + 'static,
         tls: Option<TlsAcceptor>,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -132,7 +132,7 @@ impl Server {
                     let Some(tls) = tls else {
                         return serve(stream, &log, &*script).await;
                     };
-                    // A refused handshake is the client's to report.
+                    // The client reports a refused handshake.
                     if let Ok(stream) = tls.accept(stream).await {
                         serve(stream, &log, &*script).await;
                     }
@@ -146,12 +146,12 @@ impl Server {
         }
     }
 
-    /// Listens on a socket.
-    pub(crate) fn on_socket(path: &std::path::Path, answer: Answer) -> Self {
+    /// Listens on a Unix socket.
+    pub(crate) fn on_socket(path: &std::path::Path, answer: Reply) -> Self {
         let listener = UnixListener::bind(path).expect("the path is free and short");
         let seen = Arc::new(Mutex::new(vec![]));
         let log = Arc::clone(&seen);
-        let script = move |_: &Seen, _: usize| answer.clone();
+        let script = move |_: &ReceivedRequest, _: usize| answer.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("it accepts");
@@ -169,19 +169,19 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// A client with nothing but this server's address.
+    /// Returns a client with only this server's address set.
     pub(crate) fn client(&self) -> NomadClient {
-        NomadClient::new(&Settings::new(self.url())).expect("the address is one")
+        NomadClient::new(&ClientSettings::new(self.url())).expect("the address is valid")
     }
 
-    /// All requests so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    /// Returns all requests so far.
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().expect("no server panics").clone()
     }
 
-    /// The only request so far.
-    pub(crate) fn only(&self) -> Seen {
-        let mut seen = self.seen();
+    /// Returns the only request so far.
+    pub(crate) fn only_request(&self) -> ReceivedRequest {
+        let mut seen = self.requests();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen.remove(0)
     }
@@ -189,12 +189,12 @@ impl Server {
 
 async fn serve<S>(
     mut stream: S,
-    log: &Mutex<Vec<Seen>>,
-    script: &(dyn Fn(&Seen, usize) -> Answer + Send + Sync),
+    log: &Mutex<Vec<ReceivedRequest>>,
+    script: &(dyn Fn(&ReceivedRequest, usize) -> Reply + Send + Sync),
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some(seen) = request(&mut stream).await else {
+    let Some(seen) = read_request(&mut stream).await else {
         return;
     };
     let number = {
@@ -203,18 +203,18 @@ async fn serve<S>(
         log.len() - 1
     };
     match script(&seen, number) {
-        Answer::Nothing => {}
-        Answer::Silence => std::future::pending().await,
-        // A client that has gone away is no failure of the server.
-        Answer::Bytes(bytes) => {
+        Reply::Close => {}
+        Reply::Hang => std::future::pending().await,
+        // The client may have closed the connection.
+        Reply::Bytes(bytes) => {
             let _gone = stream.write_all(&bytes).await;
             let _gone = stream.shutdown().await;
         }
     }
 }
 
-/// Reads one request; `None` if it ends early.
-pub(crate) async fn request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> {
+/// Reads one request; `None` if it is truncated.
+pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<ReceivedRequest> {
     let mut bytes = vec![];
     let head_end = loop {
         if let Some(at) = find(&bytes, b"\r\n\r\n") {
@@ -239,7 +239,7 @@ pub(crate) async fn request(stream: &mut (impl AsyncRead + Unpin)) -> Option<See
             return None;
         }
     }
-    Some(Seen {
+    Some(ReceivedRequest {
         method: first.next()?.to_owned(),
         target: first.next()?.to_owned(),
         headers,

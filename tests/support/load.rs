@@ -1,4 +1,4 @@
-//! An agent as a process, and as little of an HTTP client as asks it fast.
+//! An agent process and a fast HTTP client for benchmarks.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -67,7 +67,7 @@ pub(crate) struct Measured {
     pub(crate) slow: Duration,
 }
 
-/// Sends `changes` requests over `clients` connections that are kept, each waiting for its answer.
+/// Sends `changes` requests over `clients` persistent connections, each after the last response.
 pub(crate) fn run(
     address: SocketAddr,
     clients: usize,
@@ -118,7 +118,7 @@ pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8>
         .into_bytes()
 }
 
-/// Sends a request and returns the whole answer, head and body.
+/// Sends a request and returns the whole response, headers and body.
 pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     stream.write_all(request).unwrap();
     let mut answer = vec![];
@@ -127,11 +127,11 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
         let length = stream.read(&mut part).unwrap();
         assert!(
             length > 0,
-            "the connection ended: {}",
+            "the connection was closed: {}",
             String::from_utf8_lossy(&answer)
         );
         answer.extend_from_slice(&part[..length]);
-        if is_whole(&answer) {
+        if is_complete(&answer) {
             assert!(
                 answer.starts_with(b"HTTP/1.1 200"),
                 "{}",
@@ -142,7 +142,7 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     }
 }
 
-fn is_whole(answer: &[u8]) -> bool {
+fn is_complete(answer: &[u8]) -> bool {
     let Some(end) = head_end(answer) else {
         return false;
     };
@@ -164,7 +164,7 @@ pub(crate) fn body(answer: &[u8]) -> &[u8] {
     &answer[head_end(answer).unwrap() + 4..]
 }
 
-/// A server that reads at least so many bytes at a time and answers a success of that length.
+/// Starts a server that reads requests of that length and answers 200 with a body of that length.
 pub(crate) fn echo(request: usize, answer: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -195,7 +195,7 @@ pub(crate) fn echo(request: usize, answer: usize) -> SocketAddr {
     address
 }
 
-/// Writes the journal of an agent that has registered `v0` and so many more.
+/// Writes the journal of an agent with that many registered volumes.
 pub(crate) fn fill(data: &Path, volumes: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

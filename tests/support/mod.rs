@@ -1,14 +1,17 @@
-//! What the tests share: servers that do as they are told, certificates, a disk that loses power,
-//! sessions written down.
+//! Shared test support: scripted servers, certificates, a disk that loses power, transcripts.
 
 pub(crate) mod canned;
 pub(crate) mod certificates;
 #[cfg(feature = "agent")]
 pub(crate) mod client_process;
 #[cfg(feature = "agent")]
+pub(crate) mod crash_disk;
+#[cfg(feature = "agent")]
 pub(crate) mod exemplar;
 #[cfg(feature = "agent")]
 pub(crate) mod fake_plugin;
+#[cfg(feature = "agent")]
+pub(crate) mod faulty_proxy;
 pub(crate) mod hermetic;
 #[cfg(feature = "agent")]
 pub(crate) mod hostpath;
@@ -17,11 +20,7 @@ pub(crate) mod hostpath_files;
 pub(crate) mod http_server;
 #[cfg(feature = "agent")]
 pub(crate) mod plugin_client;
-#[cfg(feature = "agent")]
-pub(crate) mod power;
-#[cfg(feature = "agent")]
-pub(crate) mod road;
 pub(crate) mod transcript;
 pub(crate) mod variables;
-#[expect(dead_code, reason = "the tests of real processes use the rest")]
+#[expect(dead_code, reason = "the other test crate uses the rest")]
 pub(crate) mod wait;

@@ -1,24 +1,23 @@
-//! Tests with real mounts run in a mount namespace of their own, so that nothing of them is left on
-//! the machine however they end.
+//! Runs tests with real mounts in their own mount namespace, so no mount survives the test.
 //!
-//! The test's body runs in a second process of the test binary, started by `unshare`: as root in a
-//! mount namespace, otherwise in a user namespace too, where the kernel allows that. Where it cannot
-//! be had the test is skipped, loudly; with `NOMAD_CSI_REQUIRE_MOUNTS=1` it fails.
+//! The test body runs in a second process of the test binary, started by `unshare`. As root it gets a
+//! mount namespace, otherwise a user namespace too, if the kernel allows it. If neither is possible
+//! the test is skipped with a message; with `NOMAD_CSI_REQUIRE_MOUNTS=1` it fails.
 
 use std::process::Command;
 
-/// Set in the second process.
+/// Marks the second process.
 const INSIDE: &str = "NOMAD_CSI_TEST_INSIDE";
-/// Makes a skip a failure.
+/// Turns a skip into a failure.
 const REQUIRED: &str = "NOMAD_CSI_REQUIRE_MOUNTS";
 
-/// Runs the body of the test of that full name (`hostpath::some_test`) inside, and checks that it
-/// leaves the mount table as it found it.
-pub(crate) fn inside(test: &str, body: impl FnOnce()) {
+/// Runs the body of the test with this full name (`hostpath::some_test`) in the namespace, and checks
+/// that the body leaves the mount table unchanged.
+pub(crate) fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         let before = mounts();
         body();
-        assert_eq!(mounts(), before, "the mount table is as it was");
+        assert_eq!(mounts(), before, "the test changed the mount table");
         return;
     }
     if !can_unshare() {
@@ -30,13 +29,13 @@ pub(crate) fn inside(test: &str, body: impl FnOnce()) {
         eprintln!("SKIPPED {test}: it needs a mount namespace, which this machine does not allow");
         return;
     }
-    let program = std::env::current_exe().expect("the test binary has a path");
+    let program = std::env::current_exe().expect("cannot find the test binary");
     let status = unshare()
         .arg(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .status()
-        .expect("unshare runs");
+        .expect("cannot run unshare");
     assert!(
         status.success(),
         "{test} failed inside its namespace: {status}"
@@ -57,15 +56,20 @@ fn can_unshare() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Whether this process may become any user, which root of a user namespace may not.
+/// Whether this process has all user IDs, which root in a user namespace does not have.
 pub(crate) fn has_all_users() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Where things are mounted, in the order in which they were.
+/// Returns the mount points in the order of mounting.
 pub(crate) fn mounts() -> Vec<String> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the table can be read");
-    let target = |line: &str| line.split(' ').nth(4).expect("a target").to_owned();
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("cannot read mountinfo");
+    let target = |line: &str| {
+        line.split(' ')
+            .nth(4)
+            .expect("mountinfo without a target")
+            .to_owned()
+    };
     table.lines().map(target).collect()
 }

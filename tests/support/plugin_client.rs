@@ -1,4 +1,4 @@
-//! CSI's services as a client sees them, with CSI's own messages, and the least that a request needs.
+//! A client of all CSI services with CSI's own messages, and minimal requests.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use nomad_csi::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolu
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// A channel to a socket, connected when it is used.
+/// A channel to a socket, which connects at the first call.
 pub(crate) fn channel(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(
@@ -48,9 +48,11 @@ impl Client {
         }
     }
 
-    /// Creates a volume and gives its ID.
+    /// Creates a volume and returns its ID.
     pub(crate) async fn create(&mut self, name: &str) -> String {
-        self.try_create(named(name)).await.expect("it is created")
+        self.try_create(named(name))
+            .await
+            .expect("the volume is created")
     }
 
     pub(crate) async fn try_create(
@@ -61,7 +63,7 @@ impl Client {
         Ok(answer.into_inner().volume.expect("a volume").volume_id)
     }
 
-    /// Cuts a snapshot and gives what is told of it.
+    /// Creates a snapshot and returns it.
     pub(crate) async fn snapshot(
         &mut self,
         name: &str,
@@ -84,7 +86,7 @@ impl Client {
         self.controller.delete_snapshot(request).await.map(drop)
     }
 
-    /// Makes a volume larger; its size, and whether the node has something to do.
+    /// Expands a volume. Returns its size, and whether the node must act.
     pub(crate) async fn expand(
         &mut self,
         id: &str,
@@ -161,7 +163,7 @@ impl Client {
         self.node.node_unpublish_volume(request).await.map(drop)
     }
 
-    /// The IDs on one page, and the token of the next.
+    /// Returns the IDs on one page, and the token of the next page.
     pub(crate) async fn list(
         &mut self,
         max_entries: i32,
@@ -177,7 +179,7 @@ impl Client {
     }
 }
 
-/// A NodePublishVolume.
+/// The arguments of NodePublishVolume.
 #[derive(Clone)]
 pub(crate) struct Publish<'a> {
     pub(crate) id: &'a str,
@@ -191,7 +193,7 @@ fn text(path: &Path) -> String {
     path.to_str().expect("test paths are Unicode").to_owned()
 }
 
-/// The least that a CreateVolume needs.
+/// A minimal CreateVolume request.
 pub(crate) fn named(name: &str) -> proto::CreateVolumeRequest {
     proto::CreateVolumeRequest {
         name: name.to_owned(),
@@ -200,7 +202,7 @@ pub(crate) fn named(name: &str) -> proto::CreateVolumeRequest {
     }
 }
 
-/// At least and at most so many bytes.
+/// A capacity range.
 pub(crate) fn bytes(required_bytes: i64, limit_bytes: i64) -> proto::CapacityRange {
     proto::CapacityRange {
         required_bytes,
@@ -208,7 +210,7 @@ pub(crate) fn bytes(required_bytes: i64, limit_bytes: i64) -> proto::CapacityRan
     }
 }
 
-/// A volume of that size.
+/// A CreateVolume request with this size.
 pub(crate) fn sized(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
     proto::CreateVolumeRequest {
         capacity_range: Some(bytes(required_bytes, 0)),
@@ -216,7 +218,7 @@ pub(crate) fn sized(name: &str, required_bytes: i64) -> proto::CreateVolumeReque
     }
 }
 
-/// A block device.
+/// A capability for a block device.
 pub(crate) fn block(mode: Mode) -> proto::VolumeCapability {
     proto::VolumeCapability {
         access_mode: Some(AccessMode { mode: mode.into() }),
@@ -224,7 +226,7 @@ pub(crate) fn block(mode: Mode) -> proto::VolumeCapability {
     }
 }
 
-/// A copy of a volume.
+/// The content source for a clone of a volume.
 pub(crate) fn clone_of(volume_id: &str) -> Option<proto::VolumeContentSource> {
     use proto::volume_content_source::{Type, VolumeSource};
     let volume_id = volume_id.to_owned();
@@ -233,7 +235,7 @@ pub(crate) fn clone_of(volume_id: &str) -> Option<proto::VolumeContentSource> {
     })
 }
 
-/// A copy of a snapshot.
+/// The content source for the restore of a snapshot.
 pub(crate) fn restore_of(snapshot_id: &str) -> Option<proto::VolumeContentSource> {
     use proto::volume_content_source::{SnapshotSource, Type};
     let snapshot_id = snapshot_id.to_owned();
@@ -242,7 +244,7 @@ pub(crate) fn restore_of(snapshot_id: &str) -> Option<proto::VolumeContentSource
     })
 }
 
-/// A file system of whatever type, with that mode and those flags.
+/// A capability for any file system, with this access mode and these flags.
 pub(crate) fn mount(mode: Mode, flags: &[&str]) -> proto::VolumeCapability {
     proto::VolumeCapability {
         access_mode: Some(AccessMode { mode: mode.into() }),

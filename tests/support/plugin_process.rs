@@ -1,4 +1,4 @@
-//! The embedded plugin as a process of its own.
+//! The embedded plugin as a separate process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,14 +8,14 @@ use nomad_csi::csi::proto;
 use super::plugin_client::{Client, channel};
 use super::wait::until_async;
 
-/// A plugin that answers; killed when it is dropped.
+/// A running plugin, killed when it is dropped.
 pub(crate) struct PluginProcess {
     pub(crate) process: Child,
     pub(crate) client: Client,
 }
 
 impl PluginProcess {
-    /// Starts it with its socket and its state in a directory.
+    /// Starts a plugin with its socket and its state in a directory.
     pub(crate) async fn start(directory: &Path, flags: &[&str]) -> Self {
         let socket = directory.join("s/csi.sock");
         let process = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))

@@ -1,109 +1,107 @@
-//! Sessions at the command line, written down as Markdown and held against the program.
+//! Transcripts: command line sessions in Markdown that the program must reproduce.
 //!
-//! A transcript is read from top to bottom. Fenced blocks mean something, everything else is prose:
+//! A transcript is processed from top to bottom. Only fenced blocks have a meaning:
 //!
-//! * ```` ```hcl volume.hcl ````: a file of that name, below the session's directory.
-//! * ```` ```http ````: what the server answers: a line `GET /v1/…`, a status (`close` breaks the
-//!   connection, `silence` keeps it and says nothing), header lines, an empty line, the body. Each
-//!   `^C` behind a status presses Ctrl-C as the request arrives. Of several blocks in a row for one
-//!   request, one after the other is answered, the last for ever.
-//! * ```` ```console ````: a command and everything that it printed. `$ ` starts the command, `<< `
-//!   is typed on a terminal, `2> ` is standard error, `? 3` the exit code if it is not 0. `< FILE`
-//!   behind a command is its standard input, `NAME=value` before it its environment. Besides
-//!   `nomad-csi` there are `cat` and `ls`.
-//! * ```` ```requests ````: what the server was asked since the last such block, or the start.
+//! * ```` ```hcl volume.hcl ````: a file with that name in the session's directory.
+//! * ```` ```http ````: a response of the server: a request line `GET /v1/…`, a status, header lines,
+//!   an empty line and the body. The status `close` breaks the connection, `silence` keeps it open
+//!   without a response. Each `^C` after a status sends an interrupt when the request arrives.
+//!   Consecutive blocks for one request are sent in order; the last one repeats.
+//! * ```` ```console ````: commands and their output. `$ ` starts a command, `<< ` is terminal input,
+//!   `2> ` marks standard error, `? 3` is an exit code other than 0. `< FILE` after a command is its
+//!   standard input, `NAME=value` before it its environment. `cat` and `ls` are also available.
+//! * ```` ```requests ````: the requests since the last such block or the start.
 //!
-//! Each session has a directory, an environment, a clock and a server of its own, so all of them run
-//! at once. `NOMAD_CSI_BLESS=1` writes down what the program does now.
+//! Each session has its own directory, environment, clock and server. All sessions can run in
+//! parallel. `NOMAD_CSI_BLESS=1` updates the transcripts.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Cursor, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nomad_csi::cli::{Environment, Input, Interrupts, World, run};
-use nomad_csi::nomad::Settings;
+use nomad_csi::cli::{Environment, InputStream, Interrupts, ProcessEnvironment, run_command_line};
+use nomad_csi::nomad::ClientSettings;
 
-use super::canned::{CannedServer, Told};
-use super::hermetic::{Marked, Output, Redirect, world};
-use super::http_server::{Answer, answer};
+use super::canned::{CannedResponse, CannedServer};
+use super::hermetic::{CapturedOutput, MarkedWriter, Redirect, test_environment};
+use super::http_server::{Reply, response};
 
-/// Runs a transcript and compares; or rewrites it, if that was asked for.
+/// Runs a transcript and compares the output, or updates the transcript with `NOMAD_CSI_BLESS=1`.
 ///
 /// # Panics
-/// If the program does something else than what is written.
+/// Panics if the output differs from the transcript.
 pub(crate) fn check(path: &Path) {
-    compare(path, Player::new());
+    compare(path, Session::new());
 }
 
-/// The same, with a server that is really there in place of one that says what it was told. Its
-/// indexes are its own, and not shown.
+/// Like [`check`], with a real server at `address`. Its Raft indexes are replaced by `[N]`.
 ///
 /// # Panics
-/// If the program does something else than what is written.
+/// Panics if the output differs from the transcript.
 pub(crate) fn check_at(path: &Path, address: &str) {
-    let player = Player {
-        real: Some(address.to_owned()),
-        ..Player::new()
+    let session = Session {
+        real_server: Some(address.to_owned()),
+        ..Session::new()
     };
-    compare(path, player);
+    compare(path, session);
 }
 
-fn compare(path: &Path, mut player: Player) {
-    let text = std::fs::read_to_string(path).expect("the transcript is readable");
-    let actual = player.play(&text);
+fn compare(path: &Path, mut session: Session) {
+    let text = std::fs::read_to_string(path).expect("a readable transcript");
+    let actual = session.replay(&text);
     if actual == text {
         return;
     }
     if std::env::var_os("NOMAD_CSI_BLESS").is_some() {
-        std::fs::write(path, actual).expect("the transcript is writable");
+        std::fs::write(path, actual).expect("a writable transcript");
         return;
     }
     let difference = similar::TextDiff::from_lines(text.as_str(), actual.as_str());
     panic!(
-        "{} says something else than the program (NOMAD_CSI_BLESS=1 rewrites it):\n{}",
+        "{} differs from the output of the program (NOMAD_CSI_BLESS=1 updates it):\n{}",
         path.display(),
-        difference.unified_diff().header("written", "actual")
+        difference.unified_diff().header("transcript", "actual")
     );
 }
 
-struct Player {
+struct Session {
     directory: tempfile::TempDir,
     server: CannedServer,
     interrupts: Interrupts,
-    /// A port at which nothing listens.
-    silent: String,
-    /// A server that is really there.
-    real: Option<String>,
+    /// An address without a server.
+    unused_address: String,
+    /// The address of a real server, if any.
+    real_server: Option<String>,
     has_server: bool,
-    /// Requests whose answers were told since the last command.
-    told: Vec<String>,
-    /// What files and answers say, so that a UUID that was made up can be told from one that was not.
-    said: String,
-    /// UUIDs that were made up, in their order.
-    made_up: RefCell<Vec<String>>,
+    /// The requests with a configured response since the last command.
+    configured_requests: Vec<String>,
+    /// The text of all files and responses. UUIDs in it were not generated by the program.
+    given_text: String,
+    /// The UUIDs that the program generated, in the order of their appearance.
+    generated_uuids: RefCell<Vec<String>>,
 }
 
-impl Player {
+impl Session {
     fn new() -> Self {
         let interrupts = Interrupts::default();
-        let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
-        let silent = format!("http://{}", unused.local_addr().expect("it is bound"));
+        let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let unused_address = format!("http://{}", unused.local_addr().expect("a bound port"));
         Self {
-            directory: tempfile::tempdir().expect("a directory can be made"),
+            directory: tempfile::tempdir().expect("a new directory"),
             server: CannedServer::start(&interrupts),
             interrupts,
-            silent,
-            real: None,
+            unused_address,
+            real_server: None,
             has_server: false,
-            told: vec![],
-            said: String::new(),
-            made_up: RefCell::default(),
+            configured_requests: vec![],
+            given_text: String::new(),
+            generated_uuids: RefCell::default(),
         }
     }
 
-    /// The transcript as the program makes it now.
-    fn play(&mut self, text: &str) -> String {
+    /// Returns the transcript with the actual output of the program.
+    fn replay(&mut self, text: &str) -> String {
         let mut written = String::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -114,7 +112,7 @@ impl Player {
             };
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             if info != "console" {
-                self.said += &block.concat();
+                self.given_text += &block.concat();
             }
             let shown = self.block(info, &block);
             written += &shown;
@@ -123,13 +121,13 @@ impl Player {
         let unexpected = self.server.unexpected();
         assert!(
             unexpected.is_empty(),
-            "the server was asked what nobody told it: {unexpected:#?}"
+            "requests without a configured response: {unexpected:#?}"
         );
         written
     }
 
     fn block(&mut self, info: &str, lines: &[&str]) -> String {
-        let as_it_was = || {
+        let unchanged = || {
             lines
                 .iter()
                 .map(|line| format!("{line}\n"))
@@ -140,68 +138,72 @@ impl Player {
             ["console"] => self.console(lines),
             ["http"] => {
                 self.http(lines);
-                as_it_was()
+                unchanged()
             }
             ["requests"] => self.requests(),
             [_syntax, name] => {
                 let path = self.directory.path().join(name);
-                let folder = path.parent().expect("it lies in the directory");
-                std::fs::create_dir_all(folder).expect("the directory is writable");
-                std::fs::write(path, as_it_was()).expect("the directory is writable");
-                as_it_was()
+                let folder = path.parent().expect("a parent directory");
+                std::fs::create_dir_all(folder).expect("a writable directory");
+                std::fs::write(path, unchanged()).expect("a writable directory");
+                unchanged()
             }
-            _ => as_it_was(),
+            _ => unchanged(),
         }
     }
 
     fn http(&mut self, lines: &[&str]) {
         self.has_server = true;
         let [request, status, rest @ ..] = lines else {
-            panic!("an http block has a request and a status: {lines:?}");
+            panic!("an http block needs a request and a status: {lines:?}");
         };
-        let (status, pressed) = status.split_once(' ').unwrap_or((status, ""));
-        let told = Told {
-            answer: http_answer(status, rest),
-            interrupts: pressed.matches("^C").count(),
+        let (status, interrupts) = status.split_once(' ').unwrap_or((status, ""));
+        let response = CannedResponse {
+            reply: parse_response(status, rest),
+            interrupts: interrupts.matches("^C").count(),
         };
-        if self.told.iter().any(|told| told == request) {
-            self.server.then_tell(request, told);
+        if self
+            .configured_requests
+            .iter()
+            .any(|configured| configured == request)
+        {
+            self.server.queue_response(request, response);
         } else {
-            self.told.push((*request).to_owned());
-            self.server.tell(request, told);
+            self.configured_requests.push((*request).to_owned());
+            self.server.set_response(request, response);
         }
     }
 
     fn requests(&self) -> String {
-        let asked = self.server.take_asked();
-        asked
+        let requests = self.server.take_requests();
+        requests
             .iter()
-            .map(|request| self.anonymous(request) + "\n")
+            .map(|request| self.with_placeholders(request) + "\n")
             .collect()
     }
 
     fn console(&mut self, lines: &[&str]) -> String {
-        self.told.clear();
+        self.configured_requests.clear();
         let mut shown = String::new();
         for (at, line) in lines.iter().enumerate() {
             let Some(command) = line.strip_prefix("$ ") else {
                 continue;
             };
-            let typed: Vec<&str> = lines[at + 1..]
+            let terminal_input: Vec<&str> = lines[at + 1..]
                 .iter()
                 .map_while(|line| line.strip_prefix("<< "))
                 .collect();
             shown += line;
             shown.push('\n');
-            for answer in &typed {
+            for answer in &terminal_input {
                 shown = shown + "<< " + answer + "\n";
             }
-            shown += &self.command(command, &typed);
+            shown += &self.command(command, &terminal_input);
         }
         shown
     }
 
-    fn command(&self, line: &str, typed: &[&str]) -> String {
+    fn command(&self, line: &str, terminal_input: &[&str]) -> String {
         let mut words = split(line);
         let mut environment = vec![("HOME".to_owned(), self.path("home"))];
         while let Some((name, value)) = words.first().and_then(|word| assignment(word)) {
@@ -212,18 +214,20 @@ impl Player {
             Some(at) => {
                 let file = words.remove(at + 1);
                 words.remove(at);
-                std::fs::read(self.path(&file)).expect("the input is there")
+                std::fs::read(self.path(&file)).expect("a readable input file")
             }
-            None => typed
+            None => terminal_input
                 .iter()
                 .flat_map(|line| format!("{line}\n").into_bytes())
                 .collect(),
         };
         match words.first().map(String::as_str) {
-            Some("nomad-csi") => self.program(&words, environment, input, !typed.is_empty()),
-            Some("cat") => std::fs::read_to_string(self.path(&words[1])).expect("it is there"),
+            Some("nomad-csi") => {
+                self.program(&words, environment, input, !terminal_input.is_empty())
+            }
+            Some("cat") => std::fs::read_to_string(self.path(&words[1])).expect("a readable file"),
             Some("ls") => listing(&PathBuf::from(self.path(words.get(1).map_or("", |w| w)))),
-            other => panic!("{other:?} is no command of a transcript"),
+            other => panic!("{other:?} is not a command that transcripts support"),
         }
     }
 
@@ -234,10 +238,10 @@ impl Player {
         input: Vec<u8>,
         is_terminal: bool,
     ) -> String {
-        let output = Output::default();
+        let output = CapturedOutput::default();
         let reader: Box<dyn Read + Send> = if is_terminal {
             Box::new(Keyboard {
-                typed: BufReader::new(Cursor::new(input)),
+                terminal_input: BufReader::new(Cursor::new(input)),
                 echo: output.clone(),
             })
         } else {
@@ -246,29 +250,29 @@ impl Player {
         let arguments = words
             .iter()
             .map(|word| word.replace("[DIR]", &self.path("")));
-        let exit = run(World {
+        let exit = run_command_line(ProcessEnvironment {
             environment: Environment::from_iter(environment),
-            stdin: Input {
+            stdin: InputStream {
                 reader,
                 is_terminal,
             },
             servers: Arc::new(Redirect::to(&self.url())),
             interrupts: self.interrupts.clone(),
-            ..world(self.directory.path(), arguments, &output)
+            ..test_environment(self.directory.path(), arguments, &output)
         });
-        let mut shown = self.anonymous(&output.text());
+        let mut shown = self.with_placeholders(&output.text());
         if exit.code() != 0 {
             shown = shown + "? " + &exit.code().to_string() + "\n";
         }
         shown
     }
 
-    /// Where the default address leads.
+    /// Returns the server that the default address redirects to.
     fn url(&self) -> String {
-        match &self.real {
+        match &self.real_server {
             Some(address) => address.clone(),
             None if self.has_server => self.server.url(),
-            None => self.silent.clone(),
+            None => self.unused_address.clone(),
         }
     }
 
@@ -277,27 +281,29 @@ impl Player {
         path.to_string_lossy().trim_end_matches('/').to_owned()
     }
 
-    fn anonymous(&self, text: &str) -> String {
+    fn with_placeholders(&self, text: &str) -> String {
         let text = text
             .replace(&self.path(""), "[DIR]")
-            .replace(&self.server.url(), Settings::DEFAULT_ADDRESS)
-            .replace(&self.silent, Settings::DEFAULT_ADDRESS);
-        let text = match &self.real {
-            Some(address) => without_indexes(&text.replace(address, Settings::DEFAULT_ADDRESS)),
+            .replace(&self.server.url(), ClientSettings::DEFAULT_ADDRESS)
+            .replace(&self.unused_address, ClientSettings::DEFAULT_ADDRESS);
+        let text = match &self.real_server {
+            Some(address) => {
+                without_indexes(&text.replace(address, ClientSettings::DEFAULT_ADDRESS))
+            }
             None => text,
         };
-        let mut made_up = self.made_up.borrow_mut();
+        let mut generated_uuids = self.generated_uuids.borrow_mut();
         let mut shown = text.clone();
-        for uuid in uuids(&text).filter(|uuid| !self.said.contains(*uuid)) {
-            if !made_up.iter().any(|other| other == uuid) {
-                made_up.push(uuid.to_owned());
+        for uuid in uuids(&text).filter(|uuid| !self.given_text.contains(*uuid)) {
+            if !generated_uuids.iter().any(|other| other == uuid) {
+                generated_uuids.push(uuid.to_owned());
             }
         }
-        for (at, uuid) in made_up.iter().enumerate() {
+        for (at, uuid) in generated_uuids.iter().enumerate() {
             shown = shown.replace(uuid, &format!("[UUID {}]", at + 1));
         }
         if !self.has_server {
-            // The embedded plugin's volumes have a size of their own only where it runs as root.
+            // The embedded plugin reports a size only if it runs as root.
             shown = shown.replace("= 1.0 GiB\n", "= unknown\n");
             shown = shown.replace(", 1.0 GiB)", ")");
         }
@@ -314,7 +320,7 @@ fn without_indexes(text: &str) -> String {
     })
 }
 
-/// Everything that looks like a UUID.
+/// Returns the UUIDs in a text.
 fn uuids(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_hexdigit() && c != '-');
     words.filter(|word| {
@@ -335,14 +341,14 @@ fn listing(folder: &Path) -> String {
     names.concat()
 }
 
-/// A status, header lines, an empty line and a body.
-fn http_answer(status: &str, rest: &[&str]) -> Answer {
+/// Parses a status, header lines, an empty line and a body.
+fn parse_response(status: &str, rest: &[&str]) -> Reply {
     match status {
-        "close" => return Answer::Nothing,
-        "silence" => return Answer::Silence,
+        "close" => return Reply::Close,
+        "silence" => return Reply::Hang,
         _ => {}
     }
-    let status = status.parse().expect("a status is a number");
+    let status = status.parse().expect("a numeric status");
     let end = rest.iter().position(|line| line.is_empty());
     let end = end.unwrap_or(rest.len());
     let mut headers: Vec<(&str, &str)> = rest[..end]
@@ -357,17 +363,17 @@ fn http_answer(status: &str, rest: &[&str]) -> Answer {
     };
     headers.push(("X-Nomad-Index", "10"));
     let body = rest.get(end + 1..).unwrap_or_default().join("\n");
-    answer(status, kind, &headers, body.as_bytes())
+    response(status, kind, &headers, body.as_bytes())
 }
 
-/// `NAME=value` before a command.
+/// Parses `NAME=value` before a command.
 fn assignment(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     (is_name && !name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// Words as a shell splits them, with both kinds of quotes.
+/// Splits a line into words like a shell, with both kinds of quotes.
 fn split(line: &str) -> Vec<String> {
     let mut words = vec![];
     let mut word: Option<String> = None;
@@ -387,17 +393,17 @@ fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// What is typed is seen, as on a terminal, a line at a time.
+/// Terminal input: one line per read, echoed to standard error.
 struct Keyboard {
-    typed: BufReader<Cursor<Vec<u8>>>,
-    echo: Output,
+    terminal_input: BufReader<Cursor<Vec<u8>>>,
+    echo: CapturedOutput,
 }
 
 impl Read for Keyboard {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut line = vec![];
-        self.typed.read_until(b'\n', &mut line)?;
-        let echo = Marked {
+        self.terminal_input.read_until(b'\n', &mut line)?;
+        let echo = MarkedWriter {
             mark: "2> ",
             output: self.echo.clone(),
         };

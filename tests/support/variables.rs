@@ -1,19 +1,18 @@
-//! Variables and their locks in memory, as Nomad answers them (`nomad-neighbour-apis` 1 and 2), with
-//! faults: as much as a ledger asks.
+//! A fake of Nomad's Variables API in memory, with locks and faults: the parts that a ledger uses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::http_server::{Answer, Seen, answer, json as ok, text};
+use super::http_server::{ReceivedRequest, Reply, json as ok, response, text};
 
-/// What goes wrong with a write.
+/// A fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is carried out, and the connection ends before the answer.
-    AnswerLost,
-    /// The connection ends before it is carried out.
+    /// The write takes effect, and the connection closes before the response.
+    ReplyLost,
+    /// The connection closes before the write takes effect.
     RequestLost,
 }
 
@@ -21,15 +20,15 @@ pub(crate) enum Fault {
 struct Content {
     index: u64,
     variables: BTreeMap<String, Value>,
-    /// Path to the holder's ID.
+    /// Lock IDs by path.
     locks: BTreeMap<String, String>,
-    /// Faults of the writes to come.
+    /// The faults of the next writes.
     faults: Vec<Fault>,
     has_locks: bool,
     may_list: bool,
 }
 
-/// A server's variables. A clone is the same.
+/// The variables of a server. A clone shares them.
 #[derive(Clone)]
 pub(crate) struct Variables(Arc<Mutex<Content>>);
 
@@ -42,37 +41,37 @@ impl Variables {
         })))
     }
 
-    /// As before 1.7: a lock's parameters are not known, and passed over.
+    /// Imitates Nomad before 1.7, which ignores the lock parameters.
     pub(crate) fn without_locks(self) -> Self {
         self.0.lock().expect("unpoisoned").has_locks = false;
         self
     }
 
-    /// The token may read and not list.
+    /// Makes the token able to read but not to list.
     pub(crate) fn without_list(self) -> Self {
         self.0.lock().expect("unpoisoned").may_list = false;
         self
     }
 
-    /// The next writes go wrong.
-    pub(crate) fn fail(&self, faults: &[Fault]) {
+    /// Makes the next writes fail.
+    pub(crate) fn fail_next_writes(&self, faults: &[Fault]) {
         let mut faults = faults.to_vec();
         faults.reverse();
         self.0.lock().expect("unpoisoned").faults = faults;
     }
 
-    /// All locks run out.
+    /// Expires all locks.
     pub(crate) fn expire_locks(&self) {
         self.0.lock().expect("unpoisoned").locks.clear();
     }
 
-    /// Every variable's text, for canaries.
+    /// Returns the text of every variable, so a test can search it for secrets.
     pub(crate) fn texts(&self) -> Vec<String> {
         let content = self.0.lock().expect("unpoisoned");
         content.variables.values().map(Value::to_string).collect()
     }
 
-    pub(crate) fn serve(&self, seen: &Seen) -> Answer {
+    pub(crate) fn serve(&self, seen: &ReceivedRequest) -> Reply {
         let mut content = self.0.lock().expect("unpoisoned");
         let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
         let query: BTreeMap<&str, &str> = query
@@ -92,10 +91,10 @@ impl Variables {
             };
         }
         match content.faults.pop() {
-            Some(Fault::RequestLost) => Answer::Nothing,
-            Some(Fault::AnswerLost) => {
+            Some(Fault::RequestLost) => Reply::Close,
+            Some(Fault::ReplyLost) => {
                 content.write(seen, path, &query);
-                Answer::Nothing
+                Reply::Close
             }
             None => content.write(seen, path, &query),
         }
@@ -103,7 +102,7 @@ impl Variables {
 }
 
 impl Content {
-    fn list(&self, query: &BTreeMap<&str, &str>) -> Answer {
+    fn list(&self, query: &BTreeMap<&str, &str>) -> Reply {
         let prefix = query.get("prefix").copied().unwrap_or_default();
         let prefix = prefix.replace("%2F", "/");
         let listed = self
@@ -112,7 +111,10 @@ impl Content {
             .filter(|(path, _)| path.starts_with(&prefix));
         let mut listed: Vec<Value> = listed.map(|(_, variable)| variable.clone()).collect();
         for variable in &mut listed {
-            variable.as_object_mut().expect("it is one").remove("Items");
+            variable
+                .as_object_mut()
+                .expect("a variable is an object")
+                .remove("Items");
         }
         if !self.may_list {
             listed.clear();
@@ -120,13 +122,13 @@ impl Content {
         ok(&Value::from(listed).to_string())
     }
 
-    fn write(&mut self, seen: &Seen, path: &str, query: &BTreeMap<&str, &str>) -> Answer {
+    fn write(&mut self, seen: &ReceivedRequest, path: &str, query: &BTreeMap<&str, &str>) -> Reply {
         let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
         let id = body
             .pointer("/Lock/ID")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let conflict = || answer(409, "text/plain", &[], br#"{"Path":""}"#);
+        let conflict = || response(409, "text/plain", &[], br#"{"Path":""}"#);
         let holder = self.locks.get(path).cloned();
         if self.has_locks && query.contains_key("lock-renew") {
             return match holder {
@@ -153,13 +155,13 @@ impl Content {
             .get(path)
             .map_or(0, |v| v["ModifyIndex"].as_u64().unwrap());
         if let Some(cas) = query.get("cas")
-            && cas.parse::<u64>().expect("it is a number") != now
+            && cas.parse::<u64>().expect("cas is a number") != now
         {
             return conflict();
         }
         if seen.method == "DELETE" {
             self.variables.remove(path);
-            return answer(204, "text/plain", &[], b"");
+            return response(204, "text/plain", &[], b"");
         }
         self.index += 1;
         let index = self.index;

@@ -1,4 +1,4 @@
-//! Volumes of the embedded plugin, asked for over HTTP.
+//! Volumes of the embedded plugin, created and listed over HTTP.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Address, Answer};
 
-/// Creates a volume. An error means that the connection broke before the answer.
+/// Creates a volume. Fails if the connection breaks before the response.
 pub(crate) fn create(agent: &Address, id: &str) -> io::Result<Answer> {
     let volume = json!({
         "ID": id,
@@ -22,7 +22,7 @@ pub(crate) fn create(agent: &Address, id: &str) -> io::Result<Answer> {
     agent.ask("PUT", &path, Some(&json!({ "Volumes": [volume] })))
 }
 
-/// IDs of all volumes, with the provider's.
+/// Returns the ID and the external ID of every volume.
 pub(crate) fn list(agent: &Address) -> Vec<(String, String)> {
     let volumes = agent
         .ask("GET", "/v1/volumes?type=csi", None)
@@ -36,7 +36,7 @@ pub(crate) fn list(agent: &Address) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The plugin's health as the agent shows it.
+/// Checks the health of the plugin that the agent reports.
 pub(crate) fn is_healthy(agent: &Address) -> Result<(), String> {
     let answer = agent
         .ask("GET", "/v1/plugin/csi/hostpath", None)
@@ -45,7 +45,7 @@ pub(crate) fn is_healthy(agent: &Address) -> Result<(), String> {
     healthy.then_some(()).ok_or_else(|| answer.text())
 }
 
-/// What the provider has: the directories that are its volumes.
+/// Returns the volumes at the provider, which are its directories.
 pub(crate) fn provided(data: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(data.join("plugins/hostpath/volumes")).unwrap();
     entries
@@ -53,9 +53,8 @@ pub(crate) fn provided(data: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Asserts that the agent and the provider have the same volumes, each once, and these are all of
-/// them.
-pub(crate) fn assert_exactly(agent: &Address, data: &Path, ids: &BTreeSet<String>) {
+/// Asserts that agent and provider have exactly the volumes `ids`, each once.
+pub(crate) fn assert_volumes(agent: &Address, data: &Path, ids: &BTreeSet<String>) {
     let listed = list(agent);
     let found: BTreeSet<String> = listed.iter().map(|(id, _)| id.clone()).collect();
     assert_eq!(found, *ids);
@@ -66,11 +65,11 @@ pub(crate) fn assert_exactly(agent: &Address, data: &Path, ids: &BTreeSet<String
     assert_eq!(
         external.len(),
         listed.len(),
-        "an external volume has two names: {listed:?}"
+        "two registered volumes share an external ID: {listed:?}"
     );
     let provided = provided(data);
     assert_eq!(
         external, provided,
-        "left: registered; right: in the provider"
+        "left: registered; right: at the provider"
     );
 }

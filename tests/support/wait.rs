@@ -1,48 +1,47 @@
-//! The one place of the tests that lets time pass: between two looks at a predicate.
+//! Polling: the only place where tests sleep.
 
 use std::time::{Duration, Instant};
 
-/// Nothing that a test waits for takes longer on a machine that works.
-const LIMIT: Duration = Duration::from_secs(60);
-const BETWEEN: Duration = Duration::from_millis(5);
+/// The time limit of every wait, generous enough for a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Looks until there is something to see, and returns it. If there never is, the test fails with what
-/// was seen last.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+/// Calls `check` until it returns a value. Panics with the last error after the timeout.
+pub(crate) fn until<T>(what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
     let begun = Instant::now();
     loop {
-        match look() {
+        match check() {
             Ok(seen) => return seen,
-            Err(last) if begun.elapsed() > LIMIT => {
-                panic!("waited {LIMIT:?} for {what}; last seen: {last}")
+            Err(last) if begun.elapsed() > TIMEOUT => {
+                panic!("waited {TIMEOUT:?} for {what}; last error: {last}")
             }
-            Err(_) => std::thread::sleep(BETWEEN),
+            Err(_) => std::thread::sleep(INTERVAL),
         }
     }
 }
 
-/// Looks until it is so.
-pub(crate) fn until_true(what: &str, mut look: impl FnMut() -> bool) {
+/// Calls `check` until it returns true.
+pub(crate) fn until_true(what: &str, mut check: impl FnMut() -> bool) {
     until(what, || {
-        look()
+        check()
             .then_some(())
-            .ok_or_else(|| "it is not so".to_owned())
+            .ok_or_else(|| "the condition is false".to_owned())
     });
 }
 
-/// [`until`] for looks that have to wait themselves.
+/// The asynchronous form of [`until`].
 pub(crate) async fn until_async<T>(
     what: &str,
-    mut look: impl AsyncFnMut() -> Result<T, String>,
+    mut check: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
     let begun = Instant::now();
     loop {
-        match look().await {
+        match check().await {
             Ok(seen) => return seen,
-            Err(last) if begun.elapsed() > LIMIT => {
-                panic!("waited {LIMIT:?} for {what}; last seen: {last}")
+            Err(last) if begun.elapsed() > TIMEOUT => {
+                panic!("waited {TIMEOUT:?} for {what}; last error: {last}")
             }
-            Err(_) => tokio::time::sleep(BETWEEN).await,
+            Err(_) => tokio::time::sleep(INTERVAL).await,
         }
     }
 }

@@ -34,8 +34,8 @@ async fn run(router: Router) -> Running {
     }
 }
 
-/// A request that ends the connection, and all that comes back.
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
+/// Sends one request and returns the whole response.
+async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -51,12 +51,12 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn both_sockets_are_served_and_the_unix_one_is_for_this_user_only() {
+async fn both_sockets_are_served_and_the_unix_socket_is_private() {
     let running = run(hello()).await;
     let tcp = TcpStream::connect(running.address).await.unwrap();
     let unix = UnixStream::connect(&running.socket).await.unwrap();
-    assert!(ask(tcp, "/").await.ends_with("hello"));
-    assert!(ask(unix, "/").await.ends_with("hello"));
+    assert!(get(tcp, "/").await.ends_with("hello"));
+    assert!(get(unix, "/").await.ends_with("hello"));
     let mode = std::fs::metadata(&running.socket)
         .unwrap()
         .permissions()
@@ -65,7 +65,7 @@ async fn both_sockets_are_served_and_the_unix_one_is_for_this_user_only() {
 }
 
 #[tokio::test]
-async fn what_is_being_answered_is_finished_and_nothing_new_is_accepted() {
+async fn a_stop_completes_running_requests_and_accepts_no_connections() {
     let (entered, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let slow = {
         let (entered, go_on) = (entered.clone(), go_on.clone());
@@ -77,7 +77,7 @@ async fn what_is_being_answered_is_finished_and_nothing_new_is_accepted() {
     };
     let running = run(Router::new().route("/slow", get(slow))).await;
     let stream = TcpStream::connect(running.address).await.unwrap();
-    let asked = tokio::spawn(ask(stream, "/slow"));
+    let asked = tokio::spawn(get(stream, "/slow"));
     timeout(LONG, entered.notified()).await.unwrap();
     running.stop.cancel();
     let refused = async {
@@ -92,9 +92,9 @@ async fn what_is_being_answered_is_finished_and_nothing_new_is_accepted() {
     timeout(LONG, running.served).await.unwrap().unwrap();
 }
 
-/// Time passes by itself here: nobody but the timers does anything.
+/// Only timers run, so the paused clock advances by itself.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_answered_does_not_keep_the_agent() {
+async fn a_request_without_an_end_does_not_block_the_stop() {
     let entered = Arc::new(Notify::new());
     let stuck = {
         let entered = entered.clone();
@@ -116,9 +116,9 @@ async fn a_request_that_is_never_answered_does_not_keep_the_agent() {
     assert!(asked.elapsed() >= DRAIN_LIMIT && asked.elapsed() < DRAIN_LIMIT * 2);
 }
 
-/// Also one that has sent a request before and keeps the connection.
+/// Also a client that keeps its connection after a request.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_sends_nothing_is_let_go() {
+async fn an_idle_client_is_disconnected() {
     let running = run(hello()).await;
     for first in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
         let mut stream = UnixStream::connect(&running.socket).await.unwrap();
@@ -127,14 +127,14 @@ async fn a_client_that_sends_nothing_is_let_go() {
         let mut rest = vec![];
         timeout(HEAD_LIMIT * 3, stream.read_to_end(&mut rest))
             .await
-            .expect("the connection ends")
+            .expect("the connection is closed")
             .unwrap();
         assert!(begun.elapsed() >= HEAD_LIMIT, "{:?}", begun.elapsed());
     }
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told_with_what_to_do() {
+async fn a_port_in_use_is_reported_with_help() {
     let running = run(hello()).await;
     let other = running.socket.with_file_name("other.sock");
     let problem = Listeners::open(Some(running.address), &other)
@@ -144,7 +144,7 @@ async fn a_port_in_use_is_told_with_what_to_do() {
         .unwrap();
     assert_eq!(problem.code, Code::AgentPortInUse);
     let expected = format!(
-        "cannot listen on {}: another process listens there",
+        "cannot listen on `{}`: the address is in use",
         running.address
     );
     assert_eq!(problem.message, expected);
@@ -152,7 +152,7 @@ async fn a_port_in_use_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_socket_left_behind_is_replaced_and_a_file_is_not() {
+async fn an_old_socket_is_replaced_and_a_file_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
@@ -169,7 +169,7 @@ async fn a_socket_left_behind_is_replaced_and_a_file_is_not() {
 }
 
 #[tokio::test]
-async fn an_address_of_another_machine_is_told() {
+async fn an_address_of_another_machine_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let elsewhere = SocketAddr::from(([192, 0, 2, 1], 0));
     let problem = Listeners::open(Some(elsewhere), &directory.path().join("s"))

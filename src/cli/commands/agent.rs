@@ -1,26 +1,50 @@
 //! `agent`: runs until it is told to stop.
 
-use crate::agent::{AgentConfig, AgentOptions, PlayOptions};
-use crate::cli::args::Agent;
-use crate::cli::context::Context;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use crate::agent::{AgentConfig, AgentOptions, ProfileOptions};
+use crate::cli::args::AgentProfileArgs;
+use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+
+/// Arguments of `agent`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentArgs {
+    /// Run a server and a node in one process, the only supported mode
+    #[arg(long)]
+    pub dev: bool,
+    /// Directory of the agent's state [default: a temporary directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+    /// Address of the HTTP API [default: 127.0.0.1:4646]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub http: Option<String>,
+    /// Allow an address that other machines can reach, without authentication
+    #[arg(long)]
+    pub allow_unauthenticated: bool,
+    /// The profile of the embedded plugin.
+    #[command(flatten)]
+    pub plugin: AgentProfileArgs,
+}
 
 /// Runs it. Being told to stop is no interruption of it: it ends well.
 ///
 /// # Errors
 /// If it cannot start.
-pub(crate) async fn run(context: &Context, arguments: &Agent) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &CommandContext, arguments: &AgentArgs) -> Result<Exit, CliError> {
     let data_dir = arguments.data_dir.as_ref();
     let config = AgentConfig::parse(&AgentOptions {
         dev: arguments.dev,
         data_dir: data_dir.map(|path| context.directory.join(path)),
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
-        plugin: PlayOptions::from(&arguments.plugin),
+        plugin: ProfileOptions::from(&arguments.plugin),
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;
-    crate::agent::run(config, context.interrupts.stop().clone()).await?;
+    crate::agent::run_agent(config, context.interrupts.stop().clone()).await?;
     Ok(Exit::Done)
 }

@@ -1,45 +1,115 @@
-//! `apply`: from files, or from a plan that was saved.
+//! `apply`: from files, or from a saved plan.
 
-use crate::cli::args::{Apply, Files};
-use crate::cli::commands::submit::{self, How, Order, Verb};
-use crate::cli::context::Context;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use crate::cli::args::{
+    ChangeArgs, FILE_HELP, FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, SYNTAX_HELP, SetArgs,
+    SpecSyntax,
+};
+use crate::cli::command_context::CommandContext;
+use crate::cli::commands::submit::{Submission, submit};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::saved::read_saved;
+use crate::cli::saved_plan_file::read_saved_plan;
+use crate::reconcile::workflow::ApplyMode;
 
-/// Carries out what the files want, or what a saved plan says.
+/// Arguments of `apply`.
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    /// Saved plan to apply instead of files
+    ///
+    /// The plan is computed again from the files that it names, for the same server and set, with
+    /// the same options and approvals. A volume that changed since then is skipped (exit code 3). A
+    /// plan for a set can be applied once.
+    #[arg(
+        value_name = "PLAN", value_hint = ValueHint::FilePath,
+        conflicts_with_all = [
+            "files", "syntax", "set", "ledger", "ledger_namespace", "server_version",
+            "prune", "replace", "snapshot_first", "delete_data", "accept_loss",
+        ]
+    )]
+    pub plan: Option<PathBuf>,
+    #[arg(short, long = "file", value_name = "PATH", required_unless_present = "plan", value_hint = ValueHint::AnyPath, help = FILE_HELP)]
+    pub files: Vec<String>,
+    #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+    /// The set of the volumes.
+    #[command(flatten)]
+    pub set: SetArgs,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    /// The prompt, the failures and the plugins.
+    #[command(flatten)]
+    pub options: ApplyOptions,
+    /// Wait up to five minutes until the volumes are schedulable (exit code 3 on timeout)
+    #[arg(long)]
+    pub wait: bool,
+    /// Override the server's soft-mandatory policies (Nomad Enterprise)
+    #[arg(long)]
+    pub policy_override: bool,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The additional changes.
+    #[command(flatten)]
+    pub choices: ChangeArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
+}
+
+/// How `apply` handles prompts, failures and unhealthy plugins.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ApplyOptions {
+    /// Skip the approval prompt
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Apply the other changes even if some are blocked or must wait
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Do not wait for unhealthy plugins
+    ///
+    /// By default, the command waits up to two minutes for a plugin that has no healthy controller.
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// Applies files or a saved plan.
 ///
 /// # Errors
-/// If there is no such plan, and those of [`submit::run`].
-pub(crate) async fn run(context: &Context, arguments: &Apply) -> Result<Exit, CliError> {
+/// If the saved plan cannot be read, and those of [`submit`].
+pub(crate) async fn run(context: &CommandContext, arguments: &ApplyArgs) -> Result<Exit, CliError> {
     let saved = match &arguments.plan {
-        Some(file) => Some(read_saved(context, file)?),
+        Some(file) => Some(read_saved_plan(context, file)?),
         None => None,
     };
-    let typed = Files {
+    let saved = saved.as_ref();
+    let files = FileArgs {
         files: arguments.files.clone(),
         syntax: arguments.syntax,
     };
-    let from = saved.as_ref();
-    let order = Order {
-        files: from.map_or(&typed, |saved| &saved.files),
-        set: from.map_or(&arguments.set, |saved| &saved.set),
-        place: Some(from.map_or(&arguments.place, |saved| &saved.place)),
-        verb: Verb::Apply(How {
-            yes: arguments.how.yes,
-            keep_going: arguments.how.keep_going,
-            no_wait: arguments.how.no_wait,
-        }),
+    let submission = Submission {
+        files: saved.map_or(&files, |saved| &saved.files),
+        set: saved.map_or(&arguments.set, |saved| &saved.set),
+        ledger: Some(saved.map_or(&arguments.place, |saved| &saved.place)),
+        mode: ApplyMode::Apply {
+            is_approved: arguments.options.yes,
+            keep_going: arguments.options.keep_going,
+            waits_for_plugins: !arguments.options.no_wait,
+        },
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,
-        choices: &arguments.choices,
+        changes: &arguments.choices,
         policy_override: arguments.policy_override,
-        wait: arguments.wait,
-        saved: from.map(|saved| &saved.plan),
-        namespace: match from {
+        waits_until_schedulable: arguments.wait,
+        saved_plan: saved.map(|saved| &saved.plan),
+        namespace: match saved {
             Some(saved) => saved.namespace.clone(),
             None => context.namespace()?,
         },
     };
-    submit::run(context, &order).await
+    submit(context, &submission).await
 }

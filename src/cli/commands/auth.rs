@@ -2,52 +2,92 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{AuthCheck, Files, ReportForm};
-use crate::cli::context::Context;
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::cli::args::{
+    FILE_HELP, FileArgs, LEDGER_NAMESPACE_HELP, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP,
+    SetArgs, SpecSyntax,
+};
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::specs::{Empty, Rules, Wanted, load};
-use crate::cli::ui::{Checked, auth_json, auth_text, json_text};
+use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
+use crate::cli::ui::{AuthReport, auth_json, auth_text, json_text};
 use crate::diagnostic::Diagnostics;
 use crate::model::Namespace;
-use crate::nomad::NomadClient;
-use crate::plan::{LedgerPlace, Needs, Step, missing_permissions};
-use crate::ports::{AccessReader as _, TokenOwner, VolumeReader as _};
+use crate::plan::{AclOperation, LedgerLocation, RequiredPermissions, missing_permissions};
+use crate::ports::ClusterApi;
+use crate::ports::TokenKind;
+use crate::reconcile::workflow::Specifications;
 use crate::reconcile::{Access, access};
 use crate::spec::Purpose;
+
+/// The subcommands of `auth`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AuthCommand {
+    /// Check the permissions of the token
+    ///
+    /// With files, reports whether the token can plan and apply them, what is missing, and the
+    /// smallest sufficient policy (exit code 3 if a permission is missing). Without files, reports
+    /// what the token can do with volumes in the selected namespace, or in each namespace that it
+    /// can read. Changes nothing.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi auth check\n  nomad-csi auth check -f volumes/ --set web"
+    )]
+    Check(AuthCheckArgs),
+}
+
+/// Arguments of `auth check`.
+#[derive(Args, Debug)]
+pub(crate) struct AuthCheckArgs {
+    #[arg(short, long = "file", value_name = "PATH", value_hint = ValueHint::AnyPath, help = FILE_HELP)]
+    pub files: Vec<String>,
+    #[arg(long, value_name = "SYNTAX", requires = "files", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+    /// The set of the volumes.
+    #[command(flatten)]
+    pub set: SetArgs,
+    #[arg(long, value_name = "NAME", default_value = "default", help = LEDGER_NAMESPACE_HELP)]
+    pub ledger_namespace: String,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
 
 /// Asks and reports; changes nothing.
 ///
 /// # Errors
 /// If a specification is wrong, or the server does not say what the token may do.
-pub(crate) async fn check(context: &Context, arguments: &AuthCheck) -> Result<Exit, CliError> {
+pub(crate) async fn check(
+    context: &CommandContext,
+    arguments: &AuthCheckArgs,
+) -> Result<Exit, CliError> {
     let wanted = if arguments.files.is_empty() {
         None
     } else {
-        let files = Files {
+        let files = FileArgs {
             files: arguments.files.clone(),
             syntax: arguments.syntax,
         };
-        Some(load(
+        Some(load_specifications(
             context,
             &files,
-            Rules {
+            LoadOptions {
                 purpose: Purpose::ByExternalId,
-                empty: Empty::Refused,
+                empty_files: EmptyFiles::Rejected,
             },
             &arguments.set,
         )?)
     };
     context
-        .with_client(async |client| report(context, client, wanted.as_ref(), arguments).await)
+        .with_cluster(async |client| report(context, client, wanted.as_ref(), arguments).await)
         .await
 }
 
 async fn report(
-    context: &Context,
-    client: &NomadClient,
-    wanted: Option<&Wanted>,
-    arguments: &AuthCheck,
+    context: &CommandContext,
+    client: &dyn ClusterApi,
+    wanted: Option<&Specifications>,
+    arguments: &AuthCheckArgs,
 ) -> Result<Exit, CliError> {
     let asking = async {
         let access = access(client).await?;
@@ -59,51 +99,51 @@ async fn report(
     };
     let (access, needs) = context.interrupts.unless(asking).await??;
     let problem = missing_permissions(&needs, &access.grants).filter(|_| wanted.is_some());
-    let checked = Checked {
+    let checked = AuthReport {
         server: client.name(),
         access: &access,
         needs: &needs,
-        wanted: wanted.is_some(),
+        is_required: wanted.is_some(),
     };
-    context.printer.data(&match arguments.output {
-        ReportForm::Text => auth_text(&checked),
-        ReportForm::Json => json_text(&auth_json(&checked)),
+    context.printer.print_result(&match arguments.output {
+        ReportFormat::Text => auth_text(&checked),
+        ReportFormat::Json => json_text(&auth_json(&checked)),
     });
     let Some(problem) = problem else {
         return Ok(Exit::Done);
     };
-    if arguments.output == ReportForm::Text {
-        context.report(&Diagnostics::from(problem), &Default::default());
+    if arguments.output == ReportFormat::Text {
+        context.print_diagnostics(&Diagnostics::from(problem), &Default::default());
     }
     Ok(Exit::Blocked)
 }
 
 /// What planning and applying these files needs.
-fn of_files(wanted: &Wanted, arguments: &AuthCheck) -> Needs {
-    let mut needs = Needs::default();
+fn of_files(wanted: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermissions {
+    let mut needs = RequiredPermissions::default();
     for spec in &wanted.volumes {
-        needs.add(Step::Observe, &spec.request.namespace);
-        needs.add(Step::Write, &spec.request.namespace);
+        needs.add(AclOperation::Observe, &spec.request.namespace);
+        needs.add(AclOperation::Write, &spec.request.namespace);
     }
     if let Some(set) = wanted.set.clone() {
         let namespace = Namespace::new(arguments.ledger_namespace.as_str());
-        needs.add_ledger(&LedgerPlace { namespace, set });
+        needs.add_ledger(&LedgerLocation { namespace, set });
     }
     needs
 }
 
 /// Everything that volumes can need in these namespaces.
-fn everything(namespaces: &BTreeSet<Namespace>) -> Needs {
-    const STEPS: [Step; 7] = [
-        Step::List,
-        Step::Observe,
-        Step::Write,
-        Step::Deregister,
-        Step::Delete,
-        Step::Snapshot,
-        Step::Detach,
+fn everything(namespaces: &BTreeSet<Namespace>) -> RequiredPermissions {
+    const STEPS: [AclOperation; 7] = [
+        AclOperation::List,
+        AclOperation::Observe,
+        AclOperation::Write,
+        AclOperation::Deregister,
+        AclOperation::Delete,
+        AclOperation::Snapshot,
+        AclOperation::Detach,
     ];
-    let mut needs = Needs::default();
+    let mut needs = RequiredPermissions::default();
     for namespace in namespaces {
         STEPS.iter().for_each(|step| needs.add(*step, namespace));
     }
@@ -112,8 +152,8 @@ fn everything(namespaces: &BTreeSet<Namespace>) -> Needs {
 
 /// The namespace that was asked for; else those in which the token may do anything.
 async fn namespaces(
-    context: &Context,
-    client: &NomadClient,
+    context: &CommandContext,
+    client: &dyn ClusterApi,
     access: &Access,
 ) -> Result<BTreeSet<Namespace>, CliError> {
     let named = context.namespace()?;
@@ -122,8 +162,8 @@ async fn namespaces(
     }
     match access.owner {
         // Without an ACL no namespace is closed, and few servers have more than one.
-        TokenOwner::Anyone => Ok([Namespace::default()].into()),
-        TokenOwner::Management { .. } | TokenOwner::Client { .. } | TokenOwner::Workload => {
+        TokenKind::AclDisabled => Ok([Namespace::default()].into()),
+        TokenKind::Management { .. } | TokenKind::Client { .. } | TokenKind::Workload => {
             let mut found = client.namespaces().await?;
             found.insert(Namespace::default());
             Ok(found)

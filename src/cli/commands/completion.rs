@@ -9,22 +9,45 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{Args, FromArgMatches as _, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::Shells;
 
-use crate::cli::args::{Cli, Completion, Global, Shell};
-use crate::cli::context::Context;
-use crate::cli::contexts::{ConfigHome, chosen};
+use crate::cli::args::GlobalArgs;
+use crate::cli::cluster_contexts::{ConfigHome, select_cluster};
+use crate::cli::command_context::CommandContext;
 use crate::cli::env::{Environment, Variable};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::servers::Servers;
-use crate::cli::settings::{Target, namespace, target};
-use crate::cli::ui::Output;
+use crate::cli::settings::{Target, namespace, server_target};
+use crate::cli::ui::OutputFormat;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::Namespace;
 use crate::ports::{VolumeApi, VolumeQuery};
+
+/// Arguments of `completion`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionArgs {
+    /// Shell to complete in
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// The supported shells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// `source <(nomad-csi completion bash)`
+    Bash,
+    /// `source <(nomad-csi completion zsh)`
+    Zsh,
+    /// `nomad-csi completion fish | source`
+    Fish,
+    /// `nomad-csi completion powershell | Out-String | Invoke-Expression`
+    Powershell,
+    /// `eval (nomad-csi completion elvish | slurp)`
+    Elvish,
+}
 
 /// How long a completion may take.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -33,8 +56,10 @@ const PATIENCE: Duration = Duration::from_millis(700);
 ///
 /// # Errors
 /// Never, as all shells are known.
-pub(crate) fn run(context: &Context, arguments: &Completion) -> Result<Exit, CliError> {
-    context.printer.data(&registration(arguments.shell)?);
+pub(crate) fn run(context: &CommandContext, arguments: &CompletionArgs) -> Result<Exit, CliError> {
+    context
+        .printer
+        .print_result(&registration(arguments.shell)?);
     Ok(Exit::Done)
 }
 
@@ -77,7 +102,11 @@ fn broken(why: &str) -> CliError {
 ///
 /// # Errors
 /// If the shell is not known.
-pub(crate) fn complete(context: &Context, shell: &str) -> Result<Exit, CliError> {
+pub(crate) fn complete(
+    context: &CommandContext,
+    shell: &str,
+    command_line: clap::Command,
+) -> Result<Exit, CliError> {
     let shells = Shells::builtins();
     let Some(shell) = shells.completer(shell) else {
         let names = shells.names().collect::<Vec<_>>().join(", ");
@@ -99,18 +128,24 @@ pub(crate) fn complete(context: &Context, shell: &str) -> Result<Exit, CliError>
         .cloned()
         .collect();
     let mut answer = vec![];
-    let mut command = command(context, &words);
+    let mut command = with_live_values(context, command_line, &words);
     shell
         .write_complete(&mut command, words, Some(&context.directory), &mut answer)
         .map_err(|error| broken(&error.to_string()))?;
-    context.printer.data(&String::from_utf8_lossy(&answer));
+    context
+        .printer
+        .print_result(&String::from_utf8_lossy(&answer));
     Ok(Exit::Done)
 }
 
-/// The command line with values that the server knows.
-fn command(context: &Context, words: &[OsString]) -> clap::Command {
+/// Returns the command line with completers that ask the server for values.
+fn with_live_values(
+    context: &CommandContext,
+    command_line: clap::Command,
+    words: &[OsString],
+) -> clap::Command {
     let asking = Arc::new(Asking {
-        global: global(words),
+        global: global(command_line.clone(), words),
         environment: context.environment.clone(),
         directory: context.directory.clone(),
         servers: Arc::clone(&context.servers),
@@ -121,7 +156,7 @@ fn command(context: &Context, words: &[OsString]) -> clap::Command {
     let namespaces =
         |argument: clap::Arg| argument.add(asking.completer(|known| &known.namespaces));
     let names = contexts(&context.environment);
-    Cli::command()
+    command_line
         .mut_arg("namespace", namespaces)
         .mut_arg("context", |argument| {
             argument.add(starting_with(names.clone()))
@@ -192,17 +227,17 @@ fn contexts(environment: &Environment) -> Vec<String> {
 }
 
 /// The flags that were typed so far, as far as they can be made out.
-fn global(words: &[OsString]) -> Global {
-    let matches = Cli::command()
-        .ignore_errors(true)
-        .try_get_matches_from(words);
+fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
+    let matches = command_line.ignore_errors(true).try_get_matches_from(words);
     matches
-        .and_then(|matches| Global::from_arg_matches(&matches))
+        .and_then(|matches| GlobalArgs::from_arg_matches(&matches))
         .unwrap_or_default()
 }
 
 fn forms(argument: clap::Arg) -> clap::Arg {
-    argument.add(starting_with(Output::WORDS.map(str::to_owned).to_vec()))
+    argument.add(starting_with(
+        OutputFormat::NAMES.map(str::to_owned).to_vec(),
+    ))
 }
 
 fn starting_with(values: Vec<String>) -> ArgValueCompleter {
@@ -219,7 +254,7 @@ fn candidates(values: &[String], current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// What the server knows, asked for when the first value is wanted.
 struct Asking {
-    global: Global,
+    global: GlobalArgs,
     environment: Environment,
     directory: PathBuf,
     servers: Arc<dyn Servers>,
@@ -243,12 +278,12 @@ impl Asking {
 
     /// Asks for as long as somebody at a keyboard does not notice. No agent is started for that.
     fn ask(&self) -> Known {
-        let Ok(chosen) = chosen(&self.global, &self.environment) else {
+        let Ok(chosen) = select_cluster(&self.global, &self.environment) else {
             return Known::default();
         };
         let chosen = chosen.as_ref();
         let Ok(target @ Target::Cluster(_)) =
-            target(&self.global, &self.environment, &self.directory, chosen)
+            server_target(&self.global, &self.environment, &self.directory, chosen)
         else {
             return Known::default();
         };

@@ -1,10 +1,11 @@
 //! `context list|use|show`: the clusters of the config file.
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::args::{ContextCommand, ContextShow, ContextUse, OutputArguments};
-use crate::cli::context::Context;
-use crate::cli::contexts::ConfigHome;
+use crate::cli::args::OutputArgs;
+use crate::cli::cluster_contexts::ConfigHome;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{key_values, table};
@@ -13,11 +14,49 @@ use crate::files::ClusterContext;
 use crate::model::SecretRef;
 use crate::ports::Document;
 
+/// The subcommands of `context`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum ContextCommand {
+    /// List the clusters of the config file
+    #[command(after_long_help = "Example:\n  nomad-csi context list")]
+    List(OutputArgs),
+    /// Set the default cluster; flags and environment variables override it
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi context use production\n  nomad-csi context use --none"
+    )]
+    Use(ContextUseArgs),
+    /// Show a cluster of the config file without its token
+    #[command(after_long_help = "Example:\n  nomad-csi context show production")]
+    Show(ContextShowArgs),
+}
+
+/// Arguments of `context use`.
+#[derive(Args, Debug)]
+pub(crate) struct ContextUseArgs {
+    /// Name of the context
+    #[arg(value_name = "NAME", required_unless_present = "none")]
+    pub name: Option<String>,
+    /// Unset the default cluster
+    #[arg(long, conflicts_with = "name")]
+    pub none: bool,
+}
+
+/// Arguments of `context show`.
+#[derive(Args, Debug)]
+pub(crate) struct ContextShowArgs {
+    /// Name of the context [default: the default cluster]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// Shows and chooses contexts. No server is asked, and no token is looked up.
 ///
 /// # Errors
 /// If the config file is wrong, or a context is not in it.
-pub(crate) fn run(context: &Context, command: &ContextCommand) -> Result<Exit, CliError> {
+pub(crate) fn run(context: &CommandContext, command: &ContextCommand) -> Result<Exit, CliError> {
     let home = ConfigHome::of(&context.environment)?;
     match command {
         ContextCommand::List(arguments) => list(context, &home, arguments),
@@ -27,9 +66,9 @@ pub(crate) fn run(context: &Context, command: &ContextCommand) -> Result<Exit, C
 }
 
 fn list(
-    context: &Context,
+    context: &CommandContext,
     home: &ConfigHome,
-    arguments: &OutputArguments,
+    arguments: &OutputArgs,
 ) -> Result<Exit, CliError> {
     let (contexts, _) = home.contexts()?;
     let chosen = home.chosen()?;
@@ -38,15 +77,15 @@ fn list(
         .iter()
         .map(|(name, cluster)| document(name, cluster, is_chosen(name)));
     let documents: Vec<_> = documents.collect();
-    if let Some(text) = arguments.output.list(&documents) {
-        context.printer.data(&text);
+    if let Some(text) = arguments.output.render_list(&documents) {
+        context.printer.print_result(&text);
         return Ok(Exit::Done);
     }
     if contexts.is_empty() {
         let config = home.config();
         context
             .printer
-            .talk(&format!("no contexts: {} has none", config.display()));
+            .print_status(&format!("no contexts: {} has none", config.display()));
         return Ok(Exit::Done);
     }
     let rows = contexts.iter().map(|(name, cluster)| {
@@ -60,16 +99,20 @@ fn list(
         ]
     });
     let headings = ["Name", "Chosen", "Address", "Namespace", "Region", "Token"];
-    context.printer.data(&table(headings, rows));
+    context.printer.print_result(&table(headings, rows));
     Ok(Exit::Done)
 }
 
-fn choose(context: &Context, home: &ConfigHome, arguments: &ContextUse) -> Result<Exit, CliError> {
+fn choose(
+    context: &CommandContext,
+    home: &ConfigHome,
+    arguments: &ContextUseArgs,
+) -> Result<Exit, CliError> {
     if let Some(name) = &arguments.name {
         home.context(name)?;
     }
-    home.choose(arguments.name.as_deref())?;
-    context.printer.talk(&match &arguments.name {
+    home.select(arguments.name.as_deref())?;
+    context.printer.print_status(&match &arguments.name {
         Some(name) => format!(
             "context `{name}` holds from now on, where flags and environment say nothing else"
         ),
@@ -78,7 +121,11 @@ fn choose(context: &Context, home: &ConfigHome, arguments: &ContextUse) -> Resul
     Ok(Exit::Done)
 }
 
-fn show(context: &Context, home: &ConfigHome, arguments: &ContextShow) -> Result<Exit, CliError> {
+fn show(
+    context: &CommandContext,
+    home: &ConfigHome,
+    arguments: &ContextShowArgs,
+) -> Result<Exit, CliError> {
     let typed = arguments.name.clone().or(context.global.context.clone());
     let chosen = home.chosen()?;
     let Some(name) = typed.or_else(|| chosen.clone()) else {
@@ -93,9 +140,9 @@ fn show(context: &Context, home: &ConfigHome, arguments: &ContextShow) -> Result
     let text = arguments
         .output
         .output
-        .one(&document(&name, &cluster, is_chosen))
+        .render_one(&document(&name, &cluster, is_chosen))
         .unwrap_or_else(|| detail(&name, &cluster, is_chosen));
-    context.printer.data(&text);
+    context.printer.print_result(&text);
     Ok(Exit::Done)
 }
 

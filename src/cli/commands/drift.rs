@@ -1,142 +1,110 @@
-//! `drift`: what is otherwise on the server than it was left; changes nothing anywhere.
+//! `drift`: shows what changed on the server since the last apply. Changes nothing.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use crate::cli::args::{DriftArguments, LedgerPlace, ReportForm};
-use crate::cli::context::Context;
+use clap::Args;
+
+use crate::cli::args::{
+    FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs, drift_field,
+};
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{ledger, open_set};
-use crate::cli::specs::{Empty, Rules, Wanted, load};
+use crate::cli::ledger::ledger_access;
+use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text};
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::nomad::NomadClient;
+use crate::diagnostic::Diagnostics;
 use crate::plan::{LedgerSet, VolumeDrift};
 use crate::ports::VolumeReader;
-use crate::reconcile::{DriftQuery, look_for_drift};
+use crate::reconcile::workflow::{AppliedRecord, Specifications};
+use crate::reconcile::{DriftQuery, find_drift};
 use crate::spec::Purpose;
 
-/// Looks for drift and prints it.
+/// Arguments of `drift`.
+#[derive(Args, Debug)]
+pub(crate) struct DriftArgs {
+    /// The specifications.
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// The set of the volumes.
+    #[command(flatten)]
+    pub set: SetArgs,
+    /// Field to ignore; repeatable
+    ///
+    /// FIELD is a key of a specification, with dots for nested keys: `context`,
+    /// `mount_options.fs_type`. To ignore a field of one volume, write `ignore = ["FIELD"]` in its
+    /// specification.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = drift_field)]
+    pub ignore: Vec<String>,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
+}
+
+/// Finds drift and prints it.
 ///
 /// # Errors
-/// If a specification is wrong, the server or the ledger cannot be read, or somebody interrupts.
-pub(crate) async fn run(context: &Context, arguments: &DriftArguments) -> Result<Exit, CliError> {
-    let wanted = load(
-        context,
-        &arguments.files,
-        Rules {
-            purpose: Purpose::ByExternalId,
-            empty: Empty::Taken,
-        },
-        &arguments.set,
-    )?;
+/// If a specification has an error, the server or the ledger cannot be read, or the user interrupts.
+pub(crate) async fn run(context: &CommandContext, arguments: &DriftArgs) -> Result<Exit, CliError> {
+    let load_options = LoadOptions {
+        purpose: Purpose::ByExternalId,
+        empty_files: EmptyFiles::Accepted,
+    };
+    let (files, set) = (&arguments.files, &arguments.set);
+    let specifications = load_specifications(context, files, load_options, set)?;
     context
-        .with_client(async |client| {
+        .with_cluster(async |cluster| {
             let reading = async {
-                let recorded = recorded(context, client, &wanted, &arguments.place).await?;
-                show(context, client, &wanted, &recorded, arguments).await
+                let access = ledger_access(context, &arguments.place, cluster);
+                let set = specifications.set.as_ref();
+                let record = AppliedRecord::read(access.as_ref(), set).await?;
+                print_drift(context, cluster, &specifications, &record, arguments).await
             };
             context.interrupts.unless(reading).await?
         })
         .await
 }
 
-/// What is remembered of the set, or why nothing is.
-pub(crate) enum Recorded {
-    /// Its entry in the ledger.
-    Set(Box<LedgerSet>),
-    /// There is none, because of this.
-    Nothing(Diagnostic),
-}
-
-impl Recorded {
-    pub(crate) fn set(&self) -> Option<&LedgerSet> {
-        match self {
-            Self::Set(set) => Some(set),
-            Self::Nothing(_) => None,
-        }
-    }
-
-    fn remark(&self) -> Option<&Diagnostic> {
-        match self {
-            Self::Set(_) => None,
-            Self::Nothing(why) => Some(why),
-        }
-    }
-}
-
-/// Reads what is remembered.
-///
-/// # Errors
-/// If a set is named and the ledger cannot be read.
-pub(crate) async fn recorded(
-    context: &Context,
-    client: &NomadClient,
-    wanted: &Wanted,
-    place: &LedgerPlace,
-) -> Result<Recorded, CliError> {
-    let Some(name) = &wanted.set else {
-        let why = unrecorded("no set is named");
-        let why = why.help("name the set that the files are applied with: `--set NAME`, or `set = \"NAME\"` beside the volumes");
-        return Ok(Recorded::Nothing(why));
-    };
-    let Some(ledger) = ledger(context, place, client) else {
-        let why = unrecorded("there is to be no ledger (`--ledger none`)");
-        return Ok(Recorded::Nothing(why));
-    };
-    let set = open_set(Arc::clone(&ledger), name).await?;
-    if set.exists() {
-        return Ok(Recorded::Set(Box::new(set.set().clone())));
-    }
-    let why = unrecorded(&format!("set {name} is not in {}", ledger.name()));
-    let why =
-        why.help("it is there once something was applied with it; `nomad-csi set list` lists all");
-    Ok(Recorded::Nothing(why))
-}
-
-fn unrecorded(why: &str) -> Diagnostic {
-    let message = format!("{why}, so the volumes are held against the files");
-    Diagnostic::warning(Code::DriftNoRecord, message).note(
-        "what differs may have been changed on the server or in the files: without a record of what was applied nobody can tell",
-    )
-}
-
-/// What is asked here cannot write: that is all that its type allows.
-async fn show(
-    context: &Context,
+/// Takes a reader, which cannot change volumes.
+async fn print_drift(
+    context: &CommandContext,
     reader: &dyn VolumeReader,
-    wanted: &Wanted,
-    recorded: &Recorded,
-    arguments: &DriftArguments,
+    specifications: &Specifications,
+    record: &AppliedRecord,
+    arguments: &DriftArgs,
 ) -> Result<Exit, CliError> {
     let ignore: BTreeSet<String> = arguments.ignore.iter().cloned().collect();
     let query = DriftQuery {
-        wanted: &wanted.volumes,
-        set: recorded.set(),
+        wanted: &specifications.volumes,
+        set: record.set(),
         ignore: &ignore,
         parallelism: usize::from(arguments.parallelism.parallelism),
     };
-    let found = look_for_drift(reader, query).await?;
-    let remarks: Diagnostics = recorded
-        .remark()
+    let found = find_drift(reader, query).await?;
+    let warnings: Diagnostics = record
+        .warning()
         .into_iter()
-        .chain(&found.remark)
+        .chain(&found.warning)
         .cloned()
         .collect();
     let shown = DriftShown {
         volumes: &found.volumes,
         server: reader.name(),
-        set: recorded.set().map(LedgerSet::name),
-        sources: &wanted.sources,
+        set: record.set().map(LedgerSet::name),
+        sources: &specifications.sources,
     };
-    context.printer.data(&match arguments.output {
-        ReportForm::Text => drift_text(shown, context.clock.now()),
-        ReportForm::Json => json_text(&drift_json(shown, &remarks)),
+    context.printer.print_result(&match arguments.output {
+        ReportFormat::Text => drift_text(shown, context.clock.now()),
+        ReportFormat::Json => json_text(&drift_json(shown, &warnings)),
     });
-    context.report(&remarks, &wanted.sources);
-    if found.volumes.iter().any(VolumeDrift::is_drift) {
-        Ok(Exit::Changes)
+    context.print_diagnostics(&warnings, &specifications.sources);
+    if found.volumes.iter().any(VolumeDrift::has_drifted) {
+        Ok(Exit::ChangesPending)
     } else {
         Ok(Exit::Done)
     }

@@ -1,22 +1,31 @@
 //! `explain`: what a code means.
 
-use crate::cli::args::Explain;
-use crate::cli::context::Context;
+use clap::Args;
+
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::table;
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, closest_match};
+
+/// Arguments of `explain`.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// Error code, such as `spec/unknown-field` [default: list all codes]
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
+}
 
 /// Prints one code, or all.
 ///
 /// # Errors
 /// If there is no such code.
-pub(crate) fn run(context: &Context, arguments: &Explain) -> Result<Exit, CliError> {
+pub(crate) fn run(context: &CommandContext, arguments: &ExplainArgs) -> Result<Exit, CliError> {
     let text = match &arguments.code {
         None => list(),
         Some(word) => one(Code::parse(word).ok_or_else(|| unknown(word))?),
     };
-    context.printer.data(&text);
+    context.printer.print_result(&text);
     Ok(Exit::Done)
 }
 
@@ -38,7 +47,7 @@ fn one(code: Code) -> String {
 fn unknown(word: &str) -> Diagnostic {
     let message = format!("there is no code `{word}`");
     let problem = Diagnostic::error(Code::CliInvalidValue, message);
-    match nearest(word, Code::ALL.iter().map(|code| code.as_str())) {
+    match closest_match(word, Code::ALL.iter().map(|code| code.as_str())) {
         Some(similar) => problem.help(format!("is `{similar}` meant?")),
         None => problem.help("`nomad-csi explain` lists all codes"),
     }

@@ -1,177 +1,187 @@
-//! `import`: what exists, as specifications, and in the ledger if a set is named.
+//! `import`: writes existing volumes as specifications, and records them in a set if one is named.
 //!
-//! Nothing is changed on the server. Where a set is named the files are written while it is held, so
-//! that there are none if there is no ledger to be had, and the ledger after them: if that fails,
-//! nothing is owned, and a repetition with `--force` makes it good.
+//! Nothing changes on the server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::ImportArguments;
-use crate::cli::context::Context;
+use clap::{Args, ValueHint};
+
+use crate::cli::args::{LedgerArgs, ParallelismArgs, SpecSyntax};
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{alone_on_set, some_ledger, talk};
-use crate::cli::ui::{import_summary, one_line, volumes};
+use crate::cli::ledger::required_ledger;
+use crate::cli::ui::{import_summary, one_line, volume_count};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::files;
 use crate::model::{
-    AccessMode, AttachmentMode, Capability, ExternalId, ExternalVolume, HiddenField, Namespace,
-    NamespacedId, PluginId, SetName, VolumeId, WantedRequest,
+    AccessMode, AttachmentMode, Capability, ExternalId, ExternalVolume, Namespace, NamespacedId,
+    PluginId, SetName, UnresolvedRequest, VolumeId,
 };
-use crate::nomad::NomadClient;
-use crate::plan::{Imported, Ownership, SeenEqual};
-use crate::ports::ProviderReader as _;
-use crate::reconcile::{ImportFound, Selection, find_to_import};
-use crate::spec::{Syntax, Written, encode_all, encode_file, read_terraform_state, removed_blocks};
+use crate::ports::ClusterApi;
+use crate::reconcile::workflow::{SetSelection, import_into_set};
+use crate::reconcile::{ImportFound, ImportSelection, find_to_import};
+use crate::spec::{
+    Syntax, WritableSpec, encode_all, encode_file, read_terraform_state, removed_blocks,
+};
 
-/// Writes what exists.
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["ids", "all", "external", "from_tfstate"]))]
+pub(crate) struct ImportArgs {
+    /// Exact IDs of the volumes
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Import every volume of the namespace, or of all namespaces (`--namespace '*'`)
+    #[arg(long)]
+    pub all: bool,
+    /// Import an unregistered volume of the plugin's provider
+    #[arg(long, num_args = 2, value_names = ["PLUGIN", "EXTERNAL_ID"])]
+    pub external: Vec<String>,
+    /// Import the volumes of a Terraform state without a server
+    ///
+    /// Secrets are not copied. Prints the `removed` blocks that make Terraform forget the volumes.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["set"])]
+    pub from_tfstate: Option<PathBuf>,
+    /// ID in the specification [default: the external ID]
+    #[arg(long, value_name = "ID", requires = "external")]
+    pub id: Option<String>,
+    /// Set that takes ownership of the volumes
+    #[arg(long, value_name = "NAME", conflicts_with = "external")]
+    pub set: Option<SetName>,
+    /// The files that an import writes.
+    #[command(flatten)]
+    pub output: ImportOutputArgs,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
+}
+
+/// The files that an import writes.
+#[derive(Args, Debug)]
+pub(crate) struct ImportOutputArgs {
+    /// Directory to write one file per volume in
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "file")]
+    pub directory: Option<PathBuf>,
+    /// File to write all volumes to [default: standard output]
+    #[arg(long = "out", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Syntax to write [default: by the file's extension, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
+    /// Overwrite existing files
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Imports volumes.
 ///
 /// # Errors
-/// If the server cannot be read, a volume is not there, a file is there already, or the ledger cannot
+/// If the server cannot be read, a volume does not exist, a file exists already, or the ledger cannot
 /// be written.
-pub(crate) async fn run(context: &Context, arguments: &ImportArguments) -> Result<Exit, CliError> {
+pub(crate) async fn run(
+    context: &CommandContext,
+    arguments: &ImportArgs,
+) -> Result<Exit, CliError> {
     if let Some(file) = &arguments.from_tfstate {
-        return terraform(context, arguments, file);
+        return import_terraform(context, arguments, file);
     }
     context
-        .with_client(async |client| match &arguments.external[..] {
+        .with_cluster(async |cluster| match &arguments.external[..] {
             [plugin, external] => {
-                external_volume(context, client, arguments, plugin, external).await
+                import_external(context, cluster, arguments, plugin, external).await
             }
-            _ => registered(context, client, arguments).await,
+            _ => import_registered(context, cluster, arguments).await,
         })
         .await
 }
 
-async fn registered(
-    context: &Context,
-    client: &NomadClient,
-    arguments: &ImportArguments,
+async fn import_registered(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &ImportArgs,
 ) -> Result<Exit, CliError> {
     let namespace = context.namespace()?.unwrap_or_default();
     let selection = if arguments.all {
-        Selection::All(namespace)
+        ImportSelection::All(namespace)
     } else {
         let ids = arguments.ids.iter();
         let key = |id: &String| NamespacedId::new(namespace.clone(), VolumeId::new(id));
-        Selection::These(ids.map(key).collect())
+        ImportSelection::Volumes(ids.map(key).collect())
     };
-    let parallelism = usize::from(arguments.parallelism.parallelism);
-    let reading = find_to_import(client, &selection, parallelism);
-    let found = context.interrupts.unless(reading).await??;
+    let parallelism = arguments.parallelism.parallelism;
+    let workflow = context.workflow(cluster, "import", parallelism);
+    let reading = find_to_import(cluster, &selection, workflow.parallelism);
+    let found = workflow.unless_interrupted(reading).await??;
     if !found.missing.is_empty() {
-        return Err(missing(&found.missing).into());
+        return Err(not_found(&found.missing).into());
     }
-    let volumes: Vec<Written> = found
-        .volumes
-        .iter()
-        .map(|one| one.written.clone())
-        .collect();
+    let specs = found.volumes.iter().map(|one| one.written.clone());
+    let specs: Vec<WritableSpec> = specs.collect();
     match &arguments.set {
-        Some(set) => own(context, client, arguments, set, &found.volumes, &volumes).await?,
-        None => write(context, arguments, &volumes)?,
+        Some(set) => {
+            let selection = SetSelection {
+                access: required_ledger(context, &arguments.place, cluster)?,
+                name: set.clone(),
+            };
+            let write = || Ok(write_specifications(context, arguments, &specs)?);
+            import_into_set(&workflow, &selection, &found.volumes, write).await?;
+        }
+        None => write_specifications(context, arguments, &specs)?,
     }
-    tell(context, arguments, &found);
+    print_summary(context, arguments, &found);
     Ok(Exit::Done)
 }
 
-fn missing(keys: &[NamespacedId]) -> Diagnostics {
-    let one = |key: &NamespacedId| {
-        let message = format!("there is no volume {}", one_line(&key.to_string()));
+fn not_found(keys: &[NamespacedId]) -> Diagnostics {
+    let problem = |key: &NamespacedId| {
+        let message = format!("volume `{}` does not exist", one_line(&key.to_string()));
         Diagnostic::error(Code::VolumeNotFound, message).help(Code::VolumeNotFound.remedy())
     };
-    keys.iter().map(one).collect()
+    keys.iter().map(problem).collect()
 }
 
-fn tell(context: &Context, arguments: &ImportArguments, found: &ImportFound) {
-    context.printer.talk(&import_summary(found));
+fn print_summary(context: &CommandContext, arguments: &ImportArgs, found: &ImportFound) {
+    context.printer.print_status(&import_summary(found));
     if arguments.set.is_none() && !found.volumes.is_empty() {
-        context.printer.talk(
-            "No set is named, so nothing is owned: `--set NAME` takes them into a set, protected.",
-        );
+        let line = "No set owns the volumes; `--set NAME` adds them to a set, protected.";
+        context.printer.print_status(line);
     }
-    let remarks: Diagnostics = found.remarks.iter().cloned().collect();
-    context.report(&remarks, &SourceMap::default());
+    let warnings: Diagnostics = found.warnings.iter().cloned().collect();
+    context.print_diagnostics(&warnings, &SourceMap::default());
 }
 
-/// Writes the specifications and takes the volumes into a set, protected. What it owns already stays
-/// as it is.
-async fn own(
-    context: &Context,
-    client: &NomadClient,
-    arguments: &ImportArguments,
-    name: &SetName,
-    volumes: &[Imported],
-    written: &[Written],
-) -> Result<(), CliError> {
-    let ledger = some_ledger(context, &arguments.place, client)?;
-    let at = context.clock.now();
-    let named = ledger.name().to_owned();
-    let say = talk(context);
-    alone_on_set(context, ledger, name, "import", &say, async |set, _stop| {
-        write(context, arguments, written)?;
-        set.update(|set| {
-            for one in volumes {
-                let key = one.written.request.key();
-                if set.ownership(&key).is_some() {
-                    continue;
-                }
-                let mut applied = set.key().of_wanted(&one.written.request);
-                if one.written.unknown.contains(&HiddenField::MountFlags) {
-                    applied.remove("mount_options.mount_flags");
-                }
-                let ownership = Ownership {
-                    protect: true,
-                    generation: 0,
-                    applied,
-                    seen_equal: Some(SeenEqual {
-                        modify_index: one.modify_index,
-                        at,
-                    }),
-                };
-                set.own(key, ownership);
-            }
-        })
-        .await?;
-        Ok(())
-    })
-    .await?;
-    let line = format!("Set {name} in {named} owns them, protected from removal.");
-    context.printer.talk(&line);
-    Ok(())
-}
-
-/// A volume that a provider has and nobody registered: its registration.
-async fn external_volume(
-    context: &Context,
-    client: &NomadClient,
-    arguments: &ImportArguments,
+/// Writes a specification that registers an orphan.
+async fn import_external(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &ImportArgs,
     plugin: &str,
     external: &str,
 ) -> Result<Exit, CliError> {
     let (plugin, external) = (PluginId::new(plugin), ExternalId::new(external));
     let namespace = Namespace::default();
-    let listing = client.list_external_volumes(&plugin, &namespace);
+    let listing = cluster.list_external_volumes(&plugin, &namespace);
     let listed = context.interrupts.unless(listing).await??;
     let Some(volume) = listed.into_iter().find(|one| one.external_id == external) else {
         let message = format!(
-            "the provider of plugin {plugin} does not list a volume {}",
+            "the provider of plugin `{plugin}` has no volume `{}`",
             one_line(external.as_str())
         );
         return Err(Diagnostic::error(Code::VolumeNotFound, message)
-            .help("check the external ID: it is the provider's own")
+            .help("check the external ID: the provider assigns it")
             .into());
     };
     let namespace = context.namespace()?.unwrap_or_default();
     let id = arguments.id.as_deref().unwrap_or(external.as_str());
-    write(
-        context,
-        arguments,
-        &[registration(&volume, plugin, namespace, id)],
-    )?;
-    context.printer.talk(
-        "How it may be used is not known: correct `capability`; then `plan` says what would be done.",
+    let spec = registration(&volume, plugin, namespace, id);
+    write_specifications(context, arguments, &[spec])?;
+    context.printer.print_status(
+        "The capability of the volume is unknown: correct `capability`, then run `nomad-csi plan`.",
     );
     Ok(Exit::Done)
 }
@@ -181,55 +191,55 @@ fn registration(
     plugin_id: PluginId,
     namespace: Namespace,
     id: &str,
-) -> Written {
+) -> WritableSpec {
     let capability = Capability {
         access_mode: AccessMode::SingleNodeWriter,
         attachment_mode: AttachmentMode::FileSystem,
     };
     let key = NamespacedId::new(namespace, VolumeId::new(id));
-    let request = WantedRequest {
+    let request = UnresolvedRequest {
         name: Some(id.to_owned()),
         external_id: Some(volume.external_id.clone()),
         context: (!volume.context.is_empty()).then(|| volume.context.clone()),
-        ..WantedRequest::new(key, plugin_id, vec![capability])
+        ..UnresolvedRequest::new(key, plugin_id, vec![capability])
     };
     let size = match volume.capacity.is_zero() {
-        true => "a size that it does not say".to_owned(),
+        true => "unknown size".to_owned(),
         false => volume.capacity.to_string(),
     };
-    Written {
+    WritableSpec {
         protect: Some(true),
-        remarks: vec![
-            format!("registered nowhere; its provider has it with {size}"),
-            "how it may be used is a guess: correct the capability".to_owned(),
+        comments: vec![
+            format!("not registered; size at the provider: {size}"),
+            "the capability is a guess: correct it".to_owned(),
         ],
-        ..Written::new(request)
+        ..WritableSpec::new(request)
     }
 }
 
-fn terraform(
-    context: &Context,
-    arguments: &ImportArguments,
+fn import_terraform(
+    context: &CommandContext,
+    arguments: &ImportArgs,
     file: &Path,
 ) -> Result<Exit, CliError> {
     let shown = one_line(&file.display().to_string());
     let refused = |why: &str| {
-        let message = format!("{shown} cannot be read as Terraform's state: {why}");
+        let message = format!("cannot read `{shown}` as Terraform state: {why}");
         Diagnostic::error(Code::ImportTerraformState, message)
             .help(Code::ImportTerraformState.remedy())
     };
     let text = files::read_text(&context.directory, file)?;
     let found = read_terraform_state(&text).map_err(|why| refused(&why))?;
-    write(context, arguments, &found.volumes)?;
+    write_specifications(context, arguments, &found.volumes)?;
     let blocks = removed_blocks(&found.addresses);
     if arguments.output.directory.is_none() && arguments.output.file.is_none() {
-        context.printer.talk(&blocks);
+        context.printer.print_status(&blocks);
     } else {
-        context.printer.data(&blocks);
+        context.printer.print_result(&blocks);
     }
-    let volumes = volumes(found.volumes.len());
-    context.printer.talk(&format!(
-        "{volumes} written; secrets are not taken over. Paste the `removed` blocks into Terraform's configuration in place of these resources, and apply that before anything else."
+    let volumes = volume_count(found.volumes.len());
+    context.printer.print_status(&format!(
+        "{volumes} written, without secrets. Replace these resources in Terraform's configuration with the `removed` blocks, and apply that first."
     ));
     let problems = found.problems.iter().map(|problem| {
         Diagnostic::error(Code::ImportTerraformState, format!("{problem} ({shown})"))
@@ -239,16 +249,16 @@ fn terraform(
     if problems.is_empty() {
         return Ok(Exit::Done);
     }
-    context.report(&problems, &SourceMap::default());
+    context.print_diagnostics(&problems, &SourceMap::default());
     Ok(Exit::Error)
 }
 
-/// Writes the specifications where they are wanted: a file each, one file, or standard output.
-fn write(
-    context: &Context,
-    arguments: &ImportArguments,
-    volumes: &[Written],
-) -> Result<(), CliError> {
+/// Writes the specifications: to a file each, to one file, or to standard output.
+fn write_specifications(
+    context: &CommandContext,
+    arguments: &ImportArgs,
+    volumes: &[WritableSpec],
+) -> Result<(), Diagnostics> {
     let (output, set) = (&arguments.output, arguments.set.as_ref());
     let by_name = output.file.as_deref().and_then(Syntax::from_path);
     let syntax = output.syntax.map(Syntax::from).or(by_name);
@@ -260,7 +270,7 @@ fn write(
     let files: Vec<(PathBuf, String)> = match (&output.directory, &output.file) {
         (Some(directory), _) => {
             let names = file_names(volumes).into_iter().zip(volumes);
-            let file = |(name, volume): (String, &Written)| {
+            let file = |(name, volume): (String, &WritableSpec)| {
                 let path = directory.join(format!("{name}.{syntax}"));
                 (path, encode_file(volume, set, syntax))
             };
@@ -269,7 +279,7 @@ fn write(
         (None, Some(file)) if file.as_os_str() != "-" => vec![(file.clone(), text())],
         (None, _) => {
             if !volumes.is_empty() {
-                context.printer.data(&text());
+                context.printer.print_result(&text());
             }
             return Ok(());
         }
@@ -277,20 +287,20 @@ fn write(
     Ok(files::write_many(&context.directory, &files, output.force)?)
 }
 
-/// A name for each volume's file: its ID, below its namespace if there are several.
-fn file_names(volumes: &[Written]) -> Vec<String> {
+/// Returns a file name for each volume: its ID, below its namespace if there are several.
+fn file_names(volumes: &[WritableSpec]) -> Vec<String> {
     let namespaces = volumes.iter().map(|volume| &volume.request.namespace);
     let several = namespaces.collect::<BTreeSet<_>>().len() > 1;
     let mut taken = BTreeSet::new();
     let mut names = vec![];
-    for Written { request, .. } in volumes {
-        let id = plain(request.id.as_str());
+    for WritableSpec { request, .. } in volumes {
+        let id = portable_name(request.id.as_str());
         let mut name = if several {
-            format!("{}/{id}", plain(request.namespace.as_str()))
+            format!("{}/{id}", portable_name(request.namespace.as_str()))
         } else {
             id
         };
-        // File systems may not tell cases apart.
+        // Some file systems ignore case.
         while !taken.insert(name.to_lowercase()) {
             name.push('_');
         }
@@ -299,8 +309,8 @@ fn file_names(volumes: &[Written]) -> Vec<String> {
     names
 }
 
-/// As a file may be called everywhere, and not hidden.
-fn plain(text: &str) -> String {
+/// Returns a file name that every file system accepts and that is not hidden.
+fn portable_name(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let text = text.replace(|c| !is_plain(c), "_");
     match text.strip_prefix('.') {

@@ -1,26 +1,42 @@
 //! `man`: the manual, one page per command.
 
-use clap::CommandFactory as _;
+use std::path::PathBuf;
 
-use crate::cli::args::{Cli, Man};
-use crate::cli::context::Context;
+use clap::{Args, ValueHint};
+
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::write_new;
 
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Command whose page to print, such as `volume create` [default: nomad-csi]
+    #[arg(value_name = "COMMAND", conflicts_with = "directory")]
+    pub command: Vec<String>,
+    /// Write all pages to this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+}
+
 /// Prints one page, or writes all.
 ///
 /// # Errors
 /// If there is no such command, or a page cannot be written.
-pub(crate) fn run(context: &Context, arguments: &Man) -> Result<Exit, CliError> {
-    let pages = pages();
+pub(crate) fn run(
+    context: &CommandContext,
+    arguments: &ManArgs,
+    command_line: clap::Command,
+) -> Result<Exit, CliError> {
+    let pages = pages(command_line);
     if let Some(directory) = &arguments.directory {
         for page in &pages {
             let file = directory.join(&page.file);
             write_new(&context.directory, &file, page.text.as_bytes())?;
         }
-        context.printer.talk(&format!(
+        context.printer.print_status(&format!(
             "wrote {} pages to {}",
             pages.len(),
             directory.display()
@@ -38,7 +54,7 @@ pub(crate) fn run(context: &Context, arguments: &Man) -> Result<Exit, CliError> 
         )
         .help("`nomad-csi --help` lists the commands")
     })?;
-    context.printer.data(&page.text);
+    context.printer.print_result(&page.text);
     Ok(Exit::Done)
 }
 
@@ -50,12 +66,12 @@ pub struct Page {
     pub text: String,
 }
 
-/// All pages, the program's first.
-pub fn pages() -> Vec<Page> {
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
+/// Returns all pages, the program's first.
+pub(crate) fn pages(command_line: clap::Command) -> Vec<Page> {
+    let mut command_line = command_line.disable_help_subcommand(true);
+    command_line.build();
     let mut pages = vec![];
-    collect(&command, &mut pages);
+    collect(&command_line, &mut pages);
     pages
 }
 

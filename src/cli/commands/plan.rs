@@ -1,134 +1,163 @@
-//! `plan`: what would be done; changes nothing on the server.
+//! `plan`: shows what would change. Changes nothing on the server.
 
-use clap::ValueEnum as _;
+use std::path::PathBuf;
 
-use crate::cli::args::{PlanArguments, ReportForm};
-use crate::cli::choices::chosen;
-use crate::cli::commands::prepare::{Asked, Prepared, prepare, remarks, warn_of_other_owners};
-use crate::cli::context::Context;
+use clap::{Args, ValueEnum as _, ValueHint};
+
+use crate::cli::args::{
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs,
+};
+use crate::cli::change_options::change_options;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{open_set, owner};
-use crate::cli::specs::{Empty, Rules, Wanted, load};
-use crate::cli::ui::{Reported, json_text, one_line, plan_json, plan_text, report};
+use crate::cli::ledger::ledger_access;
+use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
+use crate::cli::ui::{ReportFile, ReportInput, json_text, one_line, plan_json, plan_text, report};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files;
 use crate::model::SetName;
-use crate::nomad::NomadClient;
-use crate::plan::{Origin, SavedPlan};
-use crate::ports::{IdSource as _, RandomIds, ServerKind, VolumeApi, VolumeReader as _};
+use crate::plan::{PlanOrigin, SavedPlan};
+use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
+use crate::reconcile::workflow::{
+    PlanRequest, PreparedPlan, SetSelection, Specifications, prepare_plan, warn_of_other_owners,
+};
 use crate::spec::Purpose;
 
-/// What names standard input in place of a file.
+/// Arguments of `plan`.
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    /// The specifications.
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// The set of the volumes.
+    #[command(flatten)]
+    pub set: SetArgs,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+    /// Write a report to a file or to standard output (`-`); repeatable
+    ///
+    /// FORMAT is sarif, junit, github (workflow annotations) or markdown. A report on standard
+    /// output replaces the output of `--output`.
+    #[arg(long = "format", value_name = "FORMAT=FILE", value_delimiter = ',')]
+    pub formats: Vec<ReportFile>,
+    /// New file to save the plan in, for `apply FILE`
+    ///
+    /// The file holds no secrets and no specifications. It records the names of the files, the
+    /// state that the plan is based on, the options and the approvals.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// The additional changes.
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
+}
+
+/// Names standard input in place of a file.
 const STDIN: &str = "-";
 
 /// Prints the plan.
 ///
 /// # Errors
-/// If a specification is wrong, the server cannot be read, a file cannot be written, or somebody
+/// If a specification has an error, the server cannot be read, a file cannot be written, or the user
 /// interrupts.
-pub(crate) async fn run(context: &Context, arguments: &PlanArguments) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &CommandContext, arguments: &PlanArgs) -> Result<Exit, CliError> {
     if arguments.out.is_some() && arguments.files.files.iter().any(|file| file == STDIN) {
-        let message = "a plan from standard input cannot be saved";
+        let message = "cannot save a plan from standard input";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
-            .note("to carry it out, the specifications are read again")
-            .help("write them to a file and name that with `-f`")
+            .note("`apply` reads the specifications again")
+            .help("write them to a file and name the file with `-f`")
             .into());
     }
-    let wanted = load(
-        context,
-        &arguments.files,
-        Rules {
-            purpose: Purpose::ByExternalId,
-            empty: Empty::if_pruned(arguments.choices.prune),
-        },
-        &arguments.set,
-    )?;
+    let load_options = LoadOptions {
+        purpose: Purpose::ByExternalId,
+        empty_files: EmptyFiles::with_prune(arguments.changes.prune),
+    };
+    let (files, set) = (&arguments.files, &arguments.set);
+    let specifications = load_specifications(context, files, load_options, set)?;
     context
-        .with_client(async |client| show(context, client, &wanted, arguments).await)
+        .with_cluster(async |cluster| {
+            print_plan(context, cluster, &specifications, arguments).await
+        })
         .await
 }
 
-async fn show(
-    context: &Context,
-    api: &NomadClient,
-    wanted: &Wanted,
-    arguments: &PlanArguments,
+async fn print_plan(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    specifications: &Specifications,
+    arguments: &PlanArgs,
 ) -> Result<Exit, CliError> {
-    let set = match owner(context, &arguments.place, wanted.set.as_ref(), api) {
-        Some((ledger, name)) => {
-            let opening = open_set(ledger, &name);
-            Some(context.interrupts.unless(opening).await??)
-        }
+    let workflow = context.workflow(cluster, "plan", arguments.parallelism.parallelism);
+    let access = ledger_access(context, &arguments.place, cluster);
+    let selection = SetSelection::new(access, specifications.set.as_ref());
+    let set = match &selection {
+        Some(selection) => Some(workflow.unless_interrupted(selection.open()).await??),
         None => None,
     };
-    let asked = Asked {
-        wanted,
+    let request = PlanRequest {
+        specifications,
         purpose: Purpose::ByExternalId,
-        parallelism: arguments.parallelism.parallelism,
-        chosen: chosen(context, &arguments.choices, &wanted.volumes)?,
-        documents: false,
-        whole_set: false,
+        options: change_options(context, &arguments.changes, &specifications.volumes)?,
+        keeps_documents: false,
+        reads_whole_set: false,
         set: set.as_ref().map(SetLedger::set),
     };
-    let mut prepared = prepare(context, api, &asked).await?;
-    if let Some(set) = &set {
-        warn_of_other_owners(context, &mut prepared, set, &arguments.place).await?;
+    let mut prepared = prepare_plan(&workflow, &request).await?;
+    if let (Some(set), Some(selection)) = (&set, &selection) {
+        warn_of_other_owners(&workflow, &mut prepared, set, &selection.access).await?;
     }
     let plan = &prepared.plan;
-    let remarks = remarks(plan);
-    let list: Vec<Diagnostic> = remarks.iter().cloned().collect();
-    let reported = Reported {
+    let diagnostics = prepared.diagnostics();
+    let list: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
+    let input = ReportInput {
         plan,
-        remarks: &list,
-        sources: &wanted.sources,
-        server: api.name(),
+        diagnostics: &list,
+        sources: &specifications.sources,
+        server: cluster.name(),
     };
-    let in_its_place = write_reports(context, arguments, reported)?;
-    if !in_its_place {
+    if !write_reports(context, arguments, input)? {
         let text = match arguments.output {
-            ReportForm::Text => plan_text(plan, api.name(), context.clock.now()),
-            ReportForm::Json => {
-                let mut document = plan_json(plan, api.name(), &wanted.sources);
-                document["set"] = wanted.set.as_ref().map(SetName::as_str).into();
+            ReportFormat::Text => plan_text(plan, cluster.name(), context.clock.now()),
+            ReportFormat::Json => {
+                let mut document = plan_json(plan, cluster.name(), &specifications.sources);
+                document["set"] = specifications.set.as_ref().map(SetName::as_str).into();
                 json_text(&document)
             }
         };
-        context.printer.data(&text);
+        context.printer.print_result(&text);
     }
-    context.report(&remarks, &wanted.sources);
-    if let Some(file) = &arguments.out {
-        let saved = saved(context, api, &asked, &prepared, arguments)?;
-        files::write_new(&context.directory, file, saved.write().as_bytes())?;
-        let file = one_line(&file.display().to_string());
-        context.printer.talk(&format!("saved as {file}"));
-        if asked.set.is_none() {
-            let why = "nobody remembers whether it was applied: that it is applied once cannot be promised without a set and its ledger";
-            context.printer.talk(why);
-        }
+    context.print_diagnostics(&diagnostics, &specifications.sources);
+    if arguments.out.is_some() {
+        save_plan(context, cluster, &request, &prepared, arguments)?;
     }
     let counts = plan.counts();
-    Ok(match (counts.stuck(), counts.changes()) {
+    Ok(match (counts.blocked_or_waiting(), counts.changes()) {
         (0, 0) => Exit::Done,
-        (0, _) => Exit::Changes,
+        (0, _) => Exit::ChangesPending,
         (_, _) => Exit::Blocked,
     })
 }
 
-/// Writes every report that was asked for; says whether one went to standard output.
+/// Writes the requested reports. Returns whether one went to standard output.
 fn write_reports(
-    context: &Context,
-    arguments: &PlanArguments,
-    reported: Reported<'_>,
+    context: &CommandContext,
+    arguments: &PlanArgs,
+    reported: ReportInput<'_>,
 ) -> Result<bool, CliError> {
-    let mut in_its_place = false;
+    let mut replaces_output = false;
     for file in &arguments.formats {
         let text = report(file, reported);
         match file.file() {
             None => {
-                context.printer.data(&text);
-                in_its_place = true;
+                context.printer.print_result(&text);
+                replaces_output = true;
             }
             Some(path) => {
                 files::write_over(
@@ -139,50 +168,73 @@ fn write_reports(
             }
         }
     }
-    Ok(in_its_place)
+    Ok(replaces_output)
 }
 
-fn saved(
-    context: &Context,
-    api: &dyn VolumeApi,
-    asked: &Asked<'_>,
-    prepared: &Prepared,
-    arguments: &PlanArguments,
-) -> Result<SavedPlan, CliError> {
-    let syntax = arguments
-        .files
-        .syntax
-        .and_then(|syntax| syntax.to_possible_value());
-    let origin = Origin {
+/// Writes the plan to the file that `--out` names.
+fn save_plan(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    request: &PlanRequest<'_>,
+    prepared: &PreparedPlan,
+    arguments: &PlanArgs,
+) -> Result<(), CliError> {
+    let Some(file) = &arguments.out else {
+        return Ok(());
+    };
+    let origin = plan_origin(context, cluster, request, prepared, arguments)?;
+    let options = &request.options;
+    let saved = SavedPlan::of(
+        origin,
+        &prepared.plan,
+        &prepared.observation.observed,
+        &options.plan,
+        &options.approvals,
+    );
+    files::write_new(&context.directory, file, saved.write().as_bytes())?;
+    let file = one_line(&file.display().to_string());
+    context
+        .printer
+        .print_status(&format!("plan saved as {file}"));
+    if request.set.is_none() {
+        let warning = "without a set and its ledger, the plan can be applied more than once";
+        context.printer.print_status(warning);
+    }
+    Ok(())
+}
+
+fn plan_origin(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    request: &PlanRequest<'_>,
+    prepared: &PreparedPlan,
+    arguments: &PlanArgs,
+) -> Result<PlanOrigin, CliError> {
+    let syntax = arguments.files.syntax;
+    let syntax = syntax.and_then(|syntax| syntax.to_possible_value());
+    let server_version = request.options.server_version.as_ref();
+    let set = request.specifications.set.as_ref();
+    Ok(PlanOrigin {
         id: RandomIds.uuid(),
         made_at: context.clock.now(),
-        server: api.name().to_owned(),
-        server_kind: server_words(&prepared.server),
-        server_version: asked.chosen.version.as_ref().map(ToString::to_string),
+        server: cluster.name().to_owned(),
+        server_kind: server_kind(&prepared.server),
+        server_version: server_version.map(ToString::to_string),
         files: arguments.files.files.clone(),
         syntax: syntax.map(|syntax| syntax.get_name().to_owned()),
         directory: context.directory.display().to_string(),
         namespace: context.namespace()?.map(|namespace| namespace.to_string()),
-        set: asked.wanted.set.as_ref().map(ToString::to_string),
+        set: set.map(ToString::to_string),
         ledger: arguments.place.ledger.to_string(),
         ledger_namespace: arguments.place.ledger_namespace.clone(),
-    };
-    let observed = &prepared.observation.observed;
-    let chosen = &asked.chosen;
-    Ok(SavedPlan::of(
-        origin,
-        &prepared.plan,
-        observed,
-        &chosen.requests,
-        &chosen.approvals,
-    ))
+    })
 }
 
-/// What a server is, as a saved plan remembers it.
-pub(crate) fn server_words(server: &ServerKind) -> String {
+/// Returns the kind of a server as saved plans hold it.
+fn server_kind(server: &ServerKind) -> String {
     match server {
         ServerKind::Agent => "nomad-csi agent".to_owned(),
         ServerKind::Nomad(version) => format!("Nomad {version}"),
-        ServerKind::Undisclosed => "Nomad".to_owned(),
+        ServerKind::NomadUnknownVersion => "Nomad".to_owned(),
     }
 }

@@ -1,22 +1,61 @@
 //! `set list`, `set show`: what the ledger remembers. They read, and lock nothing.
 
-use crate::cli::args::{SetCommand, SetList, SetShow};
-use crate::cli::context::Context;
+use clap::{Args, Subcommand};
+
+use crate::cli::args::{LedgerArgs, OutputArgs};
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ledger::{all_sets, no_such_set, open_set, some_ledger};
+use crate::cli::ledger::required_ledger;
 use crate::cli::ui::{set_detail, set_document, set_list, set_summary};
 use crate::diagnostic::Diagnostics;
-use crate::nomad::NomadClient;
+use crate::model::SetName;
+use crate::ports::ClusterApi;
 use crate::ports::Document;
+
+/// The subcommands of `set`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SetCommand {
+    /// List sets
+    #[command(after_long_help = "Example:\n  nomad-csi set list")]
+    List(SetListArgs),
+    /// Show the volumes that a set owns and its unfinished operations
+    #[command(after_long_help = "Example:\n  nomad-csi set show web")]
+    Show(SetShowArgs),
+}
+
+/// Arguments of `set list`.
+#[derive(Args, Debug)]
+pub(crate) struct SetListArgs {
+    /// The ledger.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `set show`.
+#[derive(Args, Debug)]
+pub(crate) struct SetShowArgs {
+    /// Name of the set
+    #[arg(value_name = "NAME")]
+    pub name: SetName,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
 
 /// Shows sets.
 ///
 /// # Errors
 /// If the ledger cannot be read, or does not have the set.
-pub(crate) async fn run(context: &Context, command: &SetCommand) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &CommandContext, command: &SetCommand) -> Result<Exit, CliError> {
     context
-        .with_client(async |client| {
+        .with_cluster(async |client| {
             let work = async {
                 match command {
                     SetCommand::List(arguments) => list(context, client, arguments).await,
@@ -29,26 +68,26 @@ pub(crate) async fn run(context: &Context, command: &SetCommand) -> Result<Exit,
 }
 
 async fn list(
-    context: &Context,
-    client: &NomadClient,
-    arguments: &SetList,
+    context: &CommandContext,
+    client: &dyn ClusterApi,
+    arguments: &SetListArgs,
 ) -> Result<Exit, CliError> {
-    let ledger = some_ledger(context, &arguments.place, client)?;
+    let access = required_ledger(context, &arguments.place, client)?;
     let (mut sets, mut unread) = (vec![], vec![]);
-    for set in all_sets(&ledger).await? {
+    for set in access.all_sets().await? {
         match set {
             Ok(set) => sets.push(set.set().clone()),
             Err(error) => unread.push(error.diagnostic()),
         }
     }
     let documents: Vec<Document> = sets.iter().map(set_summary).collect();
-    match arguments.output.output.list(&documents) {
-        Some(text) => context.printer.data(&text),
-        None if !sets.is_empty() => context.printer.data(&set_list(&sets)),
+    match arguments.output.output.render_list(&documents) {
+        Some(text) => context.printer.print_result(&text),
+        None if !sets.is_empty() => context.printer.print_result(&set_list(&sets)),
         None if !unread.is_empty() => {}
-        None => context.printer.talk(&format!(
+        None => context.printer.print_status(&format!(
             "No sets in {}: nothing was applied with one, or another ledger is meant (`--ledger`, `--ledger-namespace`)",
-            ledger.name()
+            access.ledger.name()
         )),
     }
     // One that cannot be read hides none of the others.
@@ -59,21 +98,22 @@ async fn list(
 }
 
 async fn show(
-    context: &Context,
-    client: &NomadClient,
-    arguments: &SetShow,
+    context: &CommandContext,
+    client: &dyn ClusterApi,
+    arguments: &SetShowArgs,
 ) -> Result<Exit, CliError> {
-    let ledger = some_ledger(context, &arguments.place, client)?;
-    let set = open_set(ledger.clone(), &arguments.name).await?;
+    let access = required_ledger(context, &arguments.place, client)?;
+    let set = access.open_set(&arguments.name).await?;
     if !set.exists() {
-        let (place, name) = (&arguments.place, &arguments.name);
-        return Err(no_such_set(context, place, &*ledger, name).await);
+        let workflow = context.workflow(client, "set show", 1);
+        let problem = access.set_not_found(&workflow, &arguments.name).await;
+        return Err(problem.into());
     }
     let text = arguments
         .output
         .output
-        .one(&set_document(set.set()))
-        .unwrap_or_else(|| set_detail(set.set(), &context.now()));
-    context.printer.data(&text);
+        .render_one(&set_document(set.set()))
+        .unwrap_or_else(|| set_detail(set.set(), &context.time_reference()));
+    context.printer.print_result(&text);
     Ok(Exit::Done)
 }

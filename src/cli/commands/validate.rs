@@ -1,44 +1,56 @@
 //! `validate`: are the specifications right, as far as that can be known without a server?
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::args::{ReportForm, SetArgument, Validate};
-use crate::cli::context::Context;
+use crate::cli::args::{FileArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs};
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::settings::namespace;
-use crate::cli::specs::{Empty, Rules, Wanted, read};
-use crate::cli::ui::{json_text, to_json};
+use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
+use crate::cli::ui::{diagnostic_json, json_text};
 use crate::diagnostic::{Diagnostics, Severity};
+use crate::reconcile::workflow::Specifications;
 use crate::spec::Purpose;
+
+/// Arguments of `validate`.
+#[derive(Args, Debug)]
+pub(crate) struct ValidateArgs {
+    /// The specifications.
+    #[command(flatten)]
+    pub files: FileArgs,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
 
 /// Checks and reports.
 ///
 /// # Errors
 /// If the namespace that was asked for cannot be one.
-pub(crate) fn run(context: &Context, arguments: &Validate) -> Result<Exit, CliError> {
+pub(crate) fn run(context: &CommandContext, arguments: &ValidateArgs) -> Result<Exit, CliError> {
     // Without the config file: it concerns servers, and none is asked.
     let asked = namespace(&context.global, &context.environment, None)?;
-    let (wanted, diagnostics) = read(
+    let (specifications, diagnostics) = read_specifications(
         context,
         &arguments.files,
-        Rules {
+        LoadOptions {
             purpose: Purpose::ByExternalId,
-            empty: Empty::Remarked,
+            empty_files: EmptyFiles::Warned,
         },
-        &SetArgument::default(),
+        &SetArgs::default(),
         asked.as_ref(),
     )?;
     match arguments.output {
-        ReportForm::Json => context
+        ReportFormat::Json => context
             .printer
-            .data(&json_text(&report(&wanted, &diagnostics))),
-        ReportForm::Text => {
-            context.report(&diagnostics, &wanted.sources);
+            .print_result(&json_text(&report(&specifications, &diagnostics))),
+        ReportFormat::Text => {
+            context.print_diagnostics(&diagnostics, &specifications.sources);
             if !diagnostics.has_errors() {
                 context
                     .printer
-                    .data(&format!("valid: {}\n", extent(&wanted)));
+                    .print_result(&format!("valid: {}\n", extent(&specifications)));
             }
         }
     }
@@ -49,7 +61,7 @@ pub(crate) fn run(context: &Context, arguments: &Validate) -> Result<Exit, CliEr
     })
 }
 
-fn report(wanted: &Wanted, diagnostics: &Diagnostics) -> Value {
+fn report(specifications: &Specifications, diagnostics: &Diagnostics) -> Value {
     let count = |severity| {
         diagnostics
             .iter()
@@ -59,23 +71,23 @@ fn report(wanted: &Wanted, diagnostics: &Diagnostics) -> Value {
     json!({
         "format_version": 1,
         "valid": !diagnostics.has_errors(),
-        "files": wanted.texts,
-        "volumes": wanted.volumes.len(),
+        "files": specifications.file_count,
+        "volumes": specifications.volumes.len(),
         "errors": count(Severity::Error),
         "warnings": count(Severity::Warning),
-        "diagnostics": diagnostics.iter().map(|one| to_json(one, &wanted.sources)).collect::<Vec<_>>(),
+        "diagnostics": diagnostics.iter().map(|one| diagnostic_json(one, &specifications.sources)).collect::<Vec<_>>(),
     })
 }
 
 /// `3 volumes in 2 files`.
-fn extent(wanted: &Wanted) -> String {
+fn extent(specifications: &Specifications) -> String {
     let of = |count: usize, word: &str| match count {
         1 => format!("1 {word}"),
         count => format!("{count} {word}s"),
     };
     format!(
         "{} in {}",
-        of(wanted.volumes.len(), "volume"),
-        of(wanted.texts, "file")
+        of(specifications.volumes.len(), "volume"),
+        of(specifications.file_count, "file")
     )
 }

@@ -1,4 +1,4 @@
-//! Which of flag, environment and context holds.
+//! The precedence of flags, environment variables and clusters of the config file.
 
 use super::*;
 
@@ -7,15 +7,15 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 }
 
 #[test]
-fn forbidding_colours_beats_forcing_them() {
-    let plain = Global::default();
-    let forced = Global {
+fn disabling_colours_overrides_forcing_them() {
+    let plain = GlobalArgs::default();
+    let forced = GlobalArgs {
         force_color: true,
-        ..Global::default()
+        ..GlobalArgs::default()
     };
-    let forbidden = Global {
+    let forbidden = GlobalArgs {
         no_color: true,
-        ..Global::default()
+        ..GlobalArgs::default()
     };
     for (global, pairs, is_terminal, expected) in [
         (&plain, &[][..], true, true),
@@ -36,7 +36,7 @@ fn forbidding_colours_beats_forcing_them() {
         (&forbidden, &[("NOMAD_CLI_FORCE_COLOR", "1")], true, false),
     ] {
         assert_eq!(
-            colour(global, &environment(pairs), is_terminal),
+            uses_colour(global, &environment(pairs), is_terminal),
             expected,
             "{pairs:?}"
         );
@@ -44,7 +44,7 @@ fn forbidding_colours_beats_forcing_them() {
 }
 
 #[test]
-fn a_flag_wins_over_its_variable_and_empty_counts_as_unset() {
+fn a_flag_overrides_its_variable_and_empty_counts_as_unset() {
     let pairs = [
         ("NOMAD_ADDR", "http://env:1"),
         ("NOMAD_TOKEN", "from-env"),
@@ -52,34 +52,35 @@ fn a_flag_wins_over_its_variable_and_empty_counts_as_unset() {
         ("NOMAD_REGION", ""),
         ("NOMAD_SKIP_VERIFY", "yes"),
     ];
-    let flags = Global {
+    let flags = GlobalArgs {
         address: Some("http://flag:2".into()),
         namespace: Some("flag".into()),
-        ..Global::default()
+        ..GlobalArgs::default()
     };
-    let settings = cluster(&flags, &environment(&pairs), None).expect("all is text");
+    let settings = cluster_settings(&flags, &environment(&pairs), None).expect("UTF-8 variables");
     assert_eq!(settings.address.expose(), "http://flag:2");
     assert_eq!(settings.namespace.as_deref(), Some("flag"));
     assert_eq!(
-        settings.token.as_ref().map(Hidden::expose),
+        settings.token.as_ref().map(RedactedString::expose),
         Some("from-env")
     );
     assert_eq!(settings.region, None);
-    assert!(!settings.tls.skip_verify, "`yes` is no boolean for Nomad");
-    let settings = cluster(&Global::default(), &environment(&[]), None).expect("nothing is wrong");
+    assert!(!settings.tls.skip_verify, "`yes` is not a boolean in Nomad");
+    let settings =
+        cluster_settings(&GlobalArgs::default(), &environment(&[]), None).expect("valid settings");
     assert_eq!(settings.address.expose(), "http://127.0.0.1:4646");
 }
 
-/// Whoever skips verification for one cluster can be told otherwise for one command.
+/// A command can restore the verification that the config file disables for a cluster.
 #[test]
-fn a_flag_and_the_environment_can_take_skipping_back() {
+fn a_flag_and_the_environment_can_enable_verification() {
     let config = "[context.lax]\naddress = \"https://lax:1\"\ntls_skip_verify = true\n";
-    let home = tempfile::tempdir().expect("a directory can be made");
+    let home = tempfile::tempdir().expect("a new directory");
     let folder = home.path().join("nomad-csi");
-    std::fs::create_dir(&folder).expect("it is new");
-    std::fs::write(folder.join("config.toml"), config).expect("it is writable");
-    std::fs::write(folder.join("context"), "lax").expect("it is writable");
-    let home = home.path().to_str().expect("it is text");
+    std::fs::create_dir(&folder).expect("a new directory");
+    std::fs::write(folder.join("config.toml"), config).expect("a writable file");
+    std::fs::write(folder.join("context"), "lax").expect("a writable file");
+    let home = home.path().to_str().expect("a UTF-8 path");
     for (by_flag, flag, variable, expected) in [
         (false, None, "", true),
         (false, None, "false", false),
@@ -89,16 +90,17 @@ fn a_flag_and_the_environment_can_take_skipping_back() {
         (false, Some(false), "true", false),
         (false, Some(true), "false", true),
     ] {
-        let global = Global {
+        let global = GlobalArgs {
             context: by_flag.then(|| "lax".to_owned()),
             tls_skip_verify: flag,
-            ..Global::default()
+            ..GlobalArgs::default()
         };
         let environment =
             environment(&[("XDG_CONFIG_HOME", home), ("NOMAD_SKIP_VERIFY", variable)]);
-        let chosen =
-            crate::cli::contexts::chosen(&global, &environment).expect("the file is right");
-        let settings = cluster(&global, &environment, chosen.as_ref()).expect("all is text");
+        let chosen = crate::cli::cluster_contexts::select_cluster(&global, &environment)
+            .expect("a valid config file");
+        let settings =
+            cluster_settings(&global, &environment, chosen.as_ref()).expect("UTF-8 variables");
         assert_eq!(
             settings.tls.skip_verify, expected,
             "{by_flag} {flag:?} {variable}"
@@ -106,38 +108,39 @@ fn a_flag_and_the_environment_can_take_skipping_back() {
     }
 }
 
-/// It is used all the same: mounted secrets of containers are often like that.
+/// The token is used nevertheless: mounted container secrets often have such modes.
 #[cfg(unix)]
 #[test]
-fn a_token_file_that_others_can_read_is_warned_of() {
+fn a_token_file_that_others_can_read_causes_a_warning() {
     use std::os::unix::fs::PermissionsExt as _;
     let config = "[context.lab]\naddress = \"https://lab:1\"\ntoken = { file = \"token\" }\n";
-    let home = tempfile::tempdir().expect("a directory can be made");
+    let home = tempfile::tempdir().expect("a new directory");
     let folder = home.path().join("nomad-csi");
-    std::fs::create_dir(&folder).expect("it is new");
-    std::fs::write(folder.join("config.toml"), config).expect("it is writable");
+    std::fs::create_dir(&folder).expect("a new directory");
+    std::fs::write(folder.join("config.toml"), config).expect("a writable file");
     let token = folder.join("token");
-    std::fs::write(&token, "canary").expect("it is writable");
-    let home = home.path().to_str().expect("it is text");
+    std::fs::write(&token, "canary").expect("a writable file");
+    let home = home.path().to_str().expect("a UTF-8 path");
     for (mode, expected) in [(0o600, None), (0o644, Some(Code::SecretExposed))] {
         std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode))
-            .expect("it is ours");
+            .expect("an own file");
         let environment = environment(&[("XDG_CONFIG_HOME", home)]);
-        let chosen = crate::cli::contexts::chosen(&named("lab"), &environment);
-        let chosen = chosen.expect("the file is right");
-        let chosen = chosen.as_ref().expect("it is named");
-        let settings = cluster(&named("lab"), &environment, Some(chosen)).expect("it is there");
+        let chosen = crate::cli::cluster_contexts::select_cluster(&named("lab"), &environment);
+        let chosen = chosen.expect("a valid config file");
+        let chosen = chosen.as_ref().expect("a selected cluster");
+        let settings =
+            cluster_settings(&named("lab"), &environment, Some(chosen)).expect("a token");
         assert!(settings.token.is_some());
-        let remark = chosen.remark().map(|(remark, _)| remark.code);
-        assert_eq!(remark, expected, "{mode:o}");
+        let warning = chosen.token_warning().map(|(warning, _)| warning.code);
+        assert_eq!(warning, expected, "{mode:o}");
     }
 }
 
 const CONFIG: &str = "[context.prod]\naddress = \"https://prod:1\"\nnamespace = \"context\"\nregion = \"context\"\ntoken = { env = \"PROD_TOKEN\" }\nca_cert = \"ca.pem\"\n[context.bare]\naddress = \"https://bare:1\"\n";
 
-/// Address, namespace, token.
+/// Returns the address, the namespace and the token.
 fn joined(
-    flags: &Global,
+    flags: &GlobalArgs,
     pairs: &[(&str, &str)],
     chosen: Option<&str>,
 ) -> Result<(String, Option<String>, Option<String>), Vec<Code>> {
@@ -152,8 +155,8 @@ fn joined(
     let config_home = home.path().to_string_lossy().into_owned();
     pairs.push(("XDG_CONFIG_HOME", &config_home));
     let environment = environment(&pairs);
-    let settings = crate::cli::contexts::chosen(flags, &environment)
-        .and_then(|chosen| cluster(flags, &environment, chosen.as_ref()))
+    let settings = crate::cli::cluster_contexts::select_cluster(flags, &environment)
+        .and_then(|chosen| cluster_settings(flags, &environment, chosen.as_ref()))
         .map_err(|error| -> Vec<Code> { error.diagnostics.iter().map(|one| one.code).collect() })?;
     let shown = format!("{settings:?}");
     assert!(!shown.contains("canary"), "{shown}");
@@ -167,36 +170,36 @@ fn joined(
     ))
 }
 
-fn named(name: &str) -> Global {
-    Global {
+fn named(name: &str) -> GlobalArgs {
+    GlobalArgs {
         context: Some(name.into()),
-        ..Global::default()
+        ..GlobalArgs::default()
     }
 }
 
-/// Where the token of `prod` is.
+/// The variable with the token of `prod`.
 const OWN: (&str, &str) = ("PROD_TOKEN", "canary-prod\n");
 const MOVED: [(&str, &str); 2] = [OWN, ("NOMAD_ADDR", "http://other:1")];
 
 type Row<'r> = (
-    Global,
+    GlobalArgs,
     &'r [(&'r str, &'r str)],
     Option<&'r str>,
     [&'r str; 3],
 );
 
-/// Flags, `--context` among them, beat the environment; the environment beats the chosen context;
-/// and no token goes to another cluster than the one it stands beside.
+/// Flags, including `--context`, override the environment. The environment overrides the default
+/// cluster. A token is never sent to another cluster than its own.
 #[test]
-fn of_flag_environment_and_context_the_stronger_holds() {
-    let flagged = Global {
+fn flags_override_the_environment_and_it_overrides_the_default_cluster() {
+    let flagged = GlobalArgs {
         namespace: Some("flag".into()),
         token: Some(Secret("canary-flag".into())),
         ..named("prod")
     };
-    let elsewhere = || Global {
+    let elsewhere = || GlobalArgs {
         address: Some("http://other:1".into()),
-        ..Global::default()
+        ..GlobalArgs::default()
     };
     let own = [OWN];
     let all = [
@@ -210,7 +213,7 @@ fn of_flag_environment_and_context_the_stronger_holds() {
     let of_neither = ["http://other:1", "", ""];
     let rows: Vec<Row<'_>> = vec![
         (
-            Global::default(),
+            GlobalArgs::default(),
             &own,
             None,
             ["http://127.0.0.1:4646", "", ""],
@@ -230,9 +233,9 @@ fn of_flag_environment_and_context_the_stronger_holds() {
             None,
             ["https://prod:1", "flag", "canary-flag"],
         ),
-        (Global::default(), &own, Some("prod"), of_context),
-        (Global::default(), &all, Some("prod"), of_both),
-        (Global::default(), &MOVED, Some("prod"), of_neither),
+        (GlobalArgs::default(), &own, Some("prod"), of_context),
+        (GlobalArgs::default(), &all, Some("prod"), of_both),
+        (GlobalArgs::default(), &MOVED, Some("prod"), of_neither),
         (elsewhere(), &own, Some("prod"), of_neither),
         (elsewhere(), &own, Some("gone"), of_neither),
     ];
@@ -248,12 +251,17 @@ fn of_flag_environment_and_context_the_stronger_holds() {
 }
 
 #[test]
-fn two_clusters_at_once_and_contexts_that_are_not_there_are_errors() {
+fn conflicting_clusters_and_missing_contexts_are_errors() {
     for (flags, pairs, chosen, expected) in [
         (named("prod"), &MOVED[..], None, Code::CliContextConflict),
         (named("prod"), &[], None, Code::SecretUnset),
         (named("gone"), &[], None, Code::ConfigNoContext),
-        (Global::default(), &[], Some("gone"), Code::ConfigNoContext),
+        (
+            GlobalArgs::default(),
+            &[],
+            Some("gone"),
+            Code::ConfigNoContext,
+        ),
     ] {
         assert_eq!(
             joined(&flags, pairs, chosen),
@@ -264,14 +272,14 @@ fn two_clusters_at_once_and_contexts_that_are_not_there_are_errors() {
 }
 
 #[test]
-fn a_width_that_makes_no_sense_is_ignored() {
+fn an_invalid_width_is_ignored() {
     for (set, terminal, expected) in [
         ("100", Some(80), 100),
         ("3", Some(80), 80),
         ("wide", None, 120),
     ] {
         assert_eq!(
-            columns(&environment(&[("COLUMNS", set)]), terminal),
+            output_width(&environment(&[("COLUMNS", set)]), terminal),
             expected,
             "{set}"
         );

@@ -1,29 +1,29 @@
-//! Allocations as a table, as Nomad's CLI shows them.
+//! Allocations as a table, in the layout of Nomad's CLI.
 
 use jiff::tz::TimeZone;
 
 use super::table::{heading, table};
-use super::time::{ago, local};
+use super::time::{ago, local_time};
 use crate::model::{Alloc, ClientStatus, DesiredStatus};
 
-/// From when and where times are shown.
+/// The current time and the time zone that times are shown in.
 #[derive(Clone)]
-pub(crate) struct Now {
-    /// Nanoseconds since the epoch.
-    pub nanoseconds: i64,
-    /// Where people live.
+pub(crate) struct TimeReference {
+    /// The current time in nanoseconds since the epoch.
+    pub now: i64,
+    /// The local time zone.
     pub zone: TimeZone,
 }
 
-impl Now {
-    /// How long ago that was: `1h20m ago`; nothing for a time that was never set.
+impl TimeReference {
+    /// Returns the age of a time, such as `1h20m ago`, or an empty text for an unset time.
     pub(crate) fn ago(&self, nanoseconds: i64) -> String {
-        ago(nanoseconds, self.nanoseconds)
+        ago(nanoseconds, self.now)
     }
 }
 
-/// The section on allocations; short IDs and ages, or everything if it is `wide`.
-pub(super) fn allocations(allocs: &[Alloc], now: &Now, wide: bool) -> String {
+/// Returns the section on allocations, with short IDs and ages unless `wide`.
+pub(super) fn allocations(allocs: &[Alloc], now: &TimeReference, wide: bool) -> String {
     let mut text = heading("Allocations");
     if allocs.is_empty() {
         text.push_str("No allocations placed\n");
@@ -39,7 +39,7 @@ pub(super) fn allocations(allocs: &[Alloc], now: &Now, wide: bool) -> String {
     text
 }
 
-fn short_table(allocs: &[&Alloc], now: &Now) -> String {
+fn short_table(allocs: &[&Alloc], now: &TimeReference) -> String {
     let headings = [
         "ID",
         "Node ID",
@@ -52,20 +52,20 @@ fn short_table(allocs: &[&Alloc], now: &Now) -> String {
     ];
     let rows = allocs.iter().map(|alloc| {
         [
-            short(alloc.id.as_str()),
-            short(alloc.node_id.as_str()),
+            short_id(alloc.id.as_str()),
+            short_id(alloc.node_id.as_str()),
             alloc.task_group.clone(),
             alloc.job_version.to_string(),
-            desired(&alloc.desired).to_owned(),
-            client(&alloc.client).to_owned(),
-            ago(alloc.create_time, now.nanoseconds),
-            ago(alloc.modify_time, now.nanoseconds),
+            desired_status(&alloc.desired).to_owned(),
+            client_status(&alloc.client).to_owned(),
+            ago(alloc.create_time, now.now),
+            ago(alloc.modify_time, now.now),
         ]
     });
     table(headings, rows)
 }
 
-fn wide_table(allocs: &[&Alloc], now: &Now) -> String {
+fn wide_table(allocs: &[&Alloc], now: &TimeReference) -> String {
     let headings = [
         "ID",
         "Eval ID",
@@ -88,22 +88,22 @@ fn wide_table(allocs: &[&Alloc], now: &Now) -> String {
             alloc.job_id.clone(),
             alloc.task_group.clone(),
             alloc.job_version.to_string(),
-            desired(&alloc.desired).to_owned(),
-            client(&alloc.client).to_owned(),
-            local(alloc.create_time, &now.zone),
-            local(alloc.modify_time, &now.zone),
+            desired_status(&alloc.desired).to_owned(),
+            client_status(&alloc.client).to_owned(),
+            local_time(alloc.create_time, &now.zone),
+            local_time(alloc.modify_time, &now.zone),
         ]
     });
     table(headings, rows)
 }
 
-/// The first eight characters, by which Nomad's people call a UUID.
-pub(super) fn short(id: &str) -> String {
+/// Returns the first eight characters of a UUID, as Nomad's CLI shows it.
+pub(super) fn short_id(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-/// Nomad's word.
-pub(super) fn desired(status: &DesiredStatus) -> &str {
+/// Returns Nomad's name of the status.
+pub(super) fn desired_status(status: &DesiredStatus) -> &str {
     match status {
         DesiredStatus::Run => "run",
         DesiredStatus::Stop => "stop",
@@ -112,8 +112,8 @@ pub(super) fn desired(status: &DesiredStatus) -> &str {
     }
 }
 
-/// Nomad's word.
-pub(super) fn client(status: &ClientStatus) -> &str {
+/// Returns Nomad's name of the status.
+pub(super) fn client_status(status: &ClientStatus) -> &str {
     match status {
         ClientStatus::Pending => "pending",
         ClientStatus::Running => "running",

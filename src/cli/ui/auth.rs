@@ -1,27 +1,27 @@
-//! What a token may do, for people and machines. No token is ever shown.
+//! The permissions of a token, as text and as JSON. The token itself is never shown.
 
 use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{key_values, table};
-use crate::plan::{Needs, missing_permissions};
-use crate::ports::TokenOwner;
+use crate::plan::{RequiredPermissions, missing_permissions};
+use crate::ports::TokenKind;
 use crate::reconcile::Access;
 
-/// What was asked and what came of it.
-pub(crate) struct Checked<'c> {
-    /// What people call the server.
+/// The result of `auth check`.
+pub(crate) struct AuthReport<'c> {
+    /// Display name of the server.
     pub server: &'c str,
-    /// What the token may do.
+    /// The permissions of the token.
     pub access: &'c Access,
-    /// What is needed, or could be.
-    pub needs: &'c Needs,
-    /// Whether files want it, so that what is missing is a problem.
-    pub wanted: bool,
+    /// The permissions to check.
+    pub needs: &'c RequiredPermissions,
+    /// Whether files require the permissions, which makes a missing one a problem.
+    pub is_required: bool,
 }
 
-/// A table, and whose token it is.
-pub(crate) fn auth_text(checked: &Checked<'_>) -> String {
+/// Returns the owner of the token and a table of permissions.
+pub(crate) fn auth_text(checked: &AuthReport<'_>) -> String {
     let owner = key_values([
         ("Server", checked.server.to_owned()),
         ("Token", owner(&checked.access.owner)),
@@ -38,35 +38,33 @@ pub(crate) fn auth_text(checked: &Checked<'_>) -> String {
     format!("{owner}\n{}", table(["Permission", "Granted", "For"], rows))
 }
 
-fn owner(owner: &TokenOwner) -> String {
+fn owner(owner: &TokenKind) -> String {
     match owner {
-        TokenOwner::Anyone => "none needed: the server asks nobody who he is".to_owned(),
-        TokenOwner::Management { name } => format!("{} (management)", one_line(name)),
-        TokenOwner::Client { name, policies } => {
+        TokenKind::AclDisabled => "not required: ACLs are disabled".to_owned(),
+        TokenKind::Management { name } => format!("{} (management)", one_line(name)),
+        TokenKind::Client { name, policies } => {
             let policies: Vec<_> = policies.iter().map(|name| one_line(name)).collect();
             let policies = match policies.as_slice() {
-                [] => "no policy of its own".to_owned(),
+                [] => "no policy".to_owned(),
                 [one] => format!("policy {one}"),
                 several => format!("policies {}", several.join(", ")),
             };
             format!("{} ({policies})", one_line(name))
         }
-        TokenOwner::Workload => {
-            "a workload's or a node's, of which the server says no more".to_owned()
-        }
+        TokenKind::Workload => "a workload or node token; the server reports no more".to_owned(),
     }
 }
 
-/// The same as one document.
-pub(crate) fn auth_json(checked: &Checked<'_>) -> Value {
+/// Returns the result as JSON.
+pub(crate) fn auth_json(checked: &AuthReport<'_>) -> Value {
     let grants = &checked.access.grants;
     let token = match &checked.access.owner {
-        TokenOwner::Anyone => json!({ "kind": "none" }),
-        TokenOwner::Management { name } => json!({ "kind": "management", "name": name }),
-        TokenOwner::Client { name, policies } => {
+        TokenKind::AclDisabled => json!({ "kind": "none" }),
+        TokenKind::Management { name } => json!({ "kind": "management", "name": name }),
+        TokenKind::Client { name, policies } => {
             json!({ "kind": "client", "name": name, "policies": policies })
         }
-        TokenOwner::Workload => json!({ "kind": "workload" }),
+        TokenKind::Workload => json!({ "kind": "workload" }),
     };
     let permissions = checked.needs.iter().map(|(permission, why)| {
         json!({
@@ -75,13 +73,13 @@ pub(crate) fn auth_json(checked: &Checked<'_>) -> Value {
             "for": why,
         })
     });
-    let problem = missing_permissions(checked.needs, grants).filter(|_| checked.wanted);
+    let problem = missing_permissions(checked.needs, grants).filter(|_| checked.is_required);
     json!({
         "format_version": 1,
         "server": checked.server,
         "token": token,
         "permissions": permissions.collect::<Vec<_>>(),
         "sufficient": problem.is_none(),
-        "policy": checked.wanted.then(|| checked.needs.policy()),
+        "policy": checked.is_required.then(|| checked.needs.policy()),
     })
 }

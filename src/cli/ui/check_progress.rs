@@ -1,4 +1,4 @@
-//! Progress of `plugin check`: a moving line on a terminal, a line per check that failed elsewhere.
+//! Progress of `plugin check`: a live line on a terminal, and a line per failed check.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::printer::{Printer, one_line};
-use super::progress::moving_lines;
+use super::progress::live_lines;
 use super::verdicts::verdict_word;
-use crate::conformance::{Case, Outcome, Profile, Verdict, Watch};
+use crate::conformance::{Case, CheckObserver, CheckOutcome, ProbedPlugin, Verdict};
 
-/// Shows how far the checks are.
+/// Prints the progress of the checks.
 pub(crate) struct CheckProgress {
     printer: Arc<Printer>,
     bars: Option<MultiProgress>,
@@ -18,9 +18,9 @@ pub(crate) struct CheckProgress {
 }
 
 impl CheckProgress {
-    /// For one run.
+    /// Returns the progress of one run.
     pub(crate) fn new(printer: &Arc<Printer>) -> Self {
-        let bars = moving_lines(printer);
+        let bars = live_lines(printer);
         printer.set_bars(bars.clone());
         Self {
             printer: Arc::clone(printer),
@@ -34,13 +34,13 @@ impl CheckProgress {
     }
 }
 
-impl Watch for CheckProgress {
-    fn starts(&self, profile: &Profile, checks: usize) {
+impl CheckObserver for CheckProgress {
+    fn run_started(&self, profile: &ProbedPlugin, checks: usize) {
         let name = one_line(&profile.info.name);
         let version = one_line(&profile.info.vendor_version);
         let noun = if checks == 1 { "check" } else { "checks" };
         self.printer
-            .talk(&format!("plugin {name} {version}: {checks} {noun}"));
+            .print_status(&format!("plugin {name} {version}: {checks} {noun}"));
         let Some(bars) = &self.bars else { return };
         let length = u64::try_from(checks).unwrap_or_default();
         let bar = bars.add(ProgressBar::new(length));
@@ -51,20 +51,21 @@ impl Watch for CheckProgress {
         *self.bar() = Some(bar);
     }
 
-    fn began(&self, _: usize, case: &Case) {
+    fn check_started(&self, _: usize, case: &Case) {
         if let Some(bar) = &*self.bar() {
             bar.set_message(case.id);
         }
     }
 
-    fn ended(&self, _: usize, outcome: &Outcome) {
+    fn check_finished(&self, _: usize, outcome: &CheckOutcome) {
         if let Some(bar) = &*self.bar() {
             bar.inc(1);
         }
         let is_bad = matches!(outcome.verdict, Verdict::Failed | Verdict::Untried(_));
         if is_bad {
             let word = verdict_word(&outcome.verdict);
-            self.printer.talk(&format!("{}: {word}", outcome.case.id));
+            self.printer
+                .print_status(&format!("{}: {word}", outcome.case.id));
         }
     }
 }

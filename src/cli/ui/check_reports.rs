@@ -1,48 +1,48 @@
-//! `plugin check --format FORM=FILE`: the report of checks in the forms that pipelines take.
+//! The reports of `plugin check --format FORMAT=FILE`.
 
 use super::markup::{code, xml};
 use super::verdicts::word;
-use crate::conformance::{Area, Level, Outcome, Report, Tally, Verdict};
+use crate::conformance::{Area, CheckOutcome, Level, Report, Tally, Verdict};
 
-/// A form.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Format {
     Junit,
     Markdown,
 }
 
-/// One report that was asked for.
+/// A report to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CheckReport {
-    form: Form,
-    /// The file, or `-`.
+pub(crate) struct CheckReportFile {
+    format: Format,
+    /// The path of the file, or `-`.
     file: String,
 }
 
-impl CheckReport {
-    /// The file; `None` is standard output.
+impl CheckReportFile {
+    /// Returns the path of the file, or `None` for standard output.
     pub(crate) fn file(&self) -> Option<&str> {
         (self.file != "-").then_some(self.file.as_str())
     }
 
-    /// The report in this form.
+    /// Returns the report in this format.
     pub(crate) fn text(&self, report: &Report) -> String {
-        match self.form {
-            Form::Junit => junit(report),
-            Form::Markdown => markdown(report),
+        match self.format {
+            Format::Junit => junit(report),
+            Format::Markdown => markdown(report),
         }
     }
 }
 
-impl std::str::FromStr for CheckReport {
+impl std::str::FromStr for CheckReportFile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, file) = text.split_once('=').unwrap_or((text, ""));
-        let form = match word {
-            "junit" => Form::Junit,
-            "markdown" => Form::Markdown,
-            _ => return Err("the forms are junit and markdown".to_owned()),
+        let format = match word {
+            "junit" => Format::Junit,
+            "markdown" => Format::Markdown,
+            _ => return Err("expected junit=FILE or markdown=FILE".to_owned()),
         };
         if file.is_empty() {
             return Err(format!(
@@ -50,11 +50,11 @@ impl std::str::FromStr for CheckReport {
             ));
         }
         let file = file.to_owned();
-        Ok(Self { form, file })
+        Ok(Self { format, file })
     }
 }
 
-/// JUnit's XML: one suite per area, one case per check; what could not be tried is an error.
+/// Returns JUnit XML: one suite per area, one case per check. An untried check is an error.
 fn junit(report: &Report) -> String {
     let tally = report.tally();
     let mut text = format!(
@@ -74,7 +74,7 @@ fn junit(report: &Report) -> String {
     text + "</testsuites>\n"
 }
 
-fn suite(area: Area, outcomes: &[&Outcome]) -> String {
+fn suite(area: Area, outcomes: &[&CheckOutcome]) -> String {
     let count = |is: fn(&Verdict) -> bool| {
         let counted = outcomes.iter().filter(|outcome| is(&outcome.verdict));
         counted.count()
@@ -90,7 +90,7 @@ fn suite(area: Area, outcomes: &[&Outcome]) -> String {
     )
 }
 
-fn case(outcome: &Outcome) -> String {
+fn case(outcome: &CheckOutcome) -> String {
     let body = match &outcome.verdict {
         Verdict::Passed => String::new(),
         Verdict::Failed => {
@@ -112,8 +112,8 @@ fn case(outcome: &Outcome) -> String {
     )
 }
 
-/// Everything that is wrong with one check, as plain text.
-fn findings(outcome: &Outcome) -> String {
+/// Returns all findings of one check as plain text.
+fn findings(outcome: &CheckOutcome) -> String {
     let mut lines = vec![format!("CSI, \"{}\"", outcome.case.section)];
     for finding in &outcome.findings {
         let mark = match finding.level {
@@ -129,7 +129,7 @@ fn findings(outcome: &Outcome) -> String {
     lines.join("\n")
 }
 
-/// Markdown for a comment or a step's summary: the sum, what is wrong, then every check.
+/// Returns Markdown: the totals, the findings, then every check.
 fn markdown(report: &Report) -> String {
     let Tally {
         passed,
@@ -138,7 +138,7 @@ fn markdown(report: &Report) -> String {
         skipped,
         advice,
     } = report.tally();
-    let info = &report.profile.info;
+    let info = &report.plugin.info;
     let mut parts = vec![format!(
         "**{passed} passed, {failed} failed, {untried} untried, {skipped} skipped** ({advice} with advice): plugin {} {}\n",
         code(&info.name),
@@ -158,9 +158,9 @@ fn markdown(report: &Report) -> String {
     }));
     for leftover in &report.leftovers {
         let (what, why) = (code(&leftover.what), code(&leftover.why));
-        parts.push(format!("\nCould not be cleaned up: {what}: {why}\n"));
+        parts.push(format!("\nNot cleaned up: {what}: {why}\n"));
     }
-    parts.push("\n| Check | Verdict | What holds |\n|---|---|---|\n".to_owned());
+    parts.push("\n| Check | Verdict | Requirement |\n|---|---|---|\n".to_owned());
     parts.extend(report.outcomes.iter().map(|outcome| {
         let (id, title) = (outcome.case.id, outcome.case.title);
         format!("| {id} | {} | {title} |\n", word(&outcome.verdict))
@@ -173,10 +173,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_needs_a_file_or_a_dash() {
+    fn a_format_requires_a_file_or_a_dash() {
         let file = |text: &str| {
             text.parse()
-                .map(|one: CheckReport| one.file().map(str::to_owned))
+                .map(|one: CheckReportFile| one.file().map(str::to_owned))
         };
         assert_eq!(file("junit=a.xml"), Ok(Some("a.xml".to_owned())));
         assert_eq!(file("markdown=-"), Ok(None));

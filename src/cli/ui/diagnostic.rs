@@ -1,21 +1,21 @@
 //! A diagnostic as text with the source line underlined, or as JSON.
 //!
-//! The look is rustc's, drawn by annotate-snippets. Only the lines around the labels are handed to
-//! it, so that ten thousand problems in a large file cost what their lines cost. Secrets in source
-//! lines are hidden by the source map before anything is drawn.
+//! annotate-snippets renders the text in the style of rustc. It receives only the lines around the
+//! labels, which keeps many problems in a large file cheap. The source map hides secrets in source
+//! lines before they are rendered.
 
 use annotate_snippets::{
     AnnotationKind, Element, Group, Level, Origin, Patch, Renderer, Snippet, renderer::DecorStyle,
 };
 use serde_json::{Value, json};
 
-use super::printer::harmless;
+use super::printer::escape_control_characters;
 use crate::diagnostic::{Diagnostic, Severity, SourceMap, Span};
 
-/// The diagnostic with its places, in colour, without a line end.
+/// Returns the diagnostic with its source lines, with colours and without a final line end.
 pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
     let mut primary = level(diagnostic.severity)
-        .primary_title(harmless(&diagnostic.message))
+        .primary_title(escape_control_characters(&diagnostic.message))
         .id(diagnostic.code.as_str())
         .elements(snippets(diagnostic, sources));
     primary = primary.elements(messages(diagnostic));
@@ -27,12 +27,12 @@ pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usiz
         .render(&groups)
 }
 
-/// What and where, on one line: for a problem whose like was just drawn whole.
+/// Returns the message and the position on one line, for a repeated problem.
 pub(crate) fn render_short(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
-    let mut title = harmless(&diagnostic.message);
+    let mut title = escape_control_characters(&diagnostic.message);
     if let Some(label) = diagnostic.labels.first() {
         let place = sources.location(label.span);
-        let name = harmless(sources.name(label.span.source));
+        let name = escape_control_characters(sources.name(label.span.source));
         title = format!("{title} ({name}:{}:{})", place.line, place.column);
     }
     let primary = level(diagnostic.severity)
@@ -48,7 +48,7 @@ fn level(severity: Severity) -> Level<'static> {
     }
 }
 
-/// One snippet per source that has labels, the one at fault first.
+/// Returns one snippet per source with labels, the source of the first label first.
 fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
     let mut seen = vec![];
     for label in &diagnostic.labels {
@@ -67,25 +67,25 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Eleme
                 return vec![];
             };
             let first = labels.clone().next().map_or(all, |label| label.span);
-            let window = Window::around(all, sources);
+            let excerpt = SourceExcerpt::around(all, sources);
             let annotations = labels.map(|label| {
                 let kind = if Some(label.span) == fault {
                     AnnotationKind::Primary
                 } else {
                     AnnotationKind::Context
                 };
-                let annotation = kind.span(window.inside(label.span));
+                let annotation = kind.span(excerpt.inside(label.span));
                 if label.text.is_empty() {
                     annotation
                 } else {
-                    annotation.label(harmless(&label.text))
+                    annotation.label(escape_control_characters(&label.text))
                 }
             });
-            let snippet = Snippet::source(window.text.clone())
-                .line_start(window.first_line)
+            let snippet = Snippet::source(excerpt.text.clone())
+                .line_start(excerpt.first_line)
                 .annotations(annotations.collect::<Vec<_>>());
-            let name = harmless(sources.name(source));
-            if !window.starts_within_line {
+            let name = escape_control_characters(sources.name(source));
+            if !excerpt.starts_within_line {
                 return vec![snippet.path(name).into()];
             }
             let place = sources.location(first);
@@ -101,49 +101,49 @@ fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
     let notes = diagnostic
         .notes
         .iter()
-        .map(|text| Level::NOTE.message(harmless(text)));
+        .map(|text| Level::NOTE.message(escape_control_characters(text)));
     let help = diagnostic
         .help
         .iter()
-        .map(|text| Level::HELP.message(harmless(text)));
+        .map(|text| Level::HELP.message(escape_control_characters(text)));
     notes.chain(help).map(Element::from)
 }
 
 fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option<Group<'a>> {
     let replacement = diagnostic.replacement.as_ref()?;
-    let window = Window::around(replacement.span, sources);
-    if window.text.lines().any(|line| line.len() > REACH) {
+    let excerpt = SourceExcerpt::around(replacement.span, sources);
+    if excerpt.text.lines().any(|line| line.len() > CONTEXT_BYTES) {
         let message = format!("{}: `{}`", replacement.title, replacement.text);
         return Some(
             Level::HELP
-                .secondary_title(harmless(&message))
+                .secondary_title(escape_control_characters(&message))
                 .elements(Vec::<Element<'_>>::new()),
         );
     }
-    let patch = Patch::new(window.inside(replacement.span), replacement.text.clone());
-    let snippet = Snippet::source(window.text.clone())
-        .line_start(window.first_line)
+    let patch = Patch::new(excerpt.inside(replacement.span), replacement.text.clone());
+    let snippet = Snippet::source(excerpt.text.clone())
+        .line_start(excerpt.first_line)
         .patch(patch);
     Some(
         Level::HELP
-            .secondary_title(harmless(&replacement.title))
+            .secondary_title(escape_control_characters(&replacement.title))
             .element(snippet),
     )
 }
 
-/// The lines that hold a span, and where they start; of long ones, what is near the span.
-struct Window {
+/// The source lines of a span. Long lines are cut to the text near the span.
+struct SourceExcerpt {
     text: String,
     start: usize,
     first_line: usize,
     starts_within_line: bool,
 }
 
-/// How many bytes of a line are shown beside a span: more than a terminal is wide, and little enough
-/// that a file of one line can hold many mistakes.
-const REACH: usize = 1000;
+/// The bytes of a line to show on each side of a span. This exceeds the width of a terminal, and keeps
+/// many problems in one long line cheap.
+const CONTEXT_BYTES: usize = 1000;
 
-impl Window {
+impl SourceExcerpt {
     fn around(span: Span, sources: &SourceMap) -> Self {
         let text = sources.text(span.source);
         let range = span.range();
@@ -156,11 +156,12 @@ impl Window {
             .and_then(|after| after.find('\n'))
             .map_or(text.len(), |at| range.end + at);
         let near = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at));
-        let nearest = near(range.start.saturating_sub(REACH)).unwrap_or_default();
-        let farthest = near(text.len().min(range.end.saturating_add(REACH))).unwrap_or_default();
+        let nearest = near(range.start.saturating_sub(CONTEXT_BYTES)).unwrap_or_default();
+        let farthest =
+            near(text.len().min(range.end.saturating_add(CONTEXT_BYTES))).unwrap_or_default();
         let (first, last) = (start.max(nearest), end.min(farthest).max(start));
         Self {
-            text: sources.shown_snippet(SourceMap::span(span.source, first..last.max(first))),
+            text: sources.redacted_snippet(SourceMap::span(span.source, first..last.max(first))),
             start: first,
             first_line: sources.location(span).line,
             starts_within_line: first > start,
@@ -174,8 +175,8 @@ impl Window {
     }
 }
 
-/// The diagnostic as machines read it. Lines and columns count from 1, columns in characters.
-pub(crate) fn to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
+/// Returns the diagnostic as JSON. Lines and columns start at 1; columns count characters.
+pub(crate) fn diagnostic_json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
     let severity = match diagnostic.severity {
         Severity::Warning => "warning",
         Severity::Error => "error",
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_line_is_underlined_and_the_change_is_shown() {
+    fn the_source_line_is_underlined_and_the_replacement_is_shown() {
         let mut sources = SourceMap::default();
         let text = "id = \"db\"\ncapability {\n  access_mode = \"single-node-writter\" # 日本\n}\n";
         let id = sources.add("volume.hcl", text);
@@ -267,7 +268,7 @@ help: a similar one exists
 3 +   access_mode = \"single-node-writer\" # 日本
   |";
         assert_eq!(plain(&diagnostic, &sources), expected);
-        let json = to_json(&diagnostic, &sources);
+        let json = diagnostic_json(&diagnostic, &sources);
         assert_eq!(
             (
                 &json["code"],
@@ -278,9 +279,9 @@ help: a similar one exists
         );
     }
 
-    /// A file may be one line, as programs write JSON, and hold many mistakes.
+    /// Generated JSON may be one long line with many problems.
     #[test]
-    fn of_a_long_line_only_what_is_near_is_drawn() {
+    fn a_long_line_is_cut_to_the_text_near_the_problem() {
         let mut sources = SourceMap::default();
         let far = "日x".repeat(100_000);
         let text = format!("{far}\"nane\"{far}");
@@ -300,7 +301,7 @@ help: a similar one exists
     }
 
     #[test]
-    fn a_diagnostic_without_a_place_is_a_sentence_with_its_notes() {
+    fn a_diagnostic_without_a_position_shows_its_message_and_notes() {
         let diagnostic = Diagnostic::warning(Code::Internal, "nothing is left")
             .note("the server said:\nfirst\n\u{1b}[2Jsecond");
         let expected = "\
@@ -313,7 +314,7 @@ warning[internal]: nothing is left
     }
 
     #[test]
-    fn places_at_the_very_end_and_in_an_empty_text_are_drawn() {
+    fn positions_at_the_end_and_in_an_empty_text_are_rendered() {
         for text in ["", "a = 1", "a = 1\n", "\u{feff}a"] {
             let mut sources = SourceMap::default();
             let id = sources.add("x.hcl", text);

@@ -1,34 +1,36 @@
-//! Drift as text and as JSON.
+//! Prints drift as text and as JSON.
 //!
-//! Counts come first, then what is gone, then what is otherwise; what stayed is only counted. What
-//! cannot be compared is named at the end, so that nobody takes silence for sameness.
+//! The counts come first, then missing volumes, then changed ones. Unchanged volumes are only counted.
+//! Fields that cannot be compared are listed at the end.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::diagnostic::to_json;
-use super::plan::{RED, YELLOW, shown};
-use super::plan_json::shown_json;
+use super::diagnostic::diagnostic_json;
+use super::plan::{RED, YELLOW, value_text};
+use super::plan_json::value_json;
 use super::printer::one_line;
 use super::time::ago;
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::SetName;
-use crate::plan::{Basis, DriftState, FieldDrift, FileSays, Intent, SeenEqual, Shown, VolumeDrift};
+use crate::plan::{
+    Baseline, DriftState, FieldDrift, FieldValue, FileState, Intent, LastVerified, VolumeDrift,
+};
 
-/// The version of the JSON's shape.
+/// The version of the JSON format.
 const FORMAT_VERSION: u32 = 1;
 
-/// Drift with what is said beside it.
+/// The result of a drift check, with its context.
 #[derive(Clone, Copy)]
 pub(crate) struct DriftShown<'a> {
-    /// Every volume that was looked at.
+    /// Every checked volume.
     pub volumes: &'a [VolumeDrift],
-    /// What people call the server.
+    /// The name of the server.
     pub server: &'a str,
-    /// The set whose record it was held against, if there is one.
+    /// The set whose ledger is the baseline, if there is one.
     pub set: Option<&'a SetName>,
-    /// The texts that name the volumes.
+    /// The sources of the specifications.
     pub sources: &'a SourceMap,
 }
 
@@ -37,9 +39,9 @@ pub(crate) struct DriftShown<'a> {
 pub(super) struct DriftCounts {
     pub(super) gone: usize,
     pub(super) changed: usize,
-    pub(super) same: usize,
-    pub(super) not_yet: usize,
-    pub(super) not_known: usize,
+    pub(super) unchanged: usize,
+    pub(super) not_applied: usize,
+    pub(super) unknown: usize,
 }
 
 impl DriftCounts {
@@ -49,9 +51,9 @@ impl DriftCounts {
             let count = match volume.state {
                 DriftState::Gone => &mut counts.gone,
                 DriftState::Changed(_) => &mut counts.changed,
-                DriftState::Same => &mut counts.same,
-                DriftState::NotYet => &mut counts.not_yet,
-                DriftState::NotKnown => &mut counts.not_known,
+                DriftState::Unchanged => &mut counts.unchanged,
+                DriftState::NotApplied => &mut counts.not_applied,
+                DriftState::Unknown => &mut counts.unknown,
             };
             *count += 1;
         }
@@ -59,17 +61,19 @@ impl DriftCounts {
     }
 
     fn words(self, has_set: bool) -> String {
-        let same = if has_set {
-            "as applied"
-        } else {
-            "as the files say"
-        };
         let parts: Vec<_> = [
-            (self.gone, if has_set { "gone" } else { "not there" }),
-            (self.changed, if has_set { "changed" } else { "otherwise" }),
-            (self.not_known, "not known"),
-            (self.not_yet, "not applied yet"),
-            (self.same, same),
+            (self.gone, if has_set { "gone" } else { "missing" }),
+            (self.changed, if has_set { "changed" } else { "different" }),
+            (self.unknown, "unknown"),
+            (self.not_applied, "not applied yet"),
+            (
+                self.unchanged,
+                if has_set {
+                    "unchanged"
+                } else {
+                    "equal to the files"
+                },
+            ),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -82,7 +86,7 @@ impl DriftCounts {
     }
 }
 
-/// Drift for people.
+/// Returns the drift as text.
 pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
     let counts = DriftCounts::of(found.volumes).words(found.set.is_some());
     let set = found
@@ -94,40 +98,40 @@ pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
             match (&volume.state, wanted) {
                 (DriftState::Gone, 0) => text += &gone(volume, now),
                 (DriftState::Changed(fields), 1) => text += &changed(volume, fields, now),
-                (DriftState::NotKnown, 2) => text += &not_known(volume),
+                (DriftState::Unknown, 2) => text += &unknown(volume),
                 (
                     DriftState::Gone
                     | DriftState::Changed(_)
-                    | DriftState::NotKnown
-                    | DriftState::Same
-                    | DriftState::NotYet,
+                    | DriftState::Unknown
+                    | DriftState::Unchanged
+                    | DriftState::NotApplied,
                     _,
                 ) => {}
             }
         }
     }
-    let beside = beside(found.volumes, now);
-    if !beside.is_empty() {
+    let notes = notes(found.volumes, now);
+    if !notes.is_empty() {
         text.push('\n');
-        text.push_str(&beside);
+        text.push_str(&notes);
     }
     text
 }
 
 fn gone(volume: &VolumeDrift, now: i64) -> String {
     let key = one_line(&volume.key.to_string());
-    let what = match volume.basis {
-        Basis::Applied => "it is not there any more",
-        Basis::File => "it is not there: never made, or removed",
+    let what = match volume.baseline {
+        Baseline::Applied => "it no longer exists",
+        Baseline::File => "it does not exist: never created, or removed",
     };
-    let seen = last_seen(volume.seen_equal, now);
-    format!("\n{RED}- gone {key}{RED:#}\n    {what}\n{seen}")
+    let verified = last_verified(volume.last_verified, now);
+    format!("\n{RED}- gone {key}{RED:#}\n    {what}\n{verified}")
 }
 
-fn not_known(volume: &VolumeDrift) -> String {
+fn unknown(volume: &VolumeDrift) -> String {
     let key = one_line(&volume.key.to_string());
     format!(
-        "\n{YELLOW}? not known {key}{YELLOW:#}\n    the set owns it, and neither the ledger nor a file says what it should be like\n"
+        "\n{YELLOW}? unknown {key}{YELLOW:#}\n    the set owns it, but neither the ledger nor a file has values to compare\n"
     )
 }
 
@@ -137,67 +141,71 @@ fn changed(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
     let first = format!("\n{YELLOW}~ changed {key}{YELLOW:#}\n");
     let fields = fields
         .iter()
-        .map(|field| format!("    {}\n", one_line(&of_field(field))));
-    let stray = volume.span.is_none();
-    let stray = stray.then(|| "    no file names it any more\n".to_owned());
+        .map(|field| format!("    {}\n", one_line(&field_text(field))));
+    let is_unnamed = volume.span.is_none();
+    let unnamed = is_unnamed.then(|| "    no file names it now\n".to_owned());
     let last = format!("    last changed at index {index}\n");
     std::iter::once(first)
         .chain(fields)
-        .chain(stray)
-        .chain([last, last_seen(volume.seen_equal, now)])
+        .chain(unnamed)
+        .chain([last, last_verified(volume.last_verified, now)])
         .collect()
 }
 
-fn of_field(drift: &FieldDrift) -> String {
+fn field_text(drift: &FieldDrift) -> String {
     let field = drift.field;
-    let now = shown(&drift.now);
+    let now = value_text(&drift.now);
     let before = match (&drift.before, &drift.now) {
-        (Some(Shown::Hidden), Shown::Hidden) => return format!("{field}: changed, not shown"),
-        (Some(before), _) => shown(before),
-        (None, _) => "(something else)".to_owned(),
+        (Some(FieldValue::Hidden), FieldValue::Hidden) => {
+            return format!("{field}: changed, not shown");
+        }
+        (Some(before), _) => value_text(before),
+        (None, _) => "(another value)".to_owned(),
     };
     let file = match drift.file {
-        FileSays::AsBefore => "",
-        FileSays::AsNow => "; the file says so, too",
-        FileSays::Other => "; the file says a third thing",
-        FileSays::Nothing => "; the file says nothing of it any more",
+        FileState::MatchesBefore => "",
+        FileState::MatchesNow => "; the file already has this value",
+        FileState::Differs => "; the file has a third value",
+        FileState::Omitted => "; the file omits the field",
     };
     format!("{field}: {before} -> {now}{file}")
 }
 
-fn last_seen(seen: Option<SeenEqual>, now: i64) -> String {
-    seen.map_or_else(String::new, |seen| {
-        let ago = ago(seen.at, now);
+fn last_verified(verified: Option<LastVerified>, now: i64) -> String {
+    verified.map_or_else(String::new, |verified| {
+        let ago = ago(verified.at, now);
         format!(
-            "    last seen as applied {ago}, at index {}\n",
-            seen.modify_index
+            "    last verified {ago}, at index {}\n",
+            verified.modify_index
         )
     })
 }
 
-/// What is no drift, and to be known.
-fn beside(volumes: &[VolumeDrift], now: i64) -> String {
-    let unfinished = volumes.iter().filter_map(|volume| {
-        let intent = volume.unfinished.as_ref()?;
-        Some(one_line(&unfinished(volume, intent, now)) + "\n")
+/// Returns the notes that are not drift: interrupted steps, and pending, ignored and hidden fields.
+fn notes(volumes: &[VolumeDrift], now: i64) -> String {
+    let interrupted = volumes.iter().filter_map(|volume| {
+        let intent = volume.interrupted_step.as_ref()?;
+        Some(one_line(&interrupted_step(volume, intent, now)) + "\n")
     });
     let lists = [
         fields(
-            "Changed in the files since (`plan` shows it)",
+            "Changed in the files since the last apply (run `plan` for details)",
             volumes,
             |one| &one.pending,
         ),
-        fields("Changed on the server and ignored", volumes, |one| {
+        fields("Changed on the server, but ignored", volumes, |one| {
             &one.ignored
         }),
-        fields("Not shown by the server, so not compared", volumes, |one| {
-            &one.hidden
-        }),
+        fields(
+            "Not compared, because the server does not show it",
+            volumes,
+            |one| &one.not_comparable,
+        ),
     ];
-    unfinished.chain(lists.into_iter().flatten()).collect()
+    interrupted.chain(lists.into_iter().flatten()).collect()
 }
 
-/// A line with the fields of a kind, each with the number of its volumes; none if there are none.
+/// Returns a line with the fields of a kind and their numbers of volumes; `None` if there are none.
 fn fields(
     what: &str,
     volumes: &[VolumeDrift],
@@ -212,14 +220,17 @@ fn fields(
     }
     let counts = counts.into_iter();
     let counts: Vec<String> = counts
-        .map(|(field, count)| format!("{field} of {count}"))
+        .map(|(field, count)| {
+            let noun = if count == 1 { "volume" } else { "volumes" };
+            format!("{field} of {count} {noun}")
+        })
         .collect();
     Some(format!("{what}: {}.\n", counts.join(", ")))
 }
 
-fn unfinished(volume: &VolumeDrift, intent: &Intent, now: i64) -> String {
+fn interrupted_step(volume: &VolumeDrift, intent: &Intent, now: i64) -> String {
     format!(
-        "Unfinished: volume {}: {}, begun {} by {}.",
+        "Interrupted: volume {}: {}, started {} by {}.",
         volume.key,
         intent.step.as_str(),
         ago(intent.since, now),
@@ -227,10 +238,12 @@ fn unfinished(volume: &VolumeDrift, intent: &Intent, now: i64) -> String {
     )
 }
 
-/// Drift for machines: `docs/schemas/drift.v1.json` says its shape.
+/// Returns the drift as JSON, in the format of `docs/schemas/drift.v1.json`.
 pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value {
     let counts = DriftCounts::of(found.volumes);
-    let remarks = remarks.iter().map(|one| to_json(one, found.sources));
+    let remarks = remarks
+        .iter()
+        .map(|one| diagnostic_json(one, found.sources));
     json!({
         "format_version": FORMAT_VERSION,
         "server": found.server,
@@ -238,9 +251,9 @@ pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value 
         "counts": {
             "gone": counts.gone,
             "changed": counts.changed,
-            "not_known": counts.not_known,
-            "not_applied_yet": counts.not_yet,
-            "same": counts.same,
+            "unknown": counts.unknown,
+            "not_applied": counts.not_applied,
+            "unchanged": counts.unchanged,
         },
         "remarks": remarks.collect::<Vec<_>>(),
         "volumes": found.volumes.iter().map(|one| volume_json(one, found.sources)).collect::<Vec<_>>(),
@@ -250,7 +263,9 @@ pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value 
 fn volume_json(volume: &VolumeDrift, sources: &SourceMap) -> Value {
     let fields = match &volume.state {
         DriftState::Changed(fields) => &fields[..],
-        DriftState::Gone | DriftState::NotKnown | DriftState::NotYet | DriftState::Same => &[],
+        DriftState::Gone | DriftState::Unknown | DriftState::NotApplied | DriftState::Unchanged => {
+            &[]
+        }
     };
     let span = volume.span;
     json!({
@@ -258,21 +273,21 @@ fn volume_json(volume: &VolumeDrift, sources: &SourceMap) -> Value {
         "id": volume.key.id.as_str(),
         "file": span.map(|span| sources.name(span.source)),
         "line": span.map(|span| sources.location(span).line),
-        "state": volume.state.word(),
-        "held_against": match volume.basis {
-            Basis::Applied => "applied",
-            Basis::File => "file",
+        "state": volume.state.as_str(),
+        "baseline": match volume.baseline {
+            Baseline::Applied => "applied",
+            Baseline::File => "file",
         },
         "modify_index": volume.modify_index,
-        "last_seen_as_applied": volume.seen_equal.map(|seen| json!({
-            "modify_index": seen.modify_index,
-            "time": seen.at,
+        "last_verified": volume.last_verified.map(|verified| json!({
+            "modify_index": verified.modify_index,
+            "time": verified.at,
         })),
         "fields": fields.iter().map(field_json).collect::<Vec<_>>(),
         "pending": volume.pending,
         "ignored": volume.ignored,
-        "not_shown": volume.hidden,
-        "unfinished": volume.unfinished.as_ref().map(|intent| json!({
+        "not_comparable": volume.not_comparable,
+        "interrupted_step": volume.interrupted_step.as_ref().map(|intent| json!({
             "step": intent.step.as_str(),
             "since": intent.since,
             "by": intent.by.to_string(),
@@ -283,14 +298,14 @@ fn volume_json(volume: &VolumeDrift, sources: &SourceMap) -> Value {
 fn field_json(drift: &FieldDrift) -> Value {
     json!({
         "field": drift.field,
-        "before_is_known": drift.before.is_some(),
-        "before": drift.before.as_ref().map_or(Value::Null, shown_json),
-        "now": shown_json(&drift.now),
-        "file_says": match drift.file {
-            FileSays::AsBefore => "as-before",
-            FileSays::AsNow => "as-now",
-            FileSays::Other => "other",
-            FileSays::Nothing => "nothing",
+        "before_known": drift.before.is_some(),
+        "before": drift.before.as_ref().map_or(Value::Null, value_json),
+        "now": value_json(&drift.now),
+        "file_state": match drift.file {
+            FileState::MatchesBefore => "matches-before",
+            FileState::MatchesNow => "matches-now",
+            FileState::Differs => "differs",
+            FileState::Omitted => "omitted",
         },
     })
 }

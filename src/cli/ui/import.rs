@@ -1,13 +1,13 @@
-//! What came of an import, for people.
+//! The summary of an import.
 
 use std::collections::BTreeMap;
 
 use super::printer::one_line;
-use crate::plan::Mark;
+use crate::plan::ImportIssue;
 use crate::reconcile::ImportFound;
 
-/// `1 volume`, `2 volumes`.
-pub(crate) fn volumes(count: usize) -> String {
+/// Returns `1 volume`, `2 volumes` and so on.
+pub(crate) fn volume_count(count: usize) -> String {
     if count == 1 {
         "1 volume".to_owned()
     } else {
@@ -15,23 +15,23 @@ pub(crate) fn volumes(count: usize) -> String {
     }
 }
 
-/// How many volumes are written exactly, and what is to be known of the others.
+/// Returns the number of exact volumes, the marks of the others, and unregistered volumes.
 pub(crate) fn import_summary(found: &ImportFound) -> String {
     let marked: Vec<_> = found
         .volumes
         .iter()
-        .filter(|one| !one.marks.is_empty())
+        .filter(|one| !one.issues.is_empty())
         .collect();
     let exact = found.volumes.len() - marked.len();
     let first = format!(
-        "{}: {exact} exact, {} marked; secrets are shown by no server, and `unknown` in the files.",
-        volumes(found.volumes.len()),
+        "{}: {exact} exact, {} marked; secrets are `unknown` in the files, because servers never return them",
+        volume_count(found.volumes.len()),
         marked.len()
     );
     let marked = marked.iter().map(|one| {
-        let marks: Vec<_> = one.marks.iter().map(Mark::as_str).collect();
+        let issues: Vec<_> = one.issues.iter().map(ImportIssue::as_str).collect();
         let key = one.written.request.key();
-        format!("\n  {}: {}", one_line(&key.to_string()), marks.join(", "))
+        format!("\n  {}: {}", one_line(&key.to_string()), issues.join(", "))
     });
     let mut unregistered: BTreeMap<&str, usize> = BTreeMap::new();
     for (plugin, _) in &found.unregistered {
@@ -40,7 +40,7 @@ pub(crate) fn import_summary(found: &ImportFound) -> String {
     let unregistered = unregistered.iter().map(|(plugin, count)| {
         let plugin = one_line(plugin);
         format!(
-            "\nThe provider of plugin {plugin} lists {count} more, which are registered nowhere: `nomad-csi orphans --plugin {plugin}` lists them, `nomad-csi import --external {plugin} EXTERNAL_ID` writes one down."
+            "\nThe provider of plugin {plugin} lists {count} more that are not registered: list them with `nomad-csi orphans --plugin {plugin}`, import one with `nomad-csi import --external {plugin} EXTERNAL_ID`"
         )
     });
     std::iter::once(first)

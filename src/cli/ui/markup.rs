@@ -1,7 +1,6 @@
-//! Texts of others inside XML and Markdown: nothing in them has a meaning there.
+//! Escaping of external text in XML and Markdown.
 
-/// As XML text or the value of an attribute. XML has no way to write most control characters, so they
-/// are left out.
+/// Escapes XML text or the value of an attribute. Removes control characters that XML cannot express.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -18,7 +17,7 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// As Markdown's code: on one line, between more backticks than stand together in it.
+/// Returns a Markdown code span on one line, fenced by more backticks than the text contains.
 pub(super) fn code(text: &str) -> String {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let runs = text.split(|c| c != '`').map(str::len);
@@ -36,12 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_meaning_in_xml_is_escaped() {
+    fn xml_markup_is_escaped() {
         assert_eq!(xml("<a b=\"c\">&\u{7}"), "&lt;a b=&quot;c&quot;&gt;&amp;");
     }
 
     #[test]
-    fn nothing_ends_the_code_that_it_stands_in() {
+    fn text_cannot_end_its_code_span() {
         for (text, expected) in [
             ("<img>", "`<img>`"),
             ("a`b\n", "`` a`b ``"),

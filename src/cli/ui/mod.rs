@@ -1,4 +1,4 @@
-//! How things look: one printer, tables, diagnostics, plans, progress and machine formats.
+//! Output: the printer, tables, diagnostics, plans, progress and machine formats.
 
 mod allocs;
 mod auth;
@@ -29,22 +29,22 @@ mod time;
 mod verdicts;
 mod volume;
 
-pub(super) use allocs::Now;
-pub(super) use auth::{Checked, auth_json, auth_text};
+pub(super) use allocs::TimeReference;
+pub(super) use auth::{AuthReport, auth_json, auth_text};
 #[cfg(feature = "agent")]
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
-pub(super) use check_reports::CheckReport;
-pub(super) use diagnostic::{render, to_json};
+pub(super) use check_reports::CheckReportFile;
+pub(super) use diagnostic::{render, diagnostic_json};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
-pub(super) use formats::{ReportFile, Reported, report};
-pub(super) use import::{import_summary, volumes};
-pub(super) use orphans::{orphan_document, orphan_list, orphan_steps};
-pub(super) use output::{Output, json_text};
+pub(super) use formats::{ReportFile, ReportInput, report};
+pub(super) use import::{import_summary, volume_count};
+pub(super) use orphans::{orphan_document, orphan_list};
+pub(super) use output::{OutputFormat, json_text};
 pub(super) use plan::plan_text;
 pub(super) use plan_json::plan_json;
 pub(super) use plugin::{plugin_detail, plugin_list};
-pub(super) use printer::{Printer, Stream, one_line};
+pub(super) use printer::{Printer, PrinterStream, one_line};
 #[cfg(feature = "agent")]
 pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;

@@ -1,15 +1,14 @@
-//! What a provider has and nobody registered, for people and machines.
+//! Unregistered volumes of a provider, as text and as JSON.
 
 use serde_json::json;
 
-use super::printer::one_line;
 use super::table::{heading, table};
-use crate::model::{ExternalId, ExternalNodeId, NamespacedId, PluginId, VolumeSummary};
+use crate::model::{ExternalNodeId, VolumeSummary};
 use crate::ports::Document;
-use crate::reconcile::Listed;
+use crate::reconcile::ListedVolume;
 
-/// Orphans, and what is registered and not in the provider's list.
-pub(crate) fn orphan_list(orphans: &[&Listed], missing: &[VolumeSummary]) -> String {
+/// Returns a table of orphans, and one of registered volumes that the provider does not list.
+pub(crate) fn orphan_list(orphans: &[&ListedVolume], missing: &[VolumeSummary]) -> String {
     let mut text = String::new();
     if !orphans.is_empty() {
         let rows = orphans.iter().map(|one| {
@@ -38,7 +37,7 @@ pub(crate) fn orphan_list(orphans: &[&Listed], missing: &[VolumeSummary]) -> Str
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &heading("Registered, and not in the provider's list");
+        text += &heading("Registered, but not listed by the provider");
         let rows = missing.iter().map(|volume| {
             let external = volume.external_id.as_ref();
             [
@@ -52,22 +51,22 @@ pub(crate) fn orphan_list(orphans: &[&Listed], missing: &[VolumeSummary]) -> Str
     text
 }
 
-fn size(listed: &Listed) -> String {
+fn size(listed: &ListedVolume) -> String {
     match listed.volume.capacity {
         size if size.is_zero() => "unknown".to_owned(),
         size => size.binary(),
     }
 }
 
-fn state(listed: &Listed) -> &'static str {
+fn state(listed: &ListedVolume) -> &'static str {
     match listed.deletion {
         Some(_) => "deletion begun",
         None => "orphan",
     }
 }
 
-/// One as JSON.
-pub(crate) fn orphan_document(listed: &Listed) -> Document {
+/// Returns an orphan as JSON.
+pub(crate) fn orphan_document(listed: &ListedVolume) -> Document {
     let volume = &listed.volume;
     let condition = volume.condition.clone().unwrap_or_default();
     let nodes = volume.published_nodes.iter();
@@ -82,35 +81,4 @@ pub(crate) fn orphan_document(listed: &Listed) -> Document {
         "State": state(listed),
         "Status": condition.message,
     }))
-}
-
-/// What the deletion of one does, step by step.
-pub(crate) fn orphan_steps(
-    plugin: &PluginId,
-    remote: &ExternalId,
-    listed: Option<&Listed>,
-    key: &NamespacedId,
-    is_begun: bool,
-) -> String {
-    let what = match listed {
-        Some(listed) => size(listed),
-        None => "no longer in the provider's list".to_owned(),
-    };
-    let first = format!(
-        "register it as volume {} in namespace {}",
-        key.id, key.namespace
-    );
-    let first = if is_begun {
-        format!("{first} (done by a run before)")
-    } else {
-        first
-    };
-    let lines = [
-        format!("- delete the orphan {remote} of plugin {plugin} ({what})"),
-        format!("    1. {first}"),
-        "    2. delete that volume, and its data in the storage provider".to_owned(),
-        "    the data cannot be brought back; whether another cluster uses it, nobody here knows"
-            .to_owned(),
-    ];
-    lines.map(|line| one_line(&line)).join("\n")
 }

@@ -1,8 +1,7 @@
-//! `-o`: the forms in which objects are printed.
+//! The output formats of `-o`.
 //!
-//! The JSON is the server's own document, untouched and in its own key order; YAML, `name` and
-//! `jsonpath` are made from it, so that what a script reads does not depend on what this program
-//! understands of it.
+//! JSON is the server's own document with its key order. YAML, `name` and `jsonpath` are derived from
+//! that document, not from the values that this program parses.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,32 +9,32 @@ use serde_json_path::JsonPath;
 
 use crate::ports::Document;
 
-/// A form.
+/// An output format.
 #[derive(Clone, Debug)]
-pub(crate) enum Output {
-    /// Columns for people.
+pub(crate) enum OutputFormat {
+    /// A table for people.
     Table,
-    /// More columns.
+    /// A table with more columns.
     Wide,
     /// The server's own JSON.
     Json,
-    /// The same as YAML.
+    /// The server's document as YAML.
     Yaml,
-    /// IDs, one a line.
+    /// One ID per line.
     Name,
-    /// What an RFC 9535 expression selects, one match a line.
+    /// The matches of an RFC 9535 expression, one per line.
     JsonPath(JsonPath),
 }
 
-impl Output {
-    /// The words for `-o`, `jsonpath=` with its sign.
-    pub(crate) const WORDS: [&'static str; 6] =
+impl OutputFormat {
+    /// The values of `-o`; `jsonpath=` precedes an expression.
+    pub(crate) const NAMES: [&'static str; 6] =
         ["table", "wide", "json", "yaml", "name", "jsonpath="];
 
-    /// Reads the value of `-o`.
+    /// Parses the value of `-o`.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// Returns a message if the text is not a format.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
             "table" => return Ok(Self::Table),
@@ -46,8 +45,8 @@ impl Output {
             _ => {}
         }
         let Some(expression) = text.strip_prefix("jsonpath=") else {
-            let words = Self::WORDS.join(", ");
-            return Err(format!("the forms are {words}EXPRESSION"));
+            let words = Self::NAMES.join(", ");
+            return Err(format!("expected one of {words}EXPRESSION"));
         };
         JsonPath::parse(expression)
             .map(Self::JsonPath)
@@ -65,18 +64,22 @@ impl Output {
             })
     }
 
-    /// The document in this form; `None` for the forms that are laid out for people.
-    pub(crate) fn one(&self, document: &Document) -> Option<String> {
-        self.machine(document, std::slice::from_ref(document))
+    /// Returns the document in this format, or `None` for a table.
+    pub(crate) fn render_one(&self, document: &Document) -> Option<String> {
+        self.render_machine(document, std::slice::from_ref(document))
     }
 
-    /// The list of them in this form; `None` for the forms that are laid out for people.
-    pub(crate) fn list(&self, documents: &[Document]) -> Option<String> {
-        self.machine(documents, documents)
+    /// Returns the list of documents in this format, or `None` for a table.
+    pub(crate) fn render_list(&self, documents: &[Document]) -> Option<String> {
+        self.render_machine(documents, documents)
     }
 
-    /// `whole` in this form, which consists of these documents.
-    fn machine(&self, whole: &(impl Serialize + ?Sized), parts: &[Document]) -> Option<String> {
+    /// Returns `whole` in this format. `parts` are its documents.
+    fn render_machine(
+        &self,
+        whole: &(impl Serialize + ?Sized),
+        parts: &[Document],
+    ) -> Option<String> {
         match self {
             Self::Table | Self::Wide => None,
             Self::Json => Some(json_text(whole)),
@@ -89,13 +92,13 @@ impl Output {
         }
     }
 
-    /// Whether it shows more than the table.
+    /// Returns true for the wide table.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self, Self::Wide)
     }
 }
 
-/// JSON for people and machines, ending in a line end.
+/// Returns indented JSON with a final line end.
 pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
@@ -121,18 +124,22 @@ mod tests {
 
     use super::*;
 
-    fn output(form: &str) -> Output {
-        Output::parse(form).expect("the form is known")
+    fn output(format: &str) -> OutputFormat {
+        OutputFormat::parse(format).expect("a known format")
     }
 
     #[test]
-    fn documents_are_printed_in_every_form() {
+    fn documents_are_rendered_in_every_format() {
         let documents = [
             json!({"ID": "db0", "Capacity": 9_223_372_036_854_775_807_u64, "Name": "yes"}),
             json!({"ID": "b"}),
         ];
         let documents = documents.each_ref().map(Document::of);
-        let list = |form| output(form).list(&documents).expect("it is for machines");
+        let list = |form| {
+            output(form)
+                .render_list(&documents)
+                .expect("a machine format")
+        };
         for (form, expected) in [
             ("name", "db0\nb\n"),
             ("jsonpath=$[*].ID", "db0\nb\n"),
@@ -154,7 +161,7 @@ mod tests {
             ("wide", None),
         ] {
             assert_eq!(
-                output(form).one(&documents[1]).as_deref(),
+                output(form).render_one(&documents[1]).as_deref(),
                 expected,
                 "{form}"
             );
@@ -162,16 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused_in_words() {
+    fn an_unknown_format_is_rejected_with_a_message() {
         for (form, expected) in [
             (
                 "xml",
-                "the forms are table, wide, json, yaml, name, jsonpath=EXPRESSION",
+                "expected one of table, wide, json, yaml, name, jsonpath=EXPRESSION",
             ),
             ("jsonpath={.ID}", "an expression starts with `$`"),
             ("jsonpath=$[", "not an RFC 9535 expression"),
         ] {
-            let error = Output::parse(form).expect_err("it is no form");
+            let error = OutputFormat::parse(form).expect_err("an unknown format");
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -1,8 +1,8 @@
-//! A plan as text.
+//! Prints a plan as text.
 //!
-//! Counts come first, then what cannot be done, then what is risky, the worst first, then the rest;
-//! what stays is only counted. Signs and words say all that colours do. Sizes are shown both exactly
-//! and in bytes, secrets and mount flags never.
+//! The counts come first, then blocked and waiting volumes, then the changes by descending risk.
+//! Unchanged volumes are only counted. Colours carry no information of their own. Sizes appear with
+//! their exact bytes; secrets and mount flags never appear.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use anstyle::{AnsiColor, Style};
 use super::printer::one_line;
 use super::time::ago;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Bytes, WantedRequest};
+use crate::model::{Bytes, UnresolvedRequest};
 use crate::plan::{
-    Action, Change, Counts, Expansion, LastSnapshot, Plan, Planned, Replace, ReplaceSteps, Risk,
-    SecretsChange, Shown, Stakes, Update,
+    Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
+    Replace, ReplaceSteps, Risk, SecretsChange, Update,
 };
 
-/// The plan for people.
+/// Returns the plan as text.
 pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
-    text.push_str(&danger(plan));
+    text.push_str(&risk_summary(plan));
     for planned in by_urgency(plan) {
         if let Some((style, sign, verb)) = heading(&planned.action) {
             let key = one_line(&planned.key.to_string());
@@ -30,11 +30,11 @@ pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     text
 }
 
-/// What cannot be done, then what is risky, the worst first, then the rest.
-pub(super) fn by_urgency(plan: &Plan) -> Vec<&Planned> {
-    let urgency = |planned: &&Planned| match &planned.action {
+/// Returns the entries: blocked, waiting, then by descending risk.
+pub(super) fn by_urgency(plan: &Plan) -> Vec<&PlannedVolume> {
+    let urgency = |planned: &&PlannedVolume| match &planned.action {
         Action::Blocked(_) => 0,
-        Action::Waits(_) => 1,
+        Action::WaitingForClaims(_) => 1,
         Action::Unchanged
         | Action::Create(_)
         | Action::Register(_)
@@ -42,7 +42,7 @@ pub(super) fn by_urgency(plan: &Plan) -> Vec<&Planned> {
         | Action::Expand(_)
         | Action::Replace(_)
         | Action::Deregister
-        | Action::DeleteData => match planned.stakes.as_ref().map(|stakes| stakes.risk) {
+        | Action::DeleteData => match planned.impact.as_ref().map(|impact| impact.risk) {
             Some(Risk::DestroysData) => 2,
             Some(Risk::NeedsDowntime) => 3,
             Some(Risk::Reversible) | None => 4,
@@ -53,25 +53,28 @@ pub(super) fn by_urgency(plan: &Plan) -> Vec<&Planned> {
     volumes
 }
 
-/// A line on what is worse than reversible; nothing if nothing is.
-fn danger(plan: &Plan) -> String {
+/// Returns a line with the numbers of risky changes; empty if every change is reversible.
+fn risk_summary(plan: &Plan) -> String {
     let of = |risk: Risk| {
-        let stakes = plan.volumes.iter().filter_map(|one| one.stakes.as_ref());
-        stakes.filter(|stakes| stakes.risk == risk).count()
+        let impacts = plan.volumes.iter().filter_map(|one| one.impact.as_ref());
+        impacts.filter(|impact| impact.risk == risk).count()
     };
     let (data, downtime) = (of(Risk::DestroysData), of(Risk::NeedsDowntime));
-    let parts: Vec<_> = [(data, "destroys data"), (downtime, "needs downtime")]
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
+    let parts: Vec<_> = [
+        (data, ["destroys data", "destroy data"]),
+        (downtime, ["needs downtime", "need downtime"]),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, [one, many])| format!("{count} {}", if count == 1 { one } else { many }))
+    .collect();
     if parts.is_empty() {
         return String::new();
     }
     format!("{RED}Risk: {}.{RED:#}\n", parts.join(", "))
 }
 
-/// How an entry is announced; what stays as it is, is only counted.
+/// Returns the style, sign and verb of an entry; `None` for an unchanged volume.
 pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
     Some(match action {
         Action::Unchanged => return None,
@@ -82,14 +85,14 @@ pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static 
         Action::Replace(_) => (RED, "-+", "replace"),
         Action::Deregister => (YELLOW, "-", "deregister"),
         Action::DeleteData => (RED, "-", "delete data of"),
-        Action::Waits(_) => (YELLOW, ">", "waits"),
+        Action::WaitingForClaims(_) => (YELLOW, ">", "waiting"),
         Action::Blocked(_) => (RED, "!", "blocked"),
     })
 }
 
-/// What there is to say of an entry, a line each. With `now`, ages are said too: whoever keeps a report
-/// reads it at another time.
-pub(super) fn details(planned: &Planned, now: Option<i64>) -> Vec<String> {
+/// Returns the details of an entry, one per line. `now` adds ages; a stored report has none, because
+/// it is read later.
+pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> {
     let messages = |reasons: &[Diagnostic]| {
         reasons
             .iter()
@@ -101,23 +104,25 @@ pub(super) fn details(planned: &Planned, now: Option<i64>) -> Vec<String> {
         Action::Create(request) | Action::Register(request) => wanted(request),
         Action::Update(update) | Action::Expand(update) => updated(update),
         Action::Replace(replace) => replaced(replace),
-        Action::Waits(wait) => {
+        Action::WaitingForClaims(wait) => {
             let mut details: Vec<String> = messages(&wait.reasons);
-            details.extend(wait.holders.iter().map(ToString::to_string));
+            details.extend(wait.claims.iter().map(ToString::to_string));
             details
         }
         Action::Blocked(reasons) => messages(reasons),
     };
-    let risky = |stakes: &&Stakes| stakes.risk > Risk::Reversible;
-    let stakes = planned.stakes.iter().filter(risky);
-    details.extend(stakes.flat_map(|stakes| at_stake(stakes, now)));
+    let is_risky = |impact: &&Impact| impact.risk > Risk::Reversible;
+    let impact = planned.impact.iter().filter(is_risky);
+    details.extend(impact.flat_map(|impact| impact_details(impact, now)));
     details
 }
 
 fn replaced(replace: &Replace) -> Vec<String> {
     let (first, second) = match replace.steps {
-        ReplaceSteps::DeleteThenCreate => ("delete the data", "create the volume, empty"),
-        ReplaceSteps::DeregisterThenRegister => ("remove the registration", "register"),
+        ReplaceSteps::DeleteThenCreate => ("delete the data", "create an empty volume"),
+        ReplaceSteps::DeregisterThenRegister => {
+            ("remove the registration", "register the other volume")
+        }
     };
     let snapshot = replace.snapshot_first.then_some("take a snapshot");
     let steps = snapshot.into_iter().chain([first, second]).enumerate();
@@ -127,27 +132,34 @@ fn replaced(replace: &Replace) -> Vec<String> {
         .collect()
 }
 
-fn at_stake(stakes: &Stakes, now: Option<i64>) -> Vec<String> {
-    let mut details = vec![format!("risk: {}", stakes.risk)];
-    if let Some(lost) = &stakes.lost {
-        let what = if lost.data { "data" } else { "registration" };
-        let size = if lost.capacity.is_zero() {
-            "size not known".to_owned()
+fn impact_details(impact: &Impact, now: Option<i64>) -> Vec<String> {
+    let mut details = vec![format!("risk: {}", impact.risk)];
+    if let Some(loss) = &impact.loss {
+        let what = if loss.destroys_data {
+            "data"
         } else {
-            size(lost.capacity)
+            "registration"
+        };
+        let size = if loss.capacity.is_zero() {
+            "size unknown".to_owned()
+        } else {
+            size(loss.capacity)
         };
         details.push(format!(
             "lost: the {what}, {size}, external ID {} at plugin {}",
-            lost.external_id, lost.plugin_id
+            loss.external_id, loss.plugin_id
         ));
-        details.extend(lost.data.then(|| last_snapshot(&lost.last_snapshot, now)));
+        details.extend(
+            loss.destroys_data
+                .then(|| last_snapshot(&loss.last_snapshot, now)),
+        );
     }
-    details.push(format!("to undo: {}", stakes.undo));
+    details.push(format!("to undo: {}", impact.recovery));
     details
 }
 
 /// `1 to create, 2 unchanged.`
-pub(super) fn counts(counts: Counts) -> String {
+pub(super) fn counts(counts: ActionCounts) -> String {
     let parts: Vec<_> = [
         (counts.create, "to create"),
         (counts.register, "to register"),
@@ -155,8 +167,8 @@ pub(super) fn counts(counts: Counts) -> String {
         (counts.expand, "to expand"),
         (counts.replace, "to replace"),
         (counts.deregister, "to deregister"),
-        (counts.delete_data, "to delete with their data"),
-        (counts.waits, "waiting"),
+        (counts.delete_data, "to delete with data"),
+        (counts.waiting, "waiting"),
         (counts.blocked, "blocked"),
         (counts.unchanged, "unchanged"),
     ]
@@ -182,7 +194,7 @@ fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> 
     std::iter::once(first).chain(others).collect()
 }
 
-fn wanted(request: &WantedRequest) -> Vec<String> {
+fn wanted(request: &UnresolvedRequest) -> Vec<String> {
     let mut details = vec![format!("plugin {}", request.plugin_id)];
     if let Some(external_id) = &request.external_id {
         details.push(format!("external ID {external_id}"));
@@ -199,7 +211,7 @@ fn wanted(request: &WantedRequest) -> Vec<String> {
         (&request.clone_id, "volume"),
     ] {
         if let Some(source) = source {
-            details.push(format!("filled from {what} {source}"));
+            details.push(format!("copied from {what} {source}"));
         }
     }
     details.extend(request.capabilities.iter().map(ToString::to_string));
@@ -208,17 +220,17 @@ fn wanted(request: &WantedRequest) -> Vec<String> {
 
 fn last_snapshot(snapshot: &LastSnapshot, now: Option<i64>) -> String {
     match snapshot {
-        LastSnapshot::Unknown => "last snapshot: not known".to_owned(),
-        LastSnapshot::None => "last snapshot: there is none".to_owned(),
-        LastSnapshot::Taken { id, at: 0 } => format!("last snapshot: {id}, taken nobody says when"),
+        LastSnapshot::Unknown => "last snapshot: unknown".to_owned(),
+        LastSnapshot::None => "last snapshot: none".to_owned(),
+        LastSnapshot::Taken { id, at: 0 } => format!("last snapshot: {id}, time unknown"),
         LastSnapshot::Taken { id, at } => {
             let age = now.map(|now| format!(", {}", ago(*at, now)));
             let at = jiff::Timestamp::from_nanosecond(i128::from(*at));
             let at = at.map_or_else(
-                |_| "nobody says when".to_owned(),
-                |at| format!("at {at:.0}"),
+                |_| "time unknown".to_owned(),
+                |at| format!("taken at {at:.0}"),
             );
-            format!("last snapshot: {id}, taken {at}{}", age.unwrap_or_default())
+            format!("last snapshot: {id}, {at}{}", age.unwrap_or_default())
         }
     }
 }
@@ -226,57 +238,57 @@ fn last_snapshot(snapshot: &LastSnapshot, now: Option<i64>) -> String {
 fn updated(update: &Update) -> Vec<String> {
     let mut details: Vec<String> = update.changes.iter().map(change).collect();
     if details.is_empty() {
-        details.push("nothing differs; it is sent again as asked".to_owned());
+        details.push("no difference; the volume is sent again as requested".to_owned());
     }
     match update.expansion {
         Expansion::Needed { .. } => {
-            details.push("the storage provider is asked to expand it".to_owned());
+            details.push("the provider expands the volume".to_owned());
         }
         Expansion::None | Expansion::Record => {}
     }
-    for field in &update.sent_again {
+    for field in &update.resent_fields {
         details.push(format!(
-            "{field}: sent again as it is, this server would lose it"
+            "{field}: sent with its stored value, which this server would clear"
         ));
     }
-    for field in &update.losses {
-        details.push(format!("{field}: lost, as was accepted"));
+    for field in &update.cleared_fields {
+        details.push(format!("{field}: cleared, as accepted"));
     }
     match update.secrets {
-        SecretsChange::Replace => details.push("secrets are sent again".to_owned()),
-        SecretsChange::Clear => details.push("secrets: none afterwards".to_owned()),
+        SecretsChange::Replace => details.push("secrets: sent again".to_owned()),
+        SecretsChange::Clear => details.push("secrets: cleared".to_owned()),
         SecretsChange::Keep => {}
     }
     details
 }
 
 fn change(change: &Change) -> String {
-    if change.old == Shown::Hidden && change.new == Shown::Hidden {
-        return format!("{}: changes, not shown", change.field);
+    if change.old == FieldValue::Hidden && change.new == FieldValue::Hidden {
+        return format!("{}: changed, not shown", change.field);
     }
     format!(
         "{}: {} -> {}",
         change.field,
-        shown(&change.old),
-        shown(&change.new)
+        value_text(&change.old),
+        value_text(&change.new)
     )
 }
 
-pub(super) fn shown(value: &Shown) -> String {
+pub(super) fn value_text(value: &FieldValue) -> String {
     match value {
-        Shown::Absent => "none".to_owned(),
-        Shown::Hidden => "(not shown)".to_owned(),
-        Shown::Text(text) => format!("{text:?}"),
-        Shown::Size(bytes) => size(*bytes),
-        Shown::Map(map) => format!("{{{}}}", pairs(map)),
-        Shown::Capabilities(list) => {
+        FieldValue::Absent => "none".to_owned(),
+        FieldValue::Hidden => "(not shown)".to_owned(),
+        FieldValue::Text(text) => format!("{text:?}"),
+        FieldValue::Size(bytes) => size(*bytes),
+        FieldValue::Map(map) => format!("{{{}}}", pairs(map)),
+        FieldValue::Capabilities(list) => {
             let list: Vec<_> = list
                 .iter()
                 .map(|capability| format!("({capability})"))
                 .collect();
             list.join(" ")
         }
-        Shown::Topologies(list) => {
+        FieldValue::Topologies(list) => {
             let list: Vec<_> = list.iter().map(|place| format!("({place})")).collect();
             list.join(" ")
         }

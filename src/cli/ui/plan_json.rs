@@ -1,25 +1,25 @@
-//! A plan as JSON: `docs/schemas/plan.v1.json` says its shape, and a test holds the two together.
+//! Prints a plan as JSON, in the format of `docs/schemas/plan.v1.json`.
 //!
-//! The shape's version changes only when a reader could break; a new key does not change it. Secrets
-//! and mount flags are never in it.
+//! The format version changes only if a change could break a reader; a new key does not change it.
+//! Secrets and mount flags never appear.
 
 use serde_json::{Value, json};
 
-use super::diagnostic::to_json;
+use super::diagnostic::diagnostic_json;
 use crate::diagnostic::{Diagnostic, SourceMap};
 use crate::model::{NamespacedId, Topology};
 use crate::plan::{
-    Action, Change, Expansion, HiddenField, Holder, LastSnapshot, Loss, Pin, Plan, Planned,
-    ReplaceSteps, SecretsChange, Shown, Stakes,
+    Action, Change, ClaimingAlloc, DataLoss, Expansion, FieldValue, HiddenField, Impact,
+    LastSnapshot, Plan, PlannedVolume, ReplaceSteps, SecretsChange, VolumeVersion,
 };
 
-/// The version of the shape.
+/// The version of the format.
 const FORMAT_VERSION: u32 = 1;
 
-/// The plan for machines. `null` stands for "none", `{"hidden": true}` for what is never shown.
+/// Returns the plan as JSON. `null` means no value, and `{"hidden": true}` a value that is never shown.
 pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value {
     let counts = plan.counts();
-    let entry = |planned: &Planned| planned_json(plan, planned, sources);
+    let entry = |planned: &PlannedVolume| planned_json(plan, planned, sources);
     json!({
         "format_version": FORMAT_VERSION,
         "server": server,
@@ -31,7 +31,7 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
             "replace": counts.replace,
             "deregister": counts.deregister,
             "delete_data": counts.delete_data,
-            "waits": counts.waits,
+            "waiting": counts.waiting,
             "blocked": counts.blocked,
             "unchanged": counts.unchanged,
         },
@@ -41,14 +41,16 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
 }
 
 fn diagnostics(list: &[Diagnostic], sources: &SourceMap) -> Vec<Value> {
-    list.iter().map(|one| to_json(one, sources)).collect()
+    list.iter()
+        .map(|one| diagnostic_json(one, sources))
+        .collect()
 }
 
 fn name(key: &NamespacedId) -> Value {
     json!({"namespace": key.namespace.as_str(), "id": key.id.as_str()})
 }
 
-fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
+fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Value {
     let span = planned.span();
     let depends_on = planned
         .depends_on
@@ -59,36 +61,34 @@ fn planned_json(plan: &Plan, planned: &Planned, sources: &SourceMap) -> Value {
         "id": planned.key.id.as_str(),
         "file": span.map(|span| sources.name(span.source)),
         "line": span.map(|span| sources.location(span).line),
-        "action": planned.action.word(),
-        "modify_index": match planned.pin {
-            Pin::Absent => None,
-            Pin::At(index) => Some(index),
+        "action": planned.action.as_str(),
+        "modify_index": match planned.expected_version {
+            VolumeVersion::Absent => None,
+            VolumeVersion::At(index) => Some(index),
         },
-        "stakes": planned.stakes.as_ref().map(stakes),
+        "impact": planned.impact.as_ref().map(impact),
         "depends_on": depends_on.map(|one| name(&one.key)).collect::<Vec<_>>(),
         "changes": planned.action.update().map_or_else(Vec::new, |update| update.changes.iter().map(change_json).collect()),
         "expands": planned.action.update().is_some_and(|update| matches!(update.expansion, Expansion::Needed { .. })),
         "secrets": secrets(planned),
-        "sent_again": planned.action.update().map_or(&[][..], |update| &update.sent_again),
-        "losses": losses(planned),
+        "resent_fields": planned.action.update().map_or(&[][..], |update| &update.resent_fields),
+        "cleared_fields": cleared_fields(planned),
         "steps": steps(planned),
-        "holders": holders(planned).iter().map(holder).collect::<Vec<_>>(),
+        "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),
         "reasons": diagnostics(planned.action.reasons(), sources),
         "warnings": diagnostics(&planned.warnings, sources),
     })
 }
 
-fn losses(planned: &Planned) -> Vec<&'static str> {
-    let losses = planned
-        .action
-        .update()
-        .map_or(&[][..], |update| &update.losses);
-    losses.iter().copied().map(HiddenField::as_str).collect()
+fn cleared_fields(planned: &PlannedVolume) -> Vec<&'static str> {
+    let update = planned.action.update();
+    let fields = update.map_or(&[][..], |update| &update.cleared_fields);
+    fields.iter().copied().map(HiddenField::as_str).collect()
 }
 
-fn holders(planned: &Planned) -> &[Holder] {
+fn claims(planned: &PlannedVolume) -> &[ClaimingAlloc] {
     match &planned.action {
-        Action::Waits(wait) => &wait.holders,
+        Action::WaitingForClaims(wait) => &wait.claims,
         Action::Unchanged
         | Action::Create(_)
         | Action::Register(_)
@@ -101,18 +101,18 @@ fn holders(planned: &Planned) -> &[Holder] {
     }
 }
 
-fn holder(holder: &Holder) -> Value {
-    let alloc = holder.alloc.as_ref();
+fn claim(claim: &ClaimingAlloc) -> Value {
+    let alloc = claim.alloc.as_ref();
     json!({
-        "allocation": holder.id.as_str(),
-        "job": alloc.map(|alloc| &alloc.job_id),
-        "group": alloc.map(|alloc| &alloc.task_group),
-        "node": alloc.map(|alloc| alloc.node_id.as_str()),
+        "alloc_id": claim.id.as_str(),
+        "job_id": alloc.map(|alloc| &alloc.job_id),
+        "task_group": alloc.map(|alloc| &alloc.task_group),
+        "node_id": alloc.map(|alloc| alloc.node_id.as_str()),
     })
 }
 
-/// What is done one after the other, where that is more than one thing.
-fn steps(planned: &Planned) -> Vec<&'static str> {
+/// Returns the steps of a replacement; empty for every other action.
+fn steps(planned: &PlannedVolume) -> Vec<&'static str> {
     let Action::Replace(replace) = &planned.action else {
         return vec![];
     };
@@ -124,30 +124,30 @@ fn steps(planned: &Planned) -> Vec<&'static str> {
     snapshot.into_iter().chain(two).collect()
 }
 
-fn stakes(stakes: &Stakes) -> Value {
+fn impact(impact: &Impact) -> Value {
     json!({
-        "risk": stakes.risk.as_str(),
-        "lost": stakes.lost.as_ref().map(lost),
-        "undo": stakes.undo.to_string(),
+        "risk": impact.risk.as_str(),
+        "loss": impact.loss.as_ref().map(loss),
+        "recovery": impact.recovery.to_string(),
     })
 }
 
-fn lost(lost: &Loss) -> Value {
-    let snapshot = match &lost.last_snapshot {
+fn loss(loss: &DataLoss) -> Value {
+    let snapshot = match &loss.last_snapshot {
         LastSnapshot::Unknown => json!({"known": false}),
         LastSnapshot::None => json!({"known": true, "id": null, "taken_at": null}),
         LastSnapshot::Taken { id, at } => json!({"known": true, "id": id, "taken_at": at}),
     };
     json!({
-        "data": lost.data,
-        "capacity": lost.capacity.get(),
-        "plugin_id": lost.plugin_id.as_str(),
-        "external_id": lost.external_id.as_str(),
+        "destroys_data": loss.destroys_data,
+        "capacity": loss.capacity.get(),
+        "plugin_id": loss.plugin_id.as_str(),
+        "external_id": loss.external_id.as_str(),
         "last_snapshot": snapshot,
     })
 }
 
-fn secrets(planned: &Planned) -> &'static str {
+fn secrets(planned: &PlannedVolume) -> &'static str {
     if let Some(update) = planned.action.update() {
         return secrets_word(update.secrets);
     }
@@ -173,20 +173,20 @@ fn secrets_word(secrets: SecretsChange) -> &'static str {
 fn change_json(change: &Change) -> Value {
     json!({
         "field": change.field,
-        "old": shown_json(&change.old),
-        "new": shown_json(&change.new),
+        "old": value_json(&change.old),
+        "new": value_json(&change.new),
     })
 }
 
-pub(super) fn shown_json(value: &Shown) -> Value {
+pub(super) fn value_json(value: &FieldValue) -> Value {
     let segments = |place: &Topology| json!(place.segments);
     match value {
-        Shown::Absent => Value::Null,
-        Shown::Hidden => json!({"hidden": true}),
-        Shown::Text(text) => json!(text),
-        Shown::Size(bytes) => json!(bytes.get()),
-        Shown::Map(map) => json!(map),
-        Shown::Capabilities(list) => json!(list),
-        Shown::Topologies(list) => list.iter().map(segments).collect(),
+        FieldValue::Absent => Value::Null,
+        FieldValue::Hidden => json!({"hidden": true}),
+        FieldValue::Text(text) => json!(text),
+        FieldValue::Size(bytes) => json!(bytes.get()),
+        FieldValue::Map(map) => json!(map),
+        FieldValue::Capabilities(list) => json!(list),
+        FieldValue::Topologies(list) => list.iter().map(segments).collect(),
     }
 }

@@ -1,12 +1,11 @@
-//! Plugins as Nomad's CLI shows them (`nomad-http-api` 6.10), with capabilities that are true.
+//! Plugins in the layout of Nomad's CLI, with correct capabilities.
 //!
-//! Nomad prints the first capability that one arbitrary instance has, and every later one of its
-//! list whether it has it or not. Here each is looked at, in every instance; where instances differ,
-//! that is said. IDs are never cut.
+//! Nomad's CLI reads one arbitrary instance and prints every capability that follows the first one it
+//! has. This file checks each capability of every instance and reports differences.
 
 use std::collections::BTreeMap;
 
-use super::allocs::{Now, allocations, short};
+use super::allocs::{TimeReference, allocations, short_id};
 use super::table::{heading, key_values, table};
 use super::time::ago;
 use crate::model::{
@@ -14,7 +13,7 @@ use crate::model::{
     PluginSummary,
 };
 
-/// A list of plugins.
+/// Returns a table of plugins.
 pub(crate) fn plugin_list(plugins: &[PluginSummary], wide: bool) -> String {
     let count = |count: HealthCount| format!("{}/{}", count.healthy, count.expected);
     let headings = [
@@ -52,8 +51,8 @@ pub(crate) fn plugin_list(plugins: &[PluginSummary], wide: bool) -> String {
     )
 }
 
-/// One plugin with everything that belongs to it.
-pub(crate) fn plugin_detail(plugin: &Plugin, now: &Now, wide: bool) -> String {
+/// Returns the details of one plugin.
+pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) -> String {
     let summary = &plugin.summary;
     let mut sections = vec![key_values([
         ("ID", summary.id.to_string()),
@@ -99,8 +98,8 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &Now, wide: bool) -> String {
     sections.join("\n")
 }
 
-/// Who is not well, since when, and in its own words.
-fn unhealthy(plugin: &Plugin, now: &Now) -> Option<String> {
+/// Returns the unhealthy instances with their health descriptions, if any.
+fn unhealthy(plugin: &Plugin, now: &TimeReference) -> Option<String> {
     let of =
         |role: &'static str, instances: &BTreeMap<NodeId, PluginInstance>| -> Vec<[String; 4]> {
             instances
@@ -108,9 +107,9 @@ fn unhealthy(plugin: &Plugin, now: &Now) -> Option<String> {
                 .filter(|(_, instance)| !instance.health.healthy)
                 .map(|(node, instance)| {
                     [
-                        short(node.as_str()),
+                        short_id(node.as_str()),
                         role.to_owned(),
-                        ago(instance.updated_at, now.nanoseconds),
+                        ago(instance.updated_at, now.now),
                         instance.health.description.clone(),
                     ]
                 })
@@ -122,7 +121,7 @@ fn unhealthy(plugin: &Plugin, now: &Now) -> Option<String> {
     (!rows.is_empty()).then(|| heading("Unhealthy Instances") + &table(headings, rows))
 }
 
-/// What the instances can do, one word a line; with how many of them where they differ.
+/// Returns the capabilities of the instances, one per line, with a count where instances differ.
 fn capabilities(
     title: &str,
     instances: &BTreeMap<NodeId, PluginInstance>,
@@ -148,7 +147,7 @@ fn capabilities(
     Some(heading(title) + &lines + none)
 }
 
-/// Nomad's words.
+/// Returns Nomad's names of the capabilities.
 fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> {
     only(&[
         (capabilities.create_delete_volume, "CREATE_DELETE_VOLUME"),
@@ -175,7 +174,7 @@ fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> 
     ])
 }
 
-/// Nomad's words.
+/// Returns Nomad's names of the capabilities.
 fn node_words(capabilities: &NodeCapabilities, constrained: bool) -> Vec<&'static str> {
     only(&[
         (constrained, "VOLUME_ACCESSIBILITY_CONSTRAINTS"),
@@ -200,7 +199,7 @@ fn topologies(plugin: &Plugin) -> Option<String> {
         .iter()
         .filter_map(|(node, instance)| {
             let topology = instance.node.as_ref()?.accessible_topology.as_ref()?;
-            Some([short(node.as_str()), topology.to_string()])
+            Some([short_id(node.as_str()), topology.to_string()])
         })
         .collect();
     let headings = ["Node ID", "Accessible Topology"];

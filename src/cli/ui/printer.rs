@@ -1,51 +1,59 @@
-//! stdout is data, stderr is talk.
+//! Standard output carries results, standard error carries status messages.
 //!
-//! Everything that a person or a pipe reads goes through one [`Printer`], so that progress lines,
-//! log lines and results never cut into each other. Colours are written by everyone and taken away
-//! here where they are not wanted. A reader that has gone away (`| head`) is no error: what follows
-//! is dropped and the work goes on; any other failure of standard output is kept and ends the run
-//! with an error (a full disk under `> volumes.json` must not look like success).
+//! All output goes through one [`Printer`], which keeps progress lines, log lines and results apart.
+//! Callers always write colours; the printer removes them from streams without colours. A closed pipe
+//! (`| head`) is not an error: the printer drops further output and the command continues. Any other
+//! failure of standard output, such as a full disk, ends the run with an error.
 
 use std::io::{ErrorKind, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::MultiProgress;
 
-/// Where bytes go, and whether it is a terminal.
-pub(crate) struct Stream {
+pub(crate) use crate::model::one_line;
+use crate::model::visible_char;
+
+/// An output stream and its properties.
+pub(crate) struct PrinterStream {
     /// The writer.
     pub writer: Box<dyn Write + Send>,
-    /// Whether a person sees it at once.
+    /// Whether the stream is a terminal.
     pub is_terminal: bool,
-    /// Whether it is written in colour.
+    /// Whether to write colours.
     pub colour: bool,
 }
 
-struct Target {
+struct StreamState {
     writer: Box<dyn Write + Send>,
-    /// Nobody reads it any more.
+    /// Whether the reader closed the stream.
     closed: bool,
     failure: Option<std::io::Error>,
 }
 
 /// The two streams of one run.
 pub(crate) struct Printer {
-    out: Mutex<Target>,
-    err: Mutex<Target>,
+    out: Mutex<StreamState>,
+    err: Mutex<StreamState>,
     bars: Mutex<Option<MultiProgress>>,
     colour_out: bool,
     colour_err: bool,
-    live: bool,
+    can_redraw: bool,
     columns: usize,
 }
 
 impl Printer {
-    /// Prints to these, `columns` wide. Lines move on a terminal that can move them (`live`).
-    pub(crate) fn new(out: Stream, err: Stream, columns: usize, live: bool) -> Self {
+    /// Returns a printer of lines up to `columns` wide. `can_redraw` enables live progress lines if
+    /// `err` is a terminal.
+    pub(crate) fn new(
+        out: PrinterStream,
+        err: PrinterStream,
+        columns: usize,
+        can_redraw: bool,
+    ) -> Self {
         let (colour_out, colour_err) = (out.colour, err.colour);
-        let live = live && err.is_terminal;
-        let target = |stream: Stream| {
-            Mutex::new(Target {
+        let can_redraw = can_redraw && err.is_terminal;
+        let target = |stream: PrinterStream| {
+            Mutex::new(StreamState {
                 writer: stream.writer,
                 closed: false,
                 failure: None,
@@ -57,53 +65,53 @@ impl Printer {
             bars: Mutex::new(None),
             colour_out,
             colour_err,
-            live,
+            can_redraw,
             columns,
         }
     }
 
-    /// How wide to format.
+    /// Returns the width of the output.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Whether progress may be drawn over itself.
-    pub(crate) fn is_live(&self) -> bool {
-        self.live
+    /// Returns true if progress lines can be redrawn in place.
+    pub(crate) fn can_redraw(&self) -> bool {
+        self.can_redraw
     }
 
-    /// Writes data to standard output, exactly as it is but for colours.
-    pub(crate) fn data(&self, text: &str) {
-        self.around_bars(|| write(&self.out, text, self.colour_out));
+    /// Writes text to standard output, unchanged except for colours.
+    pub(crate) fn print_result(&self, text: &str) {
+        self.suspend_bars(|| write(&self.out, text, self.colour_out));
     }
 
-    /// Says something to people: one or several lines to standard error.
-    pub(crate) fn talk(&self, text: &str) {
+    /// Writes text and a line end to standard error.
+    pub(crate) fn print_status(&self, text: &str) {
         let text = format!("{text}\n");
-        self.around_bars(|| write(&self.err, &text, self.colour_err));
+        self.suspend_bars(|| write(&self.err, &text, self.colour_err));
     }
 
-    /// Asks without ending the line.
-    pub(crate) fn ask(&self, text: &str) {
-        self.around_bars(|| write(&self.err, text, self.colour_err));
+    /// Writes text to standard error without a line end: a prompt or log lines.
+    pub(crate) fn print_unterminated(&self, text: &str) {
+        self.suspend_bars(|| write(&self.err, text, self.colour_err));
     }
 
-    /// Writes to standard error as it is: the progress lines themselves.
-    pub(super) fn draw(&self, text: &str) {
+    /// Writes progress lines to standard error, with their control codes.
+    pub(super) fn draw_progress(&self, text: &str) {
         write(&self.err, text, true);
     }
 
-    /// From now on these lines stand below everything else; `None` ends that.
+    /// Sets the progress lines that stay below all other output; `None` removes them.
     pub(super) fn set_bars(&self, bars: Option<MultiProgress>) {
         *lock(&self.bars) = bars;
     }
 
-    /// The first failure of standard output, if there was one that is not a closed pipe.
-    pub(crate) fn take_failure(&self) -> Option<std::io::Error> {
+    /// Returns the first failure of standard output, except a closed pipe.
+    pub(crate) fn take_output_error(&self) -> Option<std::io::Error> {
         lock(&self.out).failure.take()
     }
 
-    fn around_bars(&self, print: impl FnOnce()) {
+    fn suspend_bars(&self, print: impl FnOnce()) {
         let bars = lock(&self.bars).clone();
         match bars {
             Some(bars) => bars.suspend(print),
@@ -112,7 +120,7 @@ impl Printer {
     }
 }
 
-fn write(target: &Mutex<Target>, text: &str, colour: bool) {
+fn write(target: &Mutex<StreamState>, text: &str, colour: bool) {
     let mut target = lock(target);
     if target.closed {
         return;
@@ -135,35 +143,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes text from outside harmless on a terminal: control characters are shown, not obeyed.
-/// Line ends and tabs stay.
-pub(super) fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            c if c.is_ascii_control() => control_picture(c),
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// [`harmless`] on one line: for table cells and names in sentences.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            c if c.is_ascii_control() => control_picture(c),
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-fn control_picture(c: char) -> char {
-    match c {
-        '\u{7f}' => '\u{2421}',
-        c => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-    }
+/// Replaces control characters except line ends and tabs with visible symbols.
+pub(super) fn escape_control_characters(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        c => visible_char(c),
+    };
+    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]
@@ -175,12 +161,12 @@ mod tests {
     #[derive(Clone, Default)]
     struct Pipe {
         text: Arc<Mutex<Vec<u8>>>,
-        breaks: Option<ErrorKind>,
+        failure: Option<ErrorKind>,
     }
 
     impl Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            if let Some(kind) = self.breaks {
+            if let Some(kind) = self.failure {
                 return Err(kind.into());
             }
             self.text
@@ -196,7 +182,7 @@ mod tests {
     }
 
     fn printer(out: Pipe, colour: bool) -> Printer {
-        let stream = |pipe: Pipe| Stream {
+        let stream = |pipe: Pipe| PrinterStream {
             writer: Box::new(pipe),
             is_terminal: false,
             colour,
@@ -205,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_taken_away_where_they_are_not_wanted() {
+    fn colours_are_removed_from_streams_without_colours() {
         for (colour, expected) in [(true, "\u{1b}[1mbold\u{1b}[0m"), (false, "bold")] {
             let pipe = Pipe::default();
-            printer(pipe.clone(), colour).data("\u{1b}[1mbold\u{1b}[0m");
+            printer(pipe.clone(), colour).print_result("\u{1b}[1mbold\u{1b}[0m");
             assert_eq!(
                 pipe.text.lock().expect("unpoisoned").as_slice(),
                 expected.as_bytes()
@@ -217,25 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_failure_and_a_full_disk_is_one() {
+    fn a_full_disk_is_a_failure_and_a_closed_pipe_is_not() {
         for (kind, fails) in [
             (ErrorKind::BrokenPipe, false),
             (ErrorKind::StorageFull, true),
         ] {
             let pipe = Pipe {
-                breaks: Some(kind),
+                failure: Some(kind),
                 ..Pipe::default()
             };
             let printer = printer(pipe, false);
-            printer.data("first");
-            printer.data("second");
-            assert_eq!(printer.take_failure().is_some(), fails, "{kind:?}");
+            printer.print_result("first");
+            printer.print_result("second");
+            assert_eq!(printer.take_output_error().is_some(), fails, "{kind:?}");
         }
     }
 
     #[test]
-    fn text_from_outside_cannot_steer_a_terminal() {
-        assert_eq!(harmless("a\u{1b}[2Jb\nc"), "a␛[2Jb\nc");
+    fn control_characters_of_external_text_are_escaped() {
+        assert_eq!(escape_control_characters("a\u{1b}[2Jb\nc"), "a␛[2Jb\nc");
         assert_eq!(one_line("a\nb\u{9b}"), "a␊b\u{fffd}");
     }
 }

@@ -1,18 +1,19 @@
-//! What a plugin says of itself, as text and as JSON.
+//! The result of `plugin probe`, as text and as JSON.
 
 use serde_json::{Value, json};
 
 use super::printer::one_line;
 use super::table::{heading, key_values};
 use crate::conformance::{
-    Profile, controller_names, group_names, node_names, plugin_names, profile_problems,
+    ProbedPlugin, broken_rules, controller_capability_name, group_capability_name,
+    node_capability_name, plugin_service_name,
 };
-use crate::csi::Failure;
+use crate::csi::CallFailure;
 use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
 use crate::csi::proto::{NodeGetInfoResponse, Topology};
 
-/// For people.
-pub(crate) fn probe_text(profile: &Profile) -> String {
+/// Returns the result as text.
+pub(crate) fn probe_text(profile: &ProbedPlugin) -> String {
     let mut sections = vec![key_values([
         ("Name", profile.info.name.clone()),
         ("Version", profile.info.vendor_version.clone()),
@@ -28,36 +29,40 @@ pub(crate) fn probe_text(profile: &Profile) -> String {
         (
             "Services",
             Some(&profile.services),
-            plugin_names as fn(i32) -> String,
+            plugin_service_name as fn(i32) -> String,
         ),
         (
             "Controller Capabilities",
             profile.controller.as_ref(),
-            controller_names,
+            controller_capability_name,
         ),
         (
             "Group Controller Capabilities",
             profile.group.as_ref(),
-            group_names,
+            group_capability_name,
         ),
-        ("Node Capabilities", profile.node.as_ref(), node_names),
+        (
+            "Node Capabilities",
+            profile.node.as_ref(),
+            node_capability_name,
+        ),
     ];
     for (title, answer, name) in lists {
         sections.extend(answer.map(|answer| heading(title) + &lines(answer, name)));
     }
     sections.extend(profile.node_info.as_ref().map(node_text));
-    let problems = profile_problems(profile);
+    let problems = broken_rules(profile);
     if !problems.is_empty() {
         let lines: String = problems
             .iter()
             .map(|problem| format!("{}\n", one_line(problem)))
             .collect();
-        sections.push(heading("Breaks The Specification") + &lines);
+        sections.push(heading("Violations of the Specification") + &lines);
     }
     sections.join("\n")
 }
 
-fn lines(answer: &Result<Vec<i32>, Failure>, name: fn(i32) -> String) -> String {
+fn lines(answer: &Result<Vec<i32>, CallFailure>, name: fn(i32) -> String) -> String {
     match answer {
         Err(failure) => format!("{}\n", one_line(&failure.to_string())),
         Ok(kinds) if kinds.is_empty() => "<none>\n".to_owned(),
@@ -65,26 +70,26 @@ fn lines(answer: &Result<Vec<i32>, Failure>, name: fn(i32) -> String) -> String 
     }
 }
 
-fn readiness(profile: &Profile) -> String {
+fn readiness(profile: &ProbedPlugin) -> String {
     match &profile.ready {
         Ok(Some(true)) => "yes".to_owned(),
-        Ok(None) => "yes (not said)".to_owned(),
-        Ok(Some(false)) => "no: it is still initialising".to_owned(),
+        Ok(None) => "yes (by default)".to_owned(),
+        Ok(Some(false)) => "no: still initialising".to_owned(),
         Err(failure) => format!("no: {failure}"),
     }
 }
 
-fn expansion(profile: &Profile) -> Vec<String> {
+fn expansion(profile: &ProbedPlugin) -> Vec<String> {
     let name = |kind: &i32| {
         Expansion::try_from(*kind).map_or_else(
-            |_| format!("{kind}, unknown to CSI 1.12"),
+            |_| format!("{kind}, not defined in CSI 1.12"),
             |kind| kind.as_str_name().to_owned(),
         )
     };
     profile.expansion.iter().map(name).collect()
 }
 
-fn node_text(answer: &Result<NodeGetInfoResponse, Failure>) -> String {
+fn node_text(answer: &Result<NodeGetInfoResponse, CallFailure>) -> String {
     let node = match answer {
         Err(failure) => return heading("Node") + &one_line(&failure.to_string()) + "\n",
         Ok(node) => node,
@@ -114,8 +119,8 @@ fn place(topology: &Topology) -> String {
     segments.join(", ")
 }
 
-/// For machines.
-pub(crate) fn probe_json(profile: &Profile) -> Value {
+/// Returns the result as JSON.
+pub(crate) fn probe_json(profile: &ProbedPlugin) -> Value {
     let ready = match &profile.ready {
         Ok(ready) => json!(ready.unwrap_or(true)),
         Err(failure) => json!({"error": failure.to_string()}),
@@ -126,17 +131,17 @@ pub(crate) fn probe_json(profile: &Profile) -> Value {
         "vendor_version": profile.info.vendor_version,
         "manifest": profile.info.manifest,
         "ready": ready,
-        "services": kinds_json(Some(&profile.services), plugin_names),
+        "services": kinds_json(Some(&profile.services), plugin_service_name),
         "volume_expansion": expansion(profile),
-        "controller_capabilities": kinds_json(profile.controller.as_ref(), controller_names),
-        "group_controller_capabilities": kinds_json(profile.group.as_ref(), group_names),
-        "node_capabilities": kinds_json(profile.node.as_ref(), node_names),
+        "controller_capabilities": kinds_json(profile.controller.as_ref(), controller_capability_name),
+        "group_controller_capabilities": kinds_json(profile.group.as_ref(), group_capability_name),
+        "node_capabilities": kinds_json(profile.node.as_ref(), node_capability_name),
         "node": profile.node_info.as_ref().map(node_json),
-        "problems": profile_problems(profile),
+        "problems": broken_rules(profile),
     })
 }
 
-fn kinds_json(answer: Option<&Result<Vec<i32>, Failure>>, name: fn(i32) -> String) -> Value {
+fn kinds_json(answer: Option<&Result<Vec<i32>, CallFailure>>, name: fn(i32) -> String) -> Value {
     match answer {
         None => Value::Null,
         Some(Err(failure)) => json!({"error": failure.to_string()}),
@@ -144,7 +149,7 @@ fn kinds_json(answer: Option<&Result<Vec<i32>, Failure>>, name: fn(i32) -> Strin
     }
 }
 
-fn node_json(answer: &Result<NodeGetInfoResponse, Failure>) -> Value {
+fn node_json(answer: &Result<NodeGetInfoResponse, CallFailure>) -> Value {
     match answer {
         Err(failure) => json!({"error": failure.to_string()}),
         Ok(node) => json!({

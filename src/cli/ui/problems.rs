@@ -1,32 +1,32 @@
-//! Many problems in one text: what is to be said of all of a kind is said once.
+//! Many diagnostics as one text, with repeated explanations printed once.
 //!
-//! A run over hundreds of volumes may find the same of each of them. Problems are of a kind if they
-//! have the same code, and the same notes and help. Of a kind with more than a few, the first is drawn
-//! whole, and the others say what and where, a line each: which ones they are is never left out.
+//! A run over hundreds of volumes may find the same problem in each. Problems are of one kind if they
+//! share their code, notes and help. For a kind with many problems, the first is printed in full. Each
+//! other problem is one line with its message and position.
 
 use std::collections::{HashMap, HashSet};
 
 use super::diagnostic::{render, render_short};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 
-/// So many of a kind are all drawn whole.
+/// Up to this number, all problems of a kind are printed in full.
 const FEW: usize = 3;
 
-/// All problems, and how many they are, in colour, without a line end.
+/// Returns all problems and their number, with colours and without a final line end.
 pub(crate) fn problems_text(
     diagnostics: &Diagnostics,
     sources: &SourceMap,
     columns: usize,
 ) -> String {
-    let mut sizes: HashMap<Kind<'_>, usize> = HashMap::new();
-    for kind in diagnostics.iter().filter_map(Kind::of) {
+    let mut sizes: HashMap<ProblemKind<'_>, usize> = HashMap::new();
+    for kind in diagnostics.iter().filter_map(ProblemKind::of) {
         *sizes.entry(kind).or_default() += 1;
     }
     let mut explained = HashSet::new();
     let mut text = String::new();
     let mut was_short = false;
     for diagnostic in diagnostics {
-        let many = Kind::of(diagnostic).filter(|kind| sizes[kind] > FEW);
+        let many = ProblemKind::of(diagnostic).filter(|kind| sizes[kind] > FEW);
         let is_short = many.is_some_and(|kind| !explained.insert(kind));
         if !text.is_empty() {
             text.push_str(if is_short && was_short { "\n" } else { "\n\n" });
@@ -45,17 +45,17 @@ pub(crate) fn problems_text(
     text
 }
 
-/// What problems have in common that need one explanation.
+/// The parts that problems of one kind share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Kind<'a> {
+struct ProblemKind<'a> {
     code: Code,
     severity: Severity,
     notes: &'a [String],
     help: &'a [String],
 }
 
-impl<'a> Kind<'a> {
-    /// `None` if it says something of its own beside its places.
+impl<'a> ProblemKind<'a> {
+    /// Returns `None` if the diagnostic has text of its own at its positions.
     fn of(diagnostic: &'a Diagnostic) -> Option<Self> {
         let Diagnostic {
             code,
@@ -76,7 +76,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// `2 errors, 1 warning`; nothing if there is just one of all.
+/// Returns text such as `2 errors, 1 warning`, or `None` for a single problem.
 fn count(diagnostics: &Diagnostics) -> Option<String> {
     let of = |severity| {
         diagnostics
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_few_of_a_kind_are_drawn_whole() {
+    fn a_few_problems_of_a_kind_are_printed_in_full() {
         let text = plain(&["a", "b", "c"].map(protected), &SourceMap::default());
         assert_eq!(text.matches("= help: apply it once").count(), 3, "{text}");
         assert!(text.ends_with("\n\n3 errors"), "{text}");
     }
 
     #[test]
-    fn many_of_a_kind_are_explained_once_and_each_is_named_with_its_place() {
+    fn many_problems_of_a_kind_share_one_explanation_and_keep_their_positions() {
         let mut sources = SourceMap::default();
         let id = sources.add("a.hcl", "one\ntwo\n");
         let mut all = ["a", "b", "c", "d"].map(protected).to_vec();
@@ -146,14 +146,14 @@ error[plan/protected]: volume d is not removed
     }
 
     #[test]
-    fn what_says_something_of_its_own_is_always_drawn_whole() {
+    fn a_problem_with_its_own_label_is_printed_in_full() {
         let mut sources = SourceMap::default();
         let id = sources.add("a.hcl", "one\n");
         let all = ["a", "b", "c", "d", "e"].map(|volume| {
-            let place = SourceMap::span(id, 0..3);
-            protected(volume).label(place, format!("{volume} is meant"))
+            let span = SourceMap::span(id, 0..3);
+            protected(volume).label(span, format!("refers to {volume}"))
         });
         let text = plain(&all, &sources);
-        assert_eq!(text.matches(" is meant").count(), 5, "{text}");
+        assert_eq!(text.matches("refers to ").count(), 5, "{text}");
     }
 }

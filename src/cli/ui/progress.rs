@@ -1,8 +1,7 @@
-//! Progress: a moving line per volume on a terminal, plain lines elsewhere.
+//! Progress of a plan: a live line per running volume on a terminal, plain lines elsewhere.
 //!
-//! A terminal shows what is under way and for how long; what has ended becomes an ordinary line
-//! above. Where lines cannot move, each beginning and each end is a line, without times, so that two
-//! runs can be compared.
+//! On a terminal, a finished volume becomes a plain line with its duration. Elsewhere, each start and
+//! each end is a line without times, which keeps two runs comparable.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,31 +12,36 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, T
 
 use super::printer::{Printer, one_line};
 use crate::plan::{Action, Plan};
-use crate::reconcile::{Ending, Outcome, Watch};
+use crate::reconcile::{Outcome, ProgressObserver, Status};
 
-/// Shows how a plan is carried out.
+/// Prints the progress of a plan.
 pub(crate) struct Progress {
     printer: Arc<Printer>,
-    volumes: Vec<(String, Verb)>,
+    volumes: Vec<(String, ActionWords)>,
     bars: Option<MultiProgress>,
     running: Mutex<BTreeMap<usize, ProgressBar>>,
 }
 
 #[derive(Clone, Copy)]
-struct Verb {
-    doing: &'static str,
+struct ActionWords {
+    in_progress: &'static str,
     done: &'static str,
 }
 
 impl Progress {
-    /// For the volumes of a plan.
+    /// Returns the progress of the volumes of a plan.
     pub(crate) fn new(printer: &Arc<Printer>, plan: &Plan) -> Self {
         let volumes = plan
             .volumes
             .iter()
-            .map(|planned| (one_line(&planned.key.to_string()), verb(&planned.action)))
+            .map(|planned| {
+                (
+                    one_line(&planned.key.to_string()),
+                    action_words(&planned.action),
+                )
+            })
             .collect();
-        let bars = moving_lines(printer);
+        let bars = live_lines(printer);
         printer.set_bars(bars.clone());
         Self {
             printer: Arc::clone(printer),
@@ -55,27 +59,27 @@ impl Progress {
     }
 
     fn end_line(&self, position: usize, outcome: &Outcome, elapsed: Option<Duration>) -> String {
-        let (key, verb) = &self.volumes[position];
-        let (style, what) = match &outcome.ending {
-            Ending::Done(reading) => {
+        let (key, words) = &self.volumes[position];
+        let (style, what) = match &outcome.status {
+            Status::Done(reading) => {
                 let external = reading
                     .as_ref()
                     .and_then(|reading| reading.value.external_id.clone());
                 let external = external.map_or_else(String::new, |id| {
-                    format!(", external ID {}", one_line(id.as_str()))
+                    format!(" (external ID {})", one_line(id.as_str()))
                 });
-                (GREEN, format!("{}{external}", verb.done))
+                (GREEN, format!("{}{external}", words.done))
             }
-            Ending::Removed => (GREEN, verb.done.to_owned()),
-            Ending::Unchanged => (Style::new(), "unchanged".to_owned()),
-            Ending::Blocked => (RED, "blocked".to_owned()),
-            Ending::Stale(_) => (RED, "left alone: it has changed meanwhile".to_owned()),
-            Ending::Held(_) => (RED, "held back".to_owned()),
-            Ending::Failed(_) => (RED, "failed".to_owned()),
-            Ending::NotBegun => (YELLOW, "not begun".to_owned()),
+            Status::Removed => (GREEN, words.done.to_owned()),
+            Status::Unchanged => (Style::new(), "unchanged".to_owned()),
+            Status::Blocked => (RED, "blocked".to_owned()),
+            Status::Stale(_) => (RED, "skipped: it changed since the plan".to_owned()),
+            Status::DependencyFailed(_) => (RED, "not started: a dependency failed".to_owned()),
+            Status::Failed(_) => (RED, "failed".to_owned()),
+            Status::NotStarted => (YELLOW, "not started".to_owned()),
         };
         let after = elapsed.map_or_else(String::new, |elapsed| {
-            format!(" ({:.1} s)", elapsed.as_secs_f64())
+            format!(" in {:.1} s", elapsed.as_secs_f64())
         });
         format!("volume {key}: {style}{what}{style:#}{after}")
     }
@@ -85,55 +89,56 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
-fn verb(action: &Action) -> Verb {
+fn action_words(action: &Action) -> ActionWords {
     match action {
-        Action::Create(_) => Verb {
-            doing: "creating",
+        Action::Create(_) => ActionWords {
+            in_progress: "creating",
             done: "created",
         },
-        Action::Register(_) => Verb {
-            doing: "registering",
+        Action::Register(_) => ActionWords {
+            in_progress: "registering",
             done: "registered",
         },
-        Action::Update(_) => Verb {
-            doing: "updating",
+        Action::Update(_) => ActionWords {
+            in_progress: "updating",
             done: "updated",
         },
-        Action::Expand(_) => Verb {
-            doing: "expanding",
+        Action::Expand(_) => ActionWords {
+            in_progress: "expanding",
             done: "expanded",
         },
-        Action::Replace(_) => Verb {
-            doing: "replacing",
+        Action::Replace(_) => ActionWords {
+            in_progress: "replacing",
             done: "replaced",
         },
-        Action::Deregister => Verb {
-            doing: "deregistering",
+        Action::Deregister => ActionWords {
+            in_progress: "deregistering",
             done: "deregistered",
         },
-        Action::DeleteData => Verb {
-            doing: "deleting",
+        Action::DeleteData => ActionWords {
+            in_progress: "deleting",
             done: "deleted",
         },
-        Action::Unchanged | Action::Waits(_) | Action::Blocked(_) => Verb {
-            doing: "",
+        Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => ActionWords {
+            in_progress: "",
             done: "",
         },
     }
 }
 
-impl Watch for Progress {
+impl ProgressObserver for Progress {
     fn began(&self, position: usize) {
-        let (key, verb) = &self.volumes[position];
+        let (key, words) = &self.volumes[position];
         let Some(bars) = &self.bars else {
-            self.printer.talk(&format!("volume {key}: {}", verb.doing));
+            self.printer
+                .print_status(&format!("volume {key}: {}", words.in_progress));
             return;
         };
         let bar = bars.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
-        bar.set_message(format!("volume {key}: {}", verb.doing));
+        bar.set_message(format!("volume {key}: {}", words.in_progress));
         bar.enable_steady_tick(Duration::from_millis(100));
         self.running
             .lock()
@@ -148,7 +153,7 @@ impl Watch for Progress {
             bar.finish_and_clear();
         }
         self.printer
-            .talk(&self.end_line(position, outcome, elapsed));
+            .print_status(&self.end_line(position, outcome, elapsed));
     }
 }
 
@@ -162,66 +167,68 @@ impl Drop for Progress {
     }
 }
 
-/// Lines that move below everything else that is printed, where lines can move.
-pub(super) fn moving_lines(printer: &Arc<Printer>) -> Option<MultiProgress> {
-    printer.is_live().then(|| {
-        let target =
-            ProgressDrawTarget::term_like_with_hz(Box::new(Lines(Arc::clone(printer))), 10);
+/// Returns live progress lines below all other output, if the printer can redraw lines.
+pub(super) fn live_lines(printer: &Arc<Printer>) -> Option<MultiProgress> {
+    printer.can_redraw().then(|| {
+        let target = ProgressDrawTarget::term_like_with_hz(
+            Box::new(PrinterTerminal(Arc::clone(printer))),
+            10,
+        );
         MultiProgress::with_draw_target(target)
     })
 }
 
-/// The printer as indicatif wants a terminal.
-struct Lines(Arc<Printer>);
+/// The terminal interface of indicatif over the printer.
+struct PrinterTerminal(Arc<Printer>);
 
-impl std::fmt::Debug for Lines {
+impl std::fmt::Debug for PrinterTerminal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lines")
+        f.write_str("PrinterTerminal")
     }
 }
 
-impl Lines {
-    fn steer(&self, count: usize, letter: char) -> std::io::Result<()> {
+impl PrinterTerminal {
+    fn move_cursor(&self, count: usize, letter: char) -> std::io::Result<()> {
         if count > 0 {
-            self.0.draw(&format!("\u{1b}[{count}{letter}"));
+            self.0.draw_progress(&format!("\u{1b}[{count}{letter}"));
         }
         Ok(())
     }
 }
 
-impl TermLike for Lines {
+impl TermLike for PrinterTerminal {
     fn width(&self) -> u16 {
         u16::try_from(self.0.columns()).unwrap_or(u16::MAX)
     }
 
     fn move_cursor_up(&self, n: usize) -> std::io::Result<()> {
-        self.steer(n, 'A')
+        self.move_cursor(n, 'A')
     }
 
     fn move_cursor_down(&self, n: usize) -> std::io::Result<()> {
-        self.steer(n, 'B')
+        self.move_cursor(n, 'B')
     }
 
     fn move_cursor_right(&self, n: usize) -> std::io::Result<()> {
-        self.steer(n, 'C')
+        self.move_cursor(n, 'C')
     }
 
     fn move_cursor_left(&self, n: usize) -> std::io::Result<()> {
-        self.steer(n, 'D')
+        self.move_cursor(n, 'D')
     }
 
     fn write_line(&self, s: &str) -> std::io::Result<()> {
-        self.0.draw(&format!("{s}\n"));
+        self.0.draw_progress(&format!("{s}\n"));
         Ok(())
     }
 
     fn write_str(&self, s: &str) -> std::io::Result<()> {
-        self.0.draw(s);
+        self.0.draw_progress(s);
         Ok(())
     }
 
     fn clear_line(&self) -> std::io::Result<()> {
-        self.0.draw("\r\u{1b}[2K");
+        self.0.draw_progress("\r\u{1b}[2K");
         Ok(())
     }
 

@@ -1,14 +1,14 @@
-//! Sets: what the ledger remembers, for people and machines. Hashes are nobody's business.
+//! Sets in the ledger, as text and as JSON. Hashes are not shown.
 
 use serde_json::{Value, json};
 
-use super::allocs::Now;
+use super::allocs::TimeReference;
 use super::table::{heading, key_values, table};
 use super::time::ago;
 use crate::plan::LedgerSet;
 use crate::ports::Document;
 
-/// A list of sets.
+/// Returns a table of sets.
 pub(crate) fn set_list(sets: &[LedgerSet]) -> String {
     let rows = sets.iter().map(|set| {
         [
@@ -21,7 +21,7 @@ pub(crate) fn set_list(sets: &[LedgerSet]) -> String {
     table(["Set", "Volumes", "Protected", "Unfinished"], rows)
 }
 
-/// One of them as JSON.
+/// Returns the summary of a set as JSON.
 pub(crate) fn set_summary(set: &LedgerSet) -> Document {
     Document::of(&json!({
         "ID": set.name().as_str(),
@@ -35,8 +35,8 @@ fn protected(set: &LedgerSet) -> usize {
     set.owned().filter(|(_, owned)| owned.protect).count()
 }
 
-/// One set with everything that belongs to it.
-pub(crate) fn set_detail(set: &LedgerSet, now: &Now) -> String {
+/// Returns the details of one set.
+pub(crate) fn set_detail(set: &LedgerSet, now: &TimeReference) -> String {
     let mut sections = vec![key_values([
         ("Set", set.name().to_string()),
         ("Volumes", set.owned().count().to_string()),
@@ -45,7 +45,7 @@ pub(crate) fn set_detail(set: &LedgerSet, now: &Now) -> String {
     let mut volumes = set.owned().peekable();
     if volumes.peek().is_some() {
         let rows = volumes.map(|(key, owned)| {
-            let seen = owned.seen_equal.map(|seen| ago(seen.at, now.nanoseconds));
+            let seen = owned.last_verified.map(|seen| ago(seen.at, now.now));
             [
                 key.id.to_string(),
                 key.namespace.to_string(),
@@ -54,13 +54,7 @@ pub(crate) fn set_detail(set: &LedgerSet, now: &Now) -> String {
                 seen.unwrap_or_default(),
             ]
         });
-        let headings = [
-            "ID",
-            "Namespace",
-            "Protected",
-            "Replaced",
-            "Last Seen As Applied",
-        ];
+        let headings = ["ID", "Namespace", "Protected", "Replaced", "Last Verified"];
         sections.push(heading("Volumes") + &table(headings, rows));
     }
     let mut intents = set.intents().peekable();
@@ -70,17 +64,17 @@ pub(crate) fn set_detail(set: &LedgerSet, now: &Now) -> String {
                 key.id.to_string(),
                 key.namespace.to_string(),
                 intent.step.as_str().to_owned(),
-                ago(intent.since, now.nanoseconds),
+                ago(intent.since, now.now),
                 intent.by.to_string(),
             ]
         });
-        let headings = ["ID", "Namespace", "Step", "Begun", "By"];
+        let headings = ["ID", "Namespace", "Step", "Started", "By"];
         sections.push(heading("Unfinished") + &table(headings, rows));
     }
     sections.join("\n")
 }
 
-/// The same as JSON.
+/// Returns the details of one set as JSON.
 pub(crate) fn set_document(set: &LedgerSet) -> Document {
     let volumes: Value = set
         .owned()
@@ -91,7 +85,7 @@ pub(crate) fn set_document(set: &LedgerSet) -> Document {
                 "ID": key.id.as_str(),
                 "Namespace": key.namespace.as_str(),
                 "Protected": owned.protect,
-                "SeenEqual": owned.seen_equal.map(|seen| json!({
+                "SeenEqual": owned.last_verified.map(|seen| json!({
                     "Index": seen.modify_index,
                     "Time": seen.at,
                 })),

@@ -1,27 +1,24 @@
-//! Snapshots, for people and machines. The JSON has Nomad's keys (`nomad-http-api` 4.4), of which a
-//! server fills in only these.
+//! Snapshots, as text and as JSON. The JSON uses the keys of Nomad's List Snapshots API that servers
+//! fill in.
 
 use serde_json::json;
 
-use super::allocs::Now;
+use super::allocs::TimeReference;
 use super::table::{key_values, table};
-use super::time::{ago, local};
+use super::time::{ago, local_time};
 use crate::model::{Bytes, PluginId, Snapshot};
 use crate::ports::Document;
 
-/// A list of snapshots; their exact times and sizes if wide.
-pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &Now, wide: bool) -> String {
+/// Returns a table of snapshots, with exact times and sizes if `wide`.
+pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &TimeReference, wide: bool) -> String {
     let rows = snapshots.iter().map(|snapshot| {
         let (size, time) = if wide {
             (
                 exactly(snapshot.size),
-                local(snapshot.create_time, &now.zone),
+                local_time(snapshot.create_time, &now.zone),
             )
         } else {
-            (
-                about(snapshot.size),
-                ago(snapshot.create_time, now.nanoseconds),
-            )
+            (about(snapshot.size), ago(snapshot.create_time, now.now))
         };
         [
             snapshot.id.to_string(),
@@ -41,10 +38,14 @@ pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &Now, wide: bool) -> St
     table(headings, rows)
 }
 
-/// One snapshot.
-pub(crate) fn snapshot_detail(snapshot: &Snapshot, plugin: &PluginId, now: &Now) -> String {
-    let age = ago(snapshot.create_time, now.nanoseconds);
-    let time = local(snapshot.create_time, &now.zone);
+/// Returns the details of one snapshot.
+pub(crate) fn snapshot_detail(
+    snapshot: &Snapshot,
+    plugin: &PluginId,
+    now: &TimeReference,
+) -> String {
+    let age = ago(snapshot.create_time, now.now);
+    let time = local_time(snapshot.create_time, &now.zone);
     let time = if time.is_empty() {
         time
     } else {
@@ -60,7 +61,7 @@ pub(crate) fn snapshot_detail(snapshot: &Snapshot, plugin: &PluginId, now: &Now)
     ])
 }
 
-/// The same as JSON; the time in seconds since the epoch, as Nomad has it.
+/// Returns one snapshot as JSON, with its time in seconds since the epoch as in Nomad.
 pub(crate) fn snapshot_document(snapshot: &Snapshot, plugin: &PluginId) -> Document {
     Document::of(&json!({
         "CreateTime": snapshot.create_time / 1_000_000_000,

@@ -1,15 +1,14 @@
 //! Aligned tables and key = value views, in the layout of Nomad's CLI.
 //!
-//! Columns are left-aligned with two spaces between them, the last one is not padded, and what is
-//! empty reads `<none>` (`nomad-http-api` 6.1). Nothing is cut or wrapped: a table is data, and a
-//! name that is cut cannot be copied.
+//! Columns are left-aligned and separated by two spaces. The last column has no padding, and an empty
+//! cell reads `<none>`. Cells are never cut or wrapped, because scripts and people copy them.
 
 use super::printer::one_line;
 
-/// What stands for nothing.
+/// The text of an empty cell.
 pub(super) const NONE: &str = "<none>";
 
-/// A table with a heading line.
+/// Returns a table with a heading line.
 pub(crate) fn table<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
@@ -29,7 +28,7 @@ pub(crate) fn table<const COLUMNS: usize>(
     text
 }
 
-/// Keys and values, the keys padded to one width.
+/// Returns keys and values, with keys padded to one width.
 pub(crate) fn key_values<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<_> = pairs.into_iter().collect();
     let width = pairs
@@ -43,7 +42,7 @@ pub(crate) fn key_values<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>)
         .collect()
 }
 
-/// A heading before a table, bold where there are colours.
+/// Returns a bold heading.
 pub(super) fn heading(text: &str) -> String {
     let bold = anstyle::Style::new().bold();
     format!("{bold}{text}{bold:#}\n")
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_have_two_spaces_between_them_and_no_padding_at_the_end() {
+    fn columns_are_separated_by_two_spaces_without_trailing_padding() {
         let shown = table(
             ["ID", "Name", "Mode"],
             [
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_padded_to_the_longest() {
+    fn keys_are_padded_to_the_longest_key() {
         let shown = key_values([("ID", "vol1".into()), ("External ID", String::new())]);
         assert_eq!(shown, "ID          = vol1\nExternal ID = <none>\n");
     }

@@ -1,43 +1,12 @@
-//! Points in time, as people read them.
+//! Times as text.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// How long ago, in the two largest units: `1h20m ago`. Nothing for a time that was never set.
-pub(crate) fn ago(nanoseconds: i64, now: i64) -> String {
-    if nanoseconds <= 0 {
-        return String::new();
-    }
-    let seconds = now.saturating_sub(nanoseconds).max(0) / 1_000_000_000;
-    format!("{} ago", two_units(seconds.unsigned_abs()))
-}
+pub(crate) use crate::model::ago;
 
-fn two_units(seconds: u64) -> String {
-    const UNITS: [(&str, u64); 6] = [
-        ("y", 365 * 86_400),
-        ("mo", 30 * 86_400),
-        ("d", 86_400),
-        ("h", 3_600),
-        ("m", 60),
-        ("s", 1),
-    ];
-    let first = UNITS.iter().position(|(_, length)| seconds >= *length);
-    let Some(first) = first else {
-        return "0s".to_owned();
-    };
-    let mut rest = seconds;
-    let mut shown = vec![];
-    for (name, length) in UNITS.iter().skip(first).take(2) {
-        if rest >= *length {
-            shown.push(format!("{}{name}", rest / length));
-        }
-        rest %= length;
-    }
-    shown.concat()
-}
-
-/// RFC 3339 with seconds and the zone's offset. Nothing for a time that was never set.
-pub(super) fn local(nanoseconds: i64, zone: &TimeZone) -> String {
+/// Returns RFC 3339 with seconds and the offset of the zone, or an empty text for an unset time.
+pub(super) fn local_time(nanoseconds: i64, zone: &TimeZone) -> String {
     if nanoseconds <= 0 {
         return String::new();
     }
@@ -66,16 +35,20 @@ mod tests {
             assert_eq!(ago(SECOND, SECOND + seconds * SECOND), expected);
         }
         assert_eq!(ago(0, SECOND), "");
-        assert_eq!(ago(2 * SECOND, SECOND), "0s ago", "clocks differ");
+        assert_eq!(
+            ago(2 * SECOND, SECOND),
+            "0s ago",
+            "a time in the future counts as now"
+        );
     }
 
     #[test]
     fn absolute_times_carry_the_offset() {
         let zone = TimeZone::fixed(jiff::tz::offset(2));
         assert_eq!(
-            local(1_767_323_045 * SECOND, &zone),
+            local_time(1_767_323_045 * SECOND, &zone),
             "2026-01-02T05:04:05+02:00"
         );
-        assert_eq!(local(0, &zone), "");
+        assert_eq!(local_time(0, &zone), "");
     }
 }

@@ -1,4 +1,4 @@
-//! A report of checks as a table with what is wrong below it, and as JSON; the list of checks.
+//! Prints a conformance report as a table with its findings and as JSON, and the list of checks.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::printer::one_line;
 use super::table::{heading, table};
 use crate::conformance::{
-    Area, Effect, Exchange, Finding, Level, Outcome, Report, Tally, Verdict, cases,
+    Area, CheckOutcome, Effect, Exchange, Finding, Level, Report, Tally, Verdict, cases,
 };
 
 const GREEN: Style = AnsiColor::Green.on_default();
@@ -14,7 +14,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 const PLAIN: Style = Style::new();
 
-/// The verdict in its colour.
+/// Returns the verdict in its colour.
 pub(super) fn verdict_word(verdict: &Verdict) -> String {
     let style = match verdict {
         Verdict::Passed => GREEN,
@@ -25,7 +25,7 @@ pub(super) fn verdict_word(verdict: &Verdict) -> String {
     format!("{style}{}{style:#}", word(verdict))
 }
 
-/// The verdict as machines read it.
+/// Returns the verdict's name in documents.
 pub(crate) fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Passed => "passed",
@@ -35,7 +35,7 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// The report for people.
+/// Returns the report as text.
 pub(crate) fn report_text(report: &Report) -> String {
     let tried = report
         .outcomes
@@ -48,9 +48,9 @@ pub(crate) fn report_text(report: &Report) -> String {
             outcome.case.title.to_owned(),
         ]
     });
-    let mut sections = vec![table(["Check", "Verdict", "What holds"], rows)];
+    let mut sections = vec![table(["Check", "Verdict", "Requirement"], rows)];
     sections.extend(by_reason("Skipped", &report.outcomes, skipped));
-    sections.extend(by_reason("Could not be tried", &report.outcomes, untried));
+    sections.extend(by_reason("Could not run", &report.outcomes, untried));
     sections.extend(report.outcomes.iter().filter_map(details));
     if !report.leftovers.is_empty() {
         let lines = report
@@ -58,17 +58,17 @@ pub(crate) fn report_text(report: &Report) -> String {
             .iter()
             .map(|one| format!("{}: {}\n", one_line(&one.what), one_line(&one.why)));
         let lines: String = lines.collect();
-        sections.push(heading("Could not be cleaned up") + &lines);
+        sections.push(heading("Could not clean up") + &lines);
     }
     sections.push(summary(report));
     sections.join("\n")
 }
 
-/// Which checks were skipped, or untried, by reason.
+/// Returns the skipped or untried checks, grouped by reason.
 fn by_reason(
     title: &str,
-    outcomes: &[Outcome],
-    reason: fn(&Outcome) -> Option<&str>,
+    outcomes: &[CheckOutcome],
+    reason: fn(&CheckOutcome) -> Option<&str>,
 ) -> Option<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = vec![];
     for outcome in outcomes {
@@ -88,22 +88,22 @@ fn by_reason(
     (!reasons.is_empty()).then(|| heading(title) + &lines)
 }
 
-fn skipped(outcome: &Outcome) -> Option<&str> {
+fn skipped(outcome: &CheckOutcome) -> Option<&str> {
     match &outcome.verdict {
         Verdict::Skipped(reason) => Some(reason),
         Verdict::Passed | Verdict::Failed | Verdict::Untried(_) => None,
     }
 }
 
-fn untried(outcome: &Outcome) -> Option<&str> {
+fn untried(outcome: &CheckOutcome) -> Option<&str> {
     match &outcome.verdict {
         Verdict::Untried(reason) => Some(reason),
         Verdict::Passed | Verdict::Failed | Verdict::Skipped(_) => None,
     }
 }
 
-/// What is wrong, or could be better, with what one check looked at.
-fn details(outcome: &Outcome) -> Option<String> {
+/// Returns the findings of one check; `None` if there are none.
+fn details(outcome: &CheckOutcome) -> Option<String> {
     if outcome.findings.is_empty() {
         return None;
     }
@@ -153,15 +153,15 @@ fn summary(report: &Report) -> String {
     format!("{passed} passed, {failed} failed, {untried} untried, {skipped} skipped{advice}{end}\n")
 }
 
-/// The report for machines.
+/// Returns the report as JSON.
 pub(crate) fn report_json(report: &Report) -> Value {
     let tally = report.tally();
     let leftovers = report.leftovers.iter();
     json!({
         "version": 1,
         "plugin": {
-            "name": report.profile.info.name,
-            "vendor_version": report.profile.info.vendor_version,
+            "name": report.plugin.info.name,
+            "vendor_version": report.plugin.info.vendor_version,
         },
         "interrupted": report.interrupted,
         "seconds": report.elapsed.as_secs_f64(),
@@ -179,7 +179,7 @@ pub(crate) fn report_json(report: &Report) -> Value {
     })
 }
 
-fn outcome_json(outcome: &Outcome) -> Value {
+fn outcome_json(outcome: &CheckOutcome) -> Value {
     let reason = match &outcome.verdict {
         Verdict::Untried(reason) | Verdict::Skipped(reason) => Some(reason),
         Verdict::Passed | Verdict::Failed => None,
@@ -218,14 +218,14 @@ fn exchange_json(exchange: &Exchange) -> Value {
     })
 }
 
-/// All checks, by area.
+/// Returns all checks, by area.
 pub(crate) fn case_list() -> String {
     let all = cases();
     let section = |area: &Area| {
         let of_area = all.iter().filter(|case| case.area == *area);
         let rows = of_area.map(|case| {
             let effect = match case.effect {
-                Effect::Reads => "asks",
+                Effect::Reads => "reads",
                 Effect::Creates => "creates",
             };
             [
@@ -235,7 +235,7 @@ pub(crate) fn case_list() -> String {
                 case.title.to_owned(),
             ]
         });
-        heading(area.about()) + &table(["Check", "Effect", "CSI", "What holds"], rows)
+        heading(area.about()) + &table(["Check", "Effect", "CSI", "Requirement"], rows)
     };
     let sections: Vec<String> = Area::ALL.iter().map(section).collect();
     sections.join("\n")

@@ -1,17 +1,16 @@
-//! Volumes as Nomad's CLI shows them (`nomad-http-api` 6.7): the same columns and fields.
+//! Volumes with the columns and fields of Nomad's CLI.
 //!
-//! Where Nomad's output is wrong by construction, ours is right: places are counted without the
-//! nulls that Nomad puts before them (W07). And what it leaves out is said: claims of allocations
-//! that the server no longer knows, which are what blocks a volume while "No allocations placed"
-//! stands below it (`users` 2).
+//! Two differences: topologies are numbered without the null entries that Nomad puts before them, and
+//! claims of allocations that the server no longer knows are listed. Such claims block a volume while
+//! Nomad's CLI prints "No allocations placed".
 
 use std::collections::BTreeMap;
 
-use super::allocs::{Now, allocations};
+use super::allocs::{TimeReference, allocations};
 use super::table::{heading, key_values, table};
 use crate::model::{AllocId, Bytes, MountOptions, Volume, VolumeSummary};
 
-/// A list of volumes.
+/// Returns a table of volumes.
 pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
     let short = |volume: &VolumeSummary| {
         [
@@ -70,8 +69,8 @@ pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
     table(headings, rows)
 }
 
-/// One volume with everything that belongs to it.
-pub(crate) fn volume_detail(volume: &Volume, now: &Now, wide: bool) -> String {
+/// Returns the details of one volume.
+pub(crate) fn volume_detail(volume: &Volume, now: &TimeReference, wide: bool) -> String {
     let mut sections = vec![key_values(fields(volume, wide))];
     if !volume.topologies.is_empty() {
         sections.push(topologies(volume));
@@ -138,7 +137,7 @@ fn mode(mode: Option<impl ToString>) -> String {
     mode.map(|mode| mode.to_string()).unwrap_or_default()
 }
 
-/// Nomad's CLI shows 0 B where the provider does not say.
+/// Returns the capacity, or `unknown` if the provider does not report it. Nomad's CLI shows 0 B.
 fn capacity(bytes: Bytes) -> String {
     if bytes.is_zero() {
         return "unknown".to_owned();
@@ -146,7 +145,7 @@ fn capacity(bytes: Bytes) -> String {
     bytes.binary()
 }
 
-/// Both in people's units and exactly; nothing if it was not asked for.
+/// Returns the size in binary units and in bytes, or an empty text if none was requested.
 fn size(bytes: Bytes) -> String {
     if bytes.is_zero() {
         return String::new();
@@ -154,7 +153,7 @@ fn size(bytes: Bytes) -> String {
     format!("{} ({} bytes)", bytes.binary(), bytes.get())
 }
 
-/// Flags are shown as hidden, whatever the server says.
+/// Returns the mount options. Mount flags are always redacted.
 fn mount_options(options: &MountOptions) -> String {
     let mut parts = vec![];
     if !options.fs_type.is_empty() {
@@ -166,7 +165,7 @@ fn mount_options(options: &MountOptions) -> String {
     parts.join(" ")
 }
 
-/// `k=v, l=w`.
+/// Returns text such as `k=v, l=w`.
 fn pairs(map: &BTreeMap<String, String>) -> String {
     let pairs: Vec<_> = map
         .iter()
@@ -194,7 +193,7 @@ fn capabilities(volume: &Volume) -> String {
     heading("Capabilities") + &table(["Access Mode", "Attachment Mode"], rows)
 }
 
-/// Claims whose allocation the server no longer knows, and whether they write.
+/// Returns the claims whose allocation the server no longer knows, and their mode.
 fn claims_without_allocation(volume: &Volume) -> Vec<(&AllocId, &'static str)> {
     let is_known = |id: &AllocId| volume.allocs.iter().any(|alloc| alloc.id == *id);
     let writers = volume.write_allocs.iter().map(|id| (id, "write"));

@@ -1,25 +1,25 @@
-//! Block devices (CSI section "NodePublishVolume"), where `--block` asks for them.
+//! Checks of block volumes (CSI section "NodePublishVolume"), which run with `--block`.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::workload::Kind;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::workload_files::PathKind;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 
 use super::requests::block;
-use super::using::there_and_back;
+use super::volume_use::check_lifecycle;
 
 const NEEDS: &[Need] = &[
-    Need::Block,
-    Need::Node,
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::BlockVolumes,
+    Need::NodeService,
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Block,
         "block/lifecycle",
-        "A block volume is a device at its target path, keeps its data, and leaves no path behind",
+        "NodePublishVolume creates a device, NodeUnpublishVolume removes it, and the data persists",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -28,7 +28,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Block,
         "block/size",
-        "A block volume's device has exactly the size of the volume",
+        "The device that NodePublishVolume creates has exactly the size of the volume",
         "CapacityRange",
         NEEDS,
         Creates,
@@ -37,7 +37,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Block,
         "block/read-only",
-        "A block volume published read-only can be read and not written",
+        "A device that NodePublishVolume publishes read-only can be read but not written",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -46,7 +46,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Block,
         "block/repeat",
-        "A block volume published again is the same device, and one call undoes it",
+        "Repeated NodePublishVolume calls publish one device, and one NodeUnpublishVolume removes it",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -54,55 +54,59 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-async fn lifecycle(check: &mut Check<'_>) -> Ended {
-    let rule = "target_path is a block device once the volume is published";
-    there_and_back(check, block(Mode::SingleNodeWriter), Kind::Device, rule).await
+async fn lifecycle(check: &mut Check<'_>) -> CheckResult {
+    let rule = "target_path is a block device after NodePublishVolume";
+    check_lifecycle(check, block(Mode::SingleNodeWriter), PathKind::Device, rule).await
 }
 
-async fn size(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
+async fn size(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(block(Mode::SingleNodeWriter)).await?;
     let capacity = u64::try_from(used.volume.capacity_bytes).unwrap_or_default();
     if capacity == 0 {
-        let why = "the plugin does not say how large its volumes are";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        let why = "the plugin does not report the size of its volumes";
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
-    let size = check.size_of(&used).await?;
-    let rule = format!("the device has the {capacity} bytes of the volume");
-    check.hold(size >= capacity, &rule, &format!("{size} bytes"));
+    let size = check.visible_size(&used).await?;
+    let rule = format!("the device has the size of the volume, {capacity} bytes");
+    check.expect(size >= capacity, &rule, &format!("{size} bytes"));
     check.advise(size <= capacity, &rule, &format!("{size} bytes"));
     Ok(())
 }
 
-async fn read_only(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
-    check.write(&used, "written before").await?;
+async fn read_only(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(block(Mode::SingleNodeWriter)).await?;
+    check.write_data(&used, "written before").await?;
     check.prepare(Check::unpublish_request(&used)).await?;
     let mut publish = check.publish_request(&used);
     publish.readonly = true;
     check
-        .must(publish, "a volume can be published read-only")
+        .call_ok(publish, "a volume can be published read-only")
         .await?;
-    let rule = "what is in the volume can be read";
-    check.hold_data(&used, "written before", rule).await;
+    let rule = "the data of a read-only volume can be read";
+    check.expect_data(&used, "written before", rule).await;
     let written = check.try_write(&used, "written read-only").await;
-    let rule = "`readonly` is true: nothing can be written to the device";
-    check.hold(written.is_err(), rule, "it was written");
+    let rule = "a write to the device fails, because `readonly` is true";
+    check.expect(written.is_err(), rule, "the write succeeded");
     Ok(())
 }
 
-async fn repeat(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
+async fn repeat(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(block(Mode::SingleNodeWriter)).await?;
     for _ in 0..3 {
         let publish = check.publish_request(&used);
         check
-            .must(publish, "the volume is published there as asked for")
+            .call_ok(
+                publish,
+                "the volume is already published at this path with the same arguments",
+            )
             .await?;
     }
     check
-        .must(Check::unpublish_request(&used), "the volume is published")
+        .call_ok(Check::unpublish_request(&used), "the volume is published")
         .await?;
-    let kind = check.kind(&used.target).await?;
-    let rule = "nothing is at target_path any more, however often the volume was published there";
-    check.hold(kind == Kind::Missing, rule, &format!("{kind:?}"));
+    let kind = check.path_kind(&used.target).await?;
+    let rule =
+        "one NodeUnpublishVolume call removes target_path, however often the volume was published";
+    check.expect(kind == PathKind::Missing, rule, &kind.to_string());
     Ok(())
 }

@@ -1,26 +1,29 @@
-//! Calls at once, and repeated after a broken connection (CSI sections "Concurrency" and "Timeouts").
+//! Checks of concurrent calls, and of calls repeated after a lost connection (CSI sections
+//! "Concurrency" and "Timeouts").
 //!
-//! An orchestrator keeps at most one call in flight per volume, but may break that after a crash; the
-//! plugin copes, or answers ABORTED to the second call. Whatever it answers, one name is one volume
-//! in the end, and the same call repeated gives it.
+//! An orchestrator keeps at most one call in flight per volume, but can break this rule after a
+//! crash. The plugin then handles the second call or responses ABORTED. In either case one name yields
+//! one volume, and the repeated call returns it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::expect;
-use crate::conformance::made::Leaves;
-use crate::conformance::report::Level;
-use crate::csi::Failure;
+use crate::conformance::answers;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::finding::Level;
+use crate::conformance::resources::TrackedCall;
+use crate::csi::CallFailure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::{CreateVolumeRequest, CreateVolumeResponse};
 use crate::ports::StatusCode;
 
-const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
-/// How many calls are sent at once.
-const AT_ONCE: usize = 8;
-/// How often a call is repeated that another one is in the way of, and the pause between two.
+const NEEDS: &[Need] = &[Need::ControllerCapability(
+    ControllerRpc::CreateDeleteVolume,
+)];
+/// The number of concurrent calls.
+const CONCURRENT_CALLS: usize = 8;
+/// Attempts of a call that another call blocks, and the pause between two attempts.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -28,7 +31,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Concurrency,
         "concurrency/same-name",
-        "The same volume asked for eight times at once is one volume",
+        "Eight concurrent CreateVolume calls with the same name create one volume",
         "Concurrency",
         NEEDS,
         Creates,
@@ -37,7 +40,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Concurrency,
         "concurrency/other-names",
-        "Eight volumes asked for at once are eight volumes",
+        "Eight concurrent CreateVolume calls with different names create eight volumes",
         "Concurrency",
         NEEDS,
         Creates,
@@ -46,7 +49,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Concurrency,
         "concurrency/delete",
-        "The same volume deleted eight times at once is gone",
+        "Eight concurrent DeleteVolume calls for the same volume delete it",
         "Concurrency",
         NEEDS,
         Creates,
@@ -55,7 +58,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Concurrency,
         "concurrency/cut-connection",
-        "A creation whose connection breaks can be repeated, and gives one volume",
+        "CreateVolume repeated after a lost connection creates one volume",
         "Timeouts",
         NEEDS,
         Creates,
@@ -64,101 +67,110 @@ pub(in crate::conformance) const CASES: &[Case] = &[
 ];
 
 impl Check<'_> {
-    /// Sends a call until nothing is in its way any more.
+    /// Repeats a call until no other call blocks it.
     ///
     /// # Errors
-    /// If it is refused, or something is in its way for ever; that is a finding.
-    pub(super) async fn persist_until<C: Leaves>(
+    /// Records a finding if the plugin refuses the call or blocks every attempt.
+    pub(super) async fn retry_until_ok<C: TrackedCall>(
         &mut self,
         request: C,
         because: &str,
-    ) -> Result<C::Answer, Stop> {
+    ) -> Result<C::Response, StopReason> {
         for _ in 1..ATTEMPTS {
             match self.call(request.clone()).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) if expect::passes(&failure) => tokio::time::sleep(PAUSE).await,
+                Ok(response) => return Ok(response),
+                Err(failure) if answers::is_transient(&failure) => tokio::time::sleep(PAUSE).await,
                 Err(_) => break,
             }
         }
-        self.must(request, because).await
+        self.call_ok(request, because).await
     }
 }
 
-fn ids(answers: &[Result<CreateVolumeResponse, Failure>]) -> BTreeSet<String> {
-    let volumes = answers
+fn ids(responses: &[Result<CreateVolumeResponse, CallFailure>]) -> BTreeSet<String> {
+    let volumes = responses
         .iter()
         .flatten()
-        .filter_map(|answer| answer.volume.as_ref());
+        .filter_map(|response| response.volume.as_ref());
     volumes.map(|volume| volume.volume_id.clone()).collect()
 }
 
-async fn same_name(check: &mut Check<'_>) -> Ended {
+async fn same_name(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let answers = check.together(vec![request.clone(); AT_ONCE]).await;
-    let rule = "OK, or ABORTED since the same volume is being created";
-    coped(check, &answers, rule);
-    let because = "nothing else creates the volume any more";
-    let answer = check.persist_until(request, because).await?;
-    one_volume(check, &answers, answer);
+    let responses = check
+        .call_concurrently(vec![request.clone(); CONCURRENT_CALLS])
+        .await;
+    let rule = "OK, or ABORTED because another call is creating the same volume";
+    expect_ok_or_aborted(check, &responses, rule);
+    let because = "no other call is creating the volume";
+    let response = check.retry_until_ok(request, because).await?;
+    expect_one_volume(check, &responses, response);
     Ok(())
 }
 
-fn coped<T>(check: &mut Check<'_>, answers: &[Result<T, Failure>], rule: &str) {
-    let bad = answers
+fn expect_ok_or_aborted<T>(check: &mut Check<'_>, responses: &[Result<T, CallFailure>], rule: &str) {
+    let bad = responses
         .iter()
-        .filter_map(|answer| answer.as_ref().err())
+        .filter_map(|response| response.as_ref().err())
         .find(|failure| failure.code() != Some(StatusCode::Aborted));
     if let Some(failure) = bad {
-        check.find(Level::Must, rule, &failure.to_string());
+        check.add_finding(Level::Must, rule, &failure.to_string());
     }
 }
 
-fn one_volume(
+fn expect_one_volume(
     check: &mut Check<'_>,
-    answers: &[Result<CreateVolumeResponse, Failure>],
+    responses: &[Result<CreateVolumeResponse, CallFailure>],
     last: CreateVolumeResponse,
 ) {
-    let mut all = ids(answers);
+    let mut all = ids(responses);
     all.extend(last.volume.map(|volume| volume.volume_id));
-    let rule = "one name never stands for two volumes";
-    check.hold(all.len() == 1, rule, &format!("{all:?}"));
+    let rule = "one name never yields two volumes";
+    check.expect(all.len() == 1, rule, &format!("{all:?}"));
 }
 
-async fn other_names(check: &mut Check<'_>) -> Ended {
-    let requests: Vec<CreateVolumeRequest> = (0..AT_ONCE).map(|_| check.create_request()).collect();
-    let answers = check.together(requests).await;
-    let rule = "OK: calls about different volumes do not hinder each other";
-    for answer in &answers {
-        if let Err(failure) = answer {
-            check.find(Level::Must, rule, &failure.to_string());
+async fn other_names(check: &mut Check<'_>) -> CheckResult {
+    let requests: Vec<CreateVolumeRequest> = (0..CONCURRENT_CALLS)
+        .map(|_| check.create_request())
+        .collect();
+    let responses = check.call_concurrently(requests).await;
+    let rule = "OK: concurrent calls for different volumes do not block each other";
+    for response in &responses {
+        if let Err(failure) = response {
+            check.add_finding(Level::Must, rule, &failure.to_string());
         }
     }
-    let all = ids(&answers);
-    let succeeded = answers.iter().flatten().count();
-    let rule = "every name stands for a volume of its own";
-    check.hold(all.len() == succeeded, rule, &format!("{all:?}"));
+    let all = ids(&responses);
+    let succeeded = responses.iter().flatten().count();
+    let rule = "every name yields its own volume";
+    check.expect(all.len() == succeeded, rule, &format!("{all:?}"));
     Ok(())
 }
 
-async fn delete(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
+async fn delete(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
     let request = check.delete_request(&volume.volume_id);
-    let answers = check.together(vec![request.clone(); AT_ONCE]).await;
-    let rule = "OK, or ABORTED since the same volume is being deleted";
-    coped(check, &answers, rule);
-    check.persist_until(request, "the volume is gone").await?;
+    let responses = check
+        .call_concurrently(vec![request.clone(); CONCURRENT_CALLS])
+        .await;
+    let rule = "OK, or ABORTED because another call is deleting the same volume";
+    expect_ok_or_aborted(check, &responses, rule);
+    check
+        .retry_until_ok(request, "the volume is already deleted")
+        .await?;
     Ok(())
 }
 
-async fn cut_connection(check: &mut Check<'_>) -> Ended {
+async fn cut_connection(check: &mut Check<'_>) -> CheckResult {
     for _ in 0..3 {
         let request = check.create_request();
-        check.leave(request.clone()).await?;
-        let because = "a call of unknown outcome is repeated, and continues what was begun";
-        let first = check.persist_until(request.clone(), because).await?;
-        let because = "the volume is as asked for";
-        let second = check.persist_until(request, because).await?;
-        one_volume(check, &[Ok(first)], second);
+        check.call_and_disconnect(request.clone()).await?;
+        let because =
+            "a call repeated after a lost connection completes what the first one started";
+        let first = check.retry_until_ok(request.clone(), because).await?;
+        let because = "a volume of that name with the same arguments already exists";
+        let second = check.retry_until_ok(request, because).await?;
+        expect_one_volume(check, &[Ok(first)], second);
     }
     Ok(())
 }

@@ -1,49 +1,51 @@
-//! Volumes made of snapshots and of volumes (CSI section "CreateVolume"), and what is in them.
+//! Checks of volumes created from snapshots and from volumes (CSI section "CreateVolume"), and of
+//! their data.
+//! their data.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::report::Level;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::finding::Level;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::{CreateVolumeRequest, VolumeCapability, VolumeContentSource};
 use crate::ports::StatusCode;
 
-use super::create::{inspect, taken};
+use super::create::{check_volume, expect_name_taken};
 use super::requests::{
     ALREADY_EXISTS, NOT_FOUND, at_least, block, exactly, from_snapshot, from_volume, mount,
 };
-use super::using::Used;
+use super::volume_use::VolumeUse;
 
 const CLONES: &[Need] = &[
-    Need::Can(ControllerRpc::CloneVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::CloneVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const RESTORES: &[Need] = &[
-    Need::Can(ControllerRpc::CreateDeleteSnapshot),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const CLONES_DATA: &[Need] = &[
-    Need::Can(ControllerRpc::CloneVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Node,
+    Need::ControllerCapability(ControllerRpc::CloneVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::NodeService,
 ];
 const RESTORES_DATA: &[Need] = &[
-    Need::Can(ControllerRpc::CreateDeleteSnapshot),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Node,
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::NodeService,
 ];
 const BLOCK_DATA: &[Need] = &[
-    Need::Block,
-    Need::Can(ControllerRpc::CreateDeleteSnapshot),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Node,
+    Need::BlockVolumes,
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::NodeService,
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/clone",
-        "A volume is made of a volume, and the same request again gives the same one",
+        "CreateVolume clones a volume, and a repeated call returns the same clone",
         "CreateVolume",
         CLONES,
         Creates,
@@ -52,7 +54,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/restore",
-        "A volume is made of a snapshot, and the same request again gives the same one",
+        "CreateVolume restores a snapshot, and a repeated call returns the same volume",
         "CreateVolume",
         RESTORES,
         Creates,
@@ -61,7 +63,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/unknown-volume",
-        "A copy of a volume that does not exist is NOT_FOUND",
+        "CreateVolume from an unknown volume fails with NOT_FOUND",
         "CreateVolume Errors",
         CLONES,
         Creates,
@@ -70,7 +72,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/unknown-snapshot",
-        "A copy of a snapshot that does not exist is NOT_FOUND",
+        "CreateVolume from an unknown snapshot fails with NOT_FOUND",
         "CreateVolume Errors",
         RESTORES,
         Creates,
@@ -79,7 +81,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/other-source",
-        "A taken name with another source, or with none, is refused",
+        "CreateVolume with an existing name and another source, or none, is refused",
         "CreateVolume Errors",
         CLONES,
         Creates,
@@ -88,7 +90,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/smaller",
-        "A copy that is smaller than its source is refused",
+        "CreateVolume with a size below that of its source is refused",
         "CreateVolume Errors",
         CLONES,
         Creates,
@@ -97,7 +99,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/no-size",
-        "A copy can be made without saying how large it should be",
+        "CreateVolume from a snapshot works without a capacity range",
         "CreateVolume",
         RESTORES,
         Creates,
@@ -106,7 +108,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/clone-data",
-        "A clone has its source's data, and both change by themselves",
+        "A clone has the data of its source, and a write to one does not change the other",
         "CreateVolume",
         CLONES_DATA,
         Creates,
@@ -115,7 +117,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/restore-data",
-        "A restored volume has the data of the moment of the snapshot",
+        "A restored volume has the data from the time of the snapshot",
         "CreateSnapshot",
         RESTORES_DATA,
         Creates,
@@ -124,7 +126,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/larger",
-        "A copy with a larger size has the data and the size, or is refused with OUT_OF_RANGE",
+        "CreateVolume with a size above that of its source grows the copy or fails with OUT_OF_RANGE",
         "CreateVolume",
         RESTORES_DATA,
         Creates,
@@ -133,7 +135,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Copy,
         "copy/block-data",
-        "A restored block volume has the data of the moment of the snapshot",
+        "A restored block volume has the data from the time of the snapshot",
         "CreateSnapshot",
         BLOCK_DATA,
         Creates,
@@ -141,188 +143,196 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-fn of(check: &mut Check<'_>, source: VolumeContentSource) -> CreateVolumeRequest {
+fn copy_request(check: &mut Check<'_>, source: VolumeContentSource) -> CreateVolumeRequest {
     let mut request = check.create_request();
     request.volume_content_source = Some(source);
     request
 }
 
-async fn made_of(check: &mut Check<'_>, source: VolumeContentSource) -> Ended {
-    let request = of(check, source);
+async fn check_copy(check: &mut Check<'_>, source: VolumeContentSource) -> CheckResult {
+    let request = copy_request(check, source);
     let because = "the source exists";
-    let first = check.must(request.clone(), because).await?;
-    let first = inspect(check, &request, first)?;
-    let because = "the volume of that name is a copy of that source";
-    let second = check.must(request.clone(), because).await?;
-    let second = inspect(check, &request, second)?;
-    let rule = "one name never stands for two volumes: the same volume_id";
+    let first = check.call_ok(request.clone(), because).await?;
+    let first = check_volume(check, &request, first)?;
+    let because = "a volume of that name, copied from that source, already exists";
+    let second = check.call_ok(request.clone(), because).await?;
+    let second = check_volume(check, &request, second)?;
+    let rule = "volume_id is the same: one name never yields two volumes";
     let got = format!("{} and {}", first.volume_id, second.volume_id);
-    check.hold(first.volume_id == second.volume_id, rule, &got);
+    check.expect(first.volume_id == second.volume_id, rule, &got);
     Ok(())
 }
 
-async fn clone(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    made_of(check, from_volume(&volume.volume_id)).await
+async fn clone(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    check_copy(check, from_volume(&volume.volume_id)).await
 }
 
-async fn restore(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let snapshot = check.snapshot(&volume.volume_id).await?;
-    made_of(check, from_snapshot(&snapshot.snapshot_id)).await
+async fn restore(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let snapshot = check.new_snapshot(&volume.volume_id).await?;
+    check_copy(check, from_snapshot(&snapshot.snapshot_id)).await
 }
 
-async fn unknown_volume(check: &mut Check<'_>) -> Ended {
-    let request = of(check, from_volume("nomad-csi-check-no-such-volume"));
+async fn unknown_volume(check: &mut Check<'_>) -> CheckResult {
+    let request = copy_request(check, from_volume("nomad-csi-check-no-such-volume"));
     check
-        .refused(request, NOT_FOUND, "there is no such volume")
+        .call_refused(request, NOT_FOUND, "the source volume does not exist")
         .await;
     Ok(())
 }
 
-async fn unknown_snapshot(check: &mut Check<'_>) -> Ended {
-    let request = of(check, from_snapshot("nomad-csi-check-no-such-snapshot"));
+async fn unknown_snapshot(check: &mut Check<'_>) -> CheckResult {
+    let request = copy_request(check, from_snapshot("nomad-csi-check-no-such-snapshot"));
     check
-        .refused(request, NOT_FOUND, "there is no such snapshot")
+        .call_refused(request, NOT_FOUND, "the source snapshot does not exist")
         .await;
     Ok(())
 }
 
-async fn other_source(check: &mut Check<'_>) -> Ended {
-    let (one, other) = (check.volume().await?, check.volume().await?);
-    let mut request = of(check, from_volume(&one.volume_id));
-    let copy = check.volume_of(request.clone()).await?;
+async fn other_source(check: &mut Check<'_>) -> CheckResult {
+    let (one, other) = (check.new_volume().await?, check.new_volume().await?);
+    let mut request = copy_request(check, from_volume(&one.volume_id));
+    let copy = check.create_volume(request.clone()).await?;
     request.volume_content_source = Some(from_volume(&other.volume_id));
-    let because = "the volume of that name is a copy of another volume";
-    taken(check, request.clone(), &copy, because, ALREADY_EXISTS).await;
+    let because = "the existing volume of that name is a copy of another volume";
+    expect_name_taken(check, request.clone(), &copy, because, ALREADY_EXISTS).await;
     request.volume_content_source = None;
-    let because = "the volume of that name is a copy";
-    taken(check, request, &copy, because, ALREADY_EXISTS).await;
+    let because = "the existing volume of that name is a copy";
+    expect_name_taken(check, request, &copy, because, ALREADY_EXISTS).await;
     Ok(())
 }
 
-async fn smaller(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
+async fn smaller(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
     if volume.capacity_bytes == 0 {
-        let why = "the plugin does not say how large its volumes are";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        let why = "the plugin does not report the size of its volumes";
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
-    let mut request = of(check, from_volume(&volume.volume_id));
+    let mut request = copy_request(check, from_volume(&volume.volume_id));
     request.capacity_range = Some(exactly(volume.capacity_bytes / 2));
     let codes = [StatusCode::OutOfRange];
-    check.refused(request, &codes, "the source is larger").await;
+    check
+        .call_refused(request, &codes, "the source is larger")
+        .await;
     Ok(())
 }
 
-async fn no_size(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let snapshot = check.snapshot(&volume.volume_id).await?;
-    let mut request = of(check, from_snapshot(&snapshot.snapshot_id));
+async fn no_size(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let snapshot = check.new_snapshot(&volume.volume_id).await?;
+    let mut request = copy_request(check, from_snapshot(&snapshot.snapshot_id));
     request.capacity_range = None;
-    let because = "capacity_range is optional, the plugin chooses then";
-    let answer = check.must(request.clone(), because).await?;
-    let copy = inspect(check, &request, answer)?;
+    let because = "capacity_range is optional; without it the plugin chooses the size";
+    let response = check.call_ok(request.clone(), because).await?;
+    let copy = check_volume(check, &request, response)?;
     let known = copy.capacity_bytes > 0 && snapshot.size_bytes > 0;
-    let rule = format!("at least the {} bytes of the source", snapshot.size_bytes);
+    let rule = format!(
+        "capacity_bytes is at least the {} bytes of the source",
+        snapshot.size_bytes
+    );
     let fits = !known || copy.capacity_bytes >= snapshot.size_bytes;
-    check.hold(fits, &rule, &copy.capacity_bytes.to_string());
+    check.expect(fits, &rule, &copy.capacity_bytes.to_string());
     Ok(())
 }
 
-/// A new volume with data in it, in use.
-async fn filled(
+/// Returns a new published volume that holds `text`.
+async fn new_volume_with_data(
     check: &mut Check<'_>,
     capability: VolumeCapability,
     text: &str,
-) -> Result<Used, Stop> {
-    let used = check.in_use(capability).await?;
-    check.write(&used, text).await?;
+) -> Result<VolumeUse, StopReason> {
+    let used = check.new_published(capability).await?;
+    check.write_data(&used, text).await?;
     Ok(used)
 }
 
-async fn clone_data(check: &mut Check<'_>) -> Ended {
+async fn clone_data(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
-    let source = filled(check, capability.clone(), "the source").await?;
-    check.release(&source).await?;
-    let request = of(check, from_volume(&source.volume.volume_id));
-    let copy = check.volume_of(request).await?;
+    let source = new_volume_with_data(check, capability.clone(), "the source").await?;
+    check.end_use(&source).await?;
+    let request = copy_request(check, from_volume(&source.volume.volume_id));
+    let copy = check.create_volume(request).await?;
     let copy = check.published(copy, capability.clone()).await?;
     check
-        .hold_data(&copy, "the source", "a clone has its source's data")
+        .expect_data(&copy, "the source", "a clone has the data of its source")
         .await;
-    check.write(&copy, "the copy").await?;
-    check.release(&copy).await?;
+    check.write_data(&copy, "the copy").await?;
+    check.end_use(&copy).await?;
     let source = check.published(source.volume, capability).await?;
-    let rule = "what is written to a clone does not change its source";
-    check.hold_data(&source, "the source", rule).await;
+    let rule = "a write to a clone does not change its source";
+    check.expect_data(&source, "the source", rule).await;
     Ok(())
 }
 
-async fn cut_and_changed(check: &mut Check<'_>, capability: VolumeCapability) -> Ended {
-    let source = filled(check, capability.clone(), "at the cut").await?;
-    let (snapshot, source) = check.cut(source).await?;
-    check.write(&source, "changed").await?;
-    check.release(&source).await?;
-    let mut request = of(check, from_snapshot(&snapshot.snapshot_id));
+async fn check_restored_data(check: &mut Check<'_>, capability: VolumeCapability) -> CheckResult {
+    let source = new_volume_with_data(check, capability.clone(), "before the snapshot").await?;
+    let (snapshot, source) = check.snapshot_in_use(source).await?;
+    check.write_data(&source, "after the snapshot").await?;
+    check.end_use(&source).await?;
+    let mut request = copy_request(check, from_snapshot(&snapshot.snapshot_id));
     request.volume_capabilities = vec![capability.clone()];
-    let restored = check.volume_of(request).await?;
+    let restored = check.create_volume(request).await?;
     let restored = check.published(restored, capability).await?;
-    let rule = "a restored volume has the data of the moment of the snapshot";
-    check.hold_data(&restored, "at the cut", rule).await;
+    let rule = "a restored volume has the data from the time of the snapshot";
+    check
+        .expect_data(&restored, "before the snapshot", rule)
+        .await;
     Ok(())
 }
 
-async fn restore_data(check: &mut Check<'_>) -> Ended {
-    cut_and_changed(check, mount(Mode::SingleNodeWriter)).await
+async fn restore_data(check: &mut Check<'_>) -> CheckResult {
+    check_restored_data(check, mount(Mode::SingleNodeWriter)).await
 }
 
-async fn block_data(check: &mut Check<'_>) -> Ended {
-    cut_and_changed(check, block(Mode::SingleNodeWriter)).await
+async fn block_data(check: &mut Check<'_>) -> CheckResult {
+    check_restored_data(check, block(Mode::SingleNodeWriter)).await
 }
 
-async fn larger(check: &mut Check<'_>) -> Ended {
+async fn larger(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
-    let source = filled(check, capability.clone(), "the source").await?;
-    let before = check.size_of(&source).await?;
-    check.release(&source).await?;
-    let snapshot = check.snapshot(&source.volume.volume_id).await?;
+    let source = new_volume_with_data(check, capability.clone(), "the source").await?;
+    let before = check.visible_size(&source).await?;
+    check.end_use(&source).await?;
+    let snapshot = check.new_snapshot(&source.volume.volume_id).await?;
     let double = source
         .volume
         .capacity_bytes
-        .max(check.setup().size)
+        .max(check.options().size)
         .saturating_mul(2);
-    let mut request = of(check, from_snapshot(&snapshot.snapshot_id));
+    let mut request = copy_request(check, from_snapshot(&snapshot.snapshot_id));
     request.capacity_range = Some(at_least(double));
     let copy = match check.call(request.clone()).await {
-        Ok(answer) => inspect(check, &request, answer)?,
+        Ok(response) => check_volume(check, &request, response)?,
         Err(failure) => {
             let rule = "OK, or OUT_OF_RANGE if a copy cannot be larger than its source";
             let refused = failure.code() == Some(StatusCode::OutOfRange);
-            check.hold(refused, rule, &failure.to_string());
+            check.expect(refused, rule, &failure.to_string());
             return Ok(());
         }
     };
     let known = copy.capacity_bytes > 0;
     let copy = check.published(copy, capability).await?;
     check
-        .hold_data(&copy, "the source", "a larger copy has its source's data")
+        .expect_data(
+            &copy,
+            "the source",
+            "a larger copy has the data of its source",
+        )
         .await;
-    let after = check.size_of(&copy).await?;
+    let after = check.visible_size(&copy).await?;
     if known && after <= before + before / 2 {
-        let rule = "the file system of a larger copy has grown when it is published";
-        let level = if sizes_are_real(&source, before) {
+        let rule = "the file system of a larger copy has the larger size";
+        let level = if source.has_own_size(before) {
             Level::Must
         } else {
             Level::Advice
         };
-        check.find(level, rule, &format!("{after} bytes, and {before} before"));
+        check.add_finding(
+            level,
+            rule,
+            &format!("{after} bytes; the source has {before} bytes"),
+        );
     }
     Ok(())
-}
-
-/// Whether a file system is the volume's own, and not that of the machine below it, which says
-/// nothing of one volume's size.
-pub(super) fn sizes_are_real(used: &Used, total: u64) -> bool {
-    let capacity = u64::try_from(used.volume.capacity_bytes).unwrap_or_default();
-    capacity > 0 && total <= capacity.saturating_mul(2)
 }

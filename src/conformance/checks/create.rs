@@ -1,10 +1,10 @@
-//! CreateVolume (CSI section "CreateVolume"): its arguments, one volume per name, sizes, places.
+//! Checks of CreateVolume: its arguments, one volume per name, sizes, topologies.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::report::Level;
-use crate::conformance::sound;
-use crate::csi::Failure;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::finding::Level;
+use crate::conformance::validity;
+use crate::csi::CallFailure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::{
@@ -15,14 +15,19 @@ use crate::ports::StatusCode;
 
 use super::requests::{at_least, block, exactly};
 
-const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
-const WITH_PLACES: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume), Need::Topology];
+const NEEDS: &[Need] = &[Need::ControllerCapability(
+    ControllerRpc::CreateDeleteVolume,
+)];
+const NEEDS_TOPOLOGY: &[Need] = &[
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::Topology,
+];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/no-name",
-        "A volume without a name is refused",
+        "CreateVolume without a name is refused",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -31,7 +36,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/no-capabilities",
-        "A volume without capabilities is refused",
+        "CreateVolume without capabilities is refused",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -40,7 +45,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/half-a-capability",
-        "A capability without its access mode, or without its type, is refused",
+        "CreateVolume refuses a capability without an access mode or without an access type",
         "VolumeCapability",
         NEEDS,
         Creates,
@@ -49,7 +54,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/volume",
-        "A volume is created as asked for and described as the specification wants",
+        "CreateVolume creates the requested volume and returns a valid description of it",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -58,7 +63,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/no-size",
-        "A volume can be created without saying how large it should be",
+        "CreateVolume works without a capacity range",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -67,7 +72,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/same-again",
-        "The same request again gives the same volume",
+        "A repeated CreateVolume call returns the same volume",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -76,7 +81,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/longest-name",
-        "A name of 128 bytes is accepted",
+        "CreateVolume accepts a name of 128 bytes",
         "Size Limits",
         NEEDS,
         Creates,
@@ -85,7 +90,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/any-name",
-        "Any Unicode text is accepted as a name, slashes and quotes too",
+        "CreateVolume accepts any Unicode name, including slashes and quotes",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -94,7 +99,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/exact-size",
-        "A volume has exactly the size that is its least and its greatest",
+        "CreateVolume returns the exact size if required_bytes equals limit_bytes",
         "CapacityRange",
         NEEDS,
         Creates,
@@ -103,7 +108,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/impossible-size",
-        "Sizes that contradict each other, or are negative, are refused",
+        "CreateVolume refuses contradictory and negative sizes",
         "CapacityRange",
         NEEDS,
         Creates,
@@ -112,7 +117,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/endless-size",
-        "A volume of 8 EiB is refused",
+        "CreateVolume refuses a size of 8 EiB",
         "CapacityRange",
         NEEDS,
         Creates,
@@ -121,7 +126,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/other-size",
-        "A taken name with another size is refused",
+        "CreateVolume with an existing name and another size is refused",
         "CreateVolume Errors",
         NEEDS,
         Creates,
@@ -130,7 +135,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/other-parameters",
-        "A taken name with other parameters is refused",
+        "CreateVolume with an existing name and other parameters is refused",
         "CreateVolume Errors",
         NEEDS,
         Creates,
@@ -139,7 +144,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/other-capability",
-        "A taken name with a capability that the volume does not have is refused",
+        "CreateVolume with an existing name and a capability that the volume lacks is refused",
         "CreateVolume Errors",
         NEEDS,
         Creates,
@@ -148,41 +153,43 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Create,
         "create/place",
-        "A volume is made where it is required, and says where it is",
+        "CreateVolume creates a volume in the requisite topology and reports its topology",
         "TopologyRequirement",
-        WITH_PLACES,
+        NEEDS_TOPOLOGY,
         Creates,
-        place
+        topology
     ),
     case!(
         Create,
         "create/no-place",
-        "A volume that is required where it cannot be is refused",
+        "CreateVolume refuses a requisite topology that does not exist",
         "TopologyRequirement",
-        WITH_PLACES,
+        NEEDS_TOPOLOGY,
         Creates,
-        no_place
+        unknown_topology
     ),
 ];
 
-async fn no_name(check: &mut Check<'_>) -> Ended {
+async fn no_name(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     request.name.clear();
     let codes = [StatusCode::InvalidArgument];
-    check.refused(request, &codes, "name is required").await;
+    check
+        .call_refused(request, &codes, "name is required")
+        .await;
     Ok(())
 }
 
-async fn no_capabilities(check: &mut Check<'_>) -> Ended {
+async fn no_capabilities(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     request.volume_capabilities.clear();
     let because = "at least one capability is required";
     let codes = [StatusCode::InvalidArgument];
-    check.refused(request, &codes, because).await;
+    check.call_refused(request, &codes, because).await;
     Ok(())
 }
 
-async fn half_a_capability(check: &mut Check<'_>) -> Ended {
+async fn half_a_capability(check: &mut Check<'_>) -> CheckResult {
     let codes = [StatusCode::InvalidArgument];
     let mut request = check.create_request();
     let whole = request.volume_capabilities.clone();
@@ -192,127 +199,127 @@ async fn half_a_capability(check: &mut Check<'_>) -> Ended {
     };
     request.volume_capabilities = whole.iter().map(without_mode).collect();
     let because = "access_mode is required";
-    check.refused(request, &codes, because).await;
+    check.call_refused(request, &codes, because).await;
     let mut request = check.create_request();
     let without_type = |one: &VolumeCapability| VolumeCapability {
         access_type: None,
         ..*one
     };
     request.volume_capabilities = whole.iter().map(without_type).collect();
-    let because = "a capability is either block or mount";
-    check.refused(request, &codes, because).await;
+    let because = "access_type is required: block or mount";
+    check.call_refused(request, &codes, because).await;
     Ok(())
 }
 
-/// Writes down what is wrong with an answer to `request`, and gives the volume.
+/// Records what is wrong with a response to `request`, and returns the volume.
 ///
 /// # Errors
-/// If there is no volume.
-pub(super) fn inspect(
+/// Fails if the response has no volume.
+pub(super) fn check_volume(
     check: &mut Check<'_>,
     request: &CreateVolumeRequest,
-    answer: CreateVolumeResponse,
-) -> Result<Volume, Stop> {
-    let Some(volume) = answer.volume else {
-        check.find(Level::Must, "volume is set", "not set");
-        return Err(Stop::Found);
+    response: CreateVolumeResponse,
+) -> Result<Volume, StopReason> {
+    let Some(volume) = response.volume else {
+        check.add_finding(Level::Must, "volume is set", "not set");
+        return Err(StopReason::FindingRecorded);
     };
     let has_topology = check.has_topology();
-    check.problems(sound::volume(&volume, has_topology));
+    check.add_problems(validity::volume(&volume, has_topology));
     if let Some(range) = &request.capacity_range {
-        check.problems(sound::capacity(volume.capacity_bytes, range));
+        check.add_problems(validity::capacity(volume.capacity_bytes, range));
     }
     let wanted = request.volume_content_source.as_ref();
     let got = volume.content_source.as_ref();
     if got.is_some() && got != wanted {
-        let rule = "content_source is the source that was asked for";
-        check.find(Level::Must, rule, &format!("{got:?}"));
+        let rule = "content_source equals the requested source";
+        check.add_finding(Level::Must, rule, &format!("{got:?}"));
     } else if got.is_none() && wanted.is_some() {
-        let rule = "content_source says what the volume was filled from";
-        check.find(Level::Must, rule, "not set");
+        let rule = "content_source is set for a volume created from a source";
+        check.add_finding(Level::Must, rule, "not set");
     }
     if volume.volume_id.is_empty() {
-        return Err(Stop::Found);
+        return Err(StopReason::FindingRecorded);
     }
     Ok(volume)
 }
 
-async fn volume(check: &mut Check<'_>) -> Ended {
+async fn volume(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let because = "the request has all that is required";
-    let answer = check.must(request.clone(), because).await?;
-    inspect(check, &request, answer)?;
+    let because = "the request has all required fields";
+    let response = check.call_ok(request.clone(), because).await?;
+    check_volume(check, &request, response)?;
     Ok(())
 }
 
-async fn no_size(check: &mut Check<'_>) -> Ended {
+async fn no_size(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     request.capacity_range = None;
-    let because = "capacity_range is optional, the plugin chooses then";
-    let answer = check.must(request.clone(), because).await?;
-    inspect(check, &request, answer)?;
+    let because = "capacity_range is optional; without it the plugin chooses the size";
+    let response = check.call_ok(request.clone(), because).await?;
+    check_volume(check, &request, response)?;
     Ok(())
 }
 
-async fn same_again(check: &mut Check<'_>) -> Ended {
+async fn same_again(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let first = check.volume_of(request.clone()).await?;
-    let because = "the volume of that name is as asked for";
-    let second = check.must(request.clone(), because).await?;
-    let second = inspect(check, &request, second)?;
-    let rule = "one name never stands for two volumes: the same volume_id";
-    check.hold(
+    let first = check.create_volume(request.clone()).await?;
+    let because = "a volume of that name with the same arguments already exists";
+    let second = check.call_ok(request.clone(), because).await?;
+    let second = check_volume(check, &request, second)?;
+    let rule = "volume_id is the same: one name never yields two volumes";
+    check.expect(
         first.volume_id == second.volume_id,
         rule,
         &format!("{} and {}", first.volume_id, second.volume_id),
     );
-    let rule = "volume_context is always the same for a volume";
+    let rule = "volume_context of a volume never changes";
     let same = first.volume_context == second.volume_context;
-    check.hold(same, rule, &format!("{:?}", second.volume_context));
+    check.expect(same, rule, &format!("{:?}", second.volume_context));
     Ok(())
 }
 
-async fn longest_name(check: &mut Check<'_>) -> Ended {
+async fn longest_name(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     let missing = 128_usize.saturating_sub(request.name.len());
     request.name += &"n".repeat(missing);
-    let because = "a text may have 128 bytes";
-    let answer = check.must(request.clone(), because).await?;
-    inspect(check, &request, answer)?;
+    let because = "a string field accepts 128 bytes";
+    let response = check.call_ok(request.clone(), because).await?;
+    check_volume(check, &request, response)?;
     Ok(())
 }
 
-async fn any_name(check: &mut Check<'_>) -> Ended {
+async fn any_name(check: &mut Check<'_>) -> CheckResult {
     for text in ["/../a b", " \"ü日本\" 🦀 $(true) %n\ttab"] {
         let mut request = check.create_request();
         request.name += text;
         let because =
-            "a name is any Unicode text without control characters, and only a suggestion";
-        let answer = check.must(request.clone(), because).await?;
-        inspect(check, &request, answer)?;
+            "a name may contain any Unicode character except the banned control characters";
+        let response = check.call_ok(request.clone(), because).await?;
+        check_volume(check, &request, response)?;
     }
     Ok(())
 }
 
-async fn exact_size(check: &mut Check<'_>) -> Ended {
+async fn exact_size(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
-    request.capacity_range = Some(exactly(check.setup().size));
+    request.capacity_range = Some(exactly(check.options().size));
     match check.call(request.clone()).await {
-        Ok(answer) => drop(inspect(check, &request, answer)?),
+        Ok(response) => drop(check_volume(check, &request, response)?),
         Err(failure) if failure.code() == Some(StatusCode::OutOfRange) => {
-            let why = "the plugin makes no volume of exactly that size: give another with `--size`";
-            return Err(Stop::NotDemanded(why.to_owned()));
+            let why = "the plugin cannot create a volume of exactly this size: give another one with `--size`";
+            return Err(StopReason::NotApplicable(why.to_owned()));
         }
         Err(failure) => {
-            let rule = "OK, or OUT_OF_RANGE if no volume can have exactly that size";
-            check.find(Level::Must, rule, &failure.to_string());
+            let rule = "OK, or OUT_OF_RANGE if no volume can have exactly this size";
+            check.add_finding(Level::Must, rule, &failure.to_string());
         }
     }
     Ok(())
 }
 
-async fn impossible_size(check: &mut Check<'_>) -> Ended {
-    let size = check.setup().size;
+async fn impossible_size(check: &mut Check<'_>) -> CheckResult {
+    let size = check.options().size;
     for (required, limit, because) in [
         (size, size - 1, "limit_bytes is below required_bytes"),
         (-size, 0, "required_bytes is negative"),
@@ -324,42 +331,42 @@ async fn impossible_size(check: &mut Check<'_>) -> Ended {
             limit_bytes: limit,
         });
         let codes = [StatusCode::InvalidArgument, StatusCode::OutOfRange];
-        check.refused(request, &codes, because).await;
+        check.call_refused(request, &codes, because).await;
     }
     Ok(())
 }
 
-async fn endless_size(check: &mut Check<'_>) -> Ended {
+async fn endless_size(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     request.capacity_range = Some(at_least(i64::MAX));
     let codes = [StatusCode::OutOfRange, StatusCode::ResourceExhausted];
-    let answer = check.call(request).await;
-    match answer {
+    let response = check.call(request).await;
+    match response {
         Ok(CreateVolumeResponse {
             volume: Some(Volume {
                 capacity_bytes: 0, ..
             }),
         }) => {
-            let rule = "OUT_OF_RANGE or RESOURCE_EXHAUSTED: a size that is required has to be had";
-            check.find(Level::Advice, rule, "OK, with a volume of unknown size");
+            let rule = "OUT_OF_RANGE or RESOURCE_EXHAUSTED: the volume has at least required_bytes";
+            check.add_finding(Level::Advice, rule, "OK, with a volume of unknown size");
         }
-        answer => check.hold_refused(&answer, &codes, "no storage has 8 EiB"),
+        response => check.expect_refusal(&response, &codes, "no storage provides 8 EiB"),
     }
     Ok(())
 }
 
-async fn other_size(check: &mut Check<'_>) -> Ended {
-    let size = check.setup().size;
+async fn other_size(check: &mut Check<'_>) -> CheckResult {
+    let size = check.options().size;
     let mut request = check.create_request();
     request.capacity_range = Some(exactly(size));
-    let volume = check.volume_of(request.clone()).await?;
+    let volume = check.create_volume(request.clone()).await?;
     if volume.capacity_bytes == 0 {
-        let why = "the plugin does not say how large its volumes are";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        let why = "the plugin does not report the size of its volumes";
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
     request.capacity_range = Some(exactly(size.saturating_mul(2)));
-    let because = "the volume of that name has another size";
-    taken(
+    let because = "the existing volume of that name has another size";
+    expect_name_taken(
         check,
         request,
         &volume,
@@ -370,72 +377,76 @@ async fn other_size(check: &mut Check<'_>) -> Ended {
     Ok(())
 }
 
-/// Sends a request whose name belongs to `volume`, which is not as the request wants it.
-pub(super) async fn taken(
+/// Sends a request with the name of `volume` and other arguments, which the plugin must refuse.
+pub(super) async fn expect_name_taken(
     check: &mut Check<'_>,
     request: CreateVolumeRequest,
     volume: &Volume,
     because: &str,
     codes: &[StatusCode],
 ) {
-    let answer = check.call(request).await;
-    check.hold_refused(&answer, codes, because);
+    let response = check.call(request).await;
+    check.expect_refusal(&response, codes, because);
     let Ok(CreateVolumeResponse {
         volume: Some(other),
-    }) = answer
+    }) = response
     else {
         return;
     };
     if other.volume_id != volume.volume_id {
-        let rule = "one name never stands for two volumes";
+        let rule = "one name never yields two volumes";
         let got = format!("{} and {}", volume.volume_id, other.volume_id);
-        check.find(Level::Must, rule, &got);
+        check.add_finding(Level::Must, rule, &got);
     }
 }
 
-/// The only parameter whose values are known here to be different is one of our own; a plugin that
-/// refuses parameters which it does not know is right, and cannot be asked this.
-async fn other_parameters(check: &mut Check<'_>) -> Ended {
+/// Only a parameter of our own has two values that are certain to differ. A plugin that refuses
+/// unknown parameters is right, so the check does not apply to it.
+async fn other_parameters(check: &mut Check<'_>) -> CheckResult {
     const KEY: &str = "nomad-csi-check";
     let mut request = check.create_request();
     request.parameters.insert(KEY.to_owned(), "one".to_owned());
-    let answer = check.call(request.clone()).await;
-    let volume = match answer {
-        Ok(answer) => {
+    let response = check.call(request.clone()).await;
+    let volume = match response {
+        Ok(response) => {
             request.parameters.insert(KEY.to_owned(), "two".to_owned());
-            answer.volume.unwrap_or_default()
+            response.volume.unwrap_or_default()
         }
-        Err(Failure { .. }) if check.setup().parameters.is_empty() => {
-            let why = "the plugin refuses parameters that it does not know, and none are given with `--parameters`";
-            return Err(Stop::NotDemanded(why.to_owned()));
+        Err(CallFailure { .. }) if check.options().parameters.is_empty() => {
+            let why = "the plugin refuses unknown parameters, and `--parameters` is not given";
+            return Err(StopReason::NotApplicable(why.to_owned()));
         }
-        Err(Failure { .. }) => {
+        Err(CallFailure { .. }) => {
             request.parameters.remove(KEY);
-            let volume = check.volume_of(request.clone()).await?;
+            let volume = check.create_volume(request.clone()).await?;
             request.parameters.clear();
             volume
         }
     };
-    let because = "the volume of that name has other parameters";
+    let because = "the existing volume of that name has other parameters";
     let codes = [StatusCode::AlreadyExists, StatusCode::InvalidArgument];
-    taken(check, request, &volume, because, &codes).await;
+    expect_name_taken(check, request, &volume, because, &codes).await;
     Ok(())
 }
 
-/// A volume may have more capabilities than were asked for, so an answer of OK is right if the
-/// plugin confirms the other one too.
-async fn other_capability(check: &mut Check<'_>) -> Ended {
+/// A volume may have more capabilities than requested, so OK is right if the plugin confirms the
+/// other capability too.
+async fn other_capability(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
-    let volume = check.volume_of(request.clone()).await?;
+    let volume = check.create_volume(request.clone()).await?;
     let other = vec![block(Mode::SingleNodeWriter)];
     request.volume_capabilities.clone_from(&other);
-    let answer = check.call(request).await;
+    let response = check.call(request).await;
     let codes = [StatusCode::AlreadyExists, StatusCode::InvalidArgument];
-    if answer.is_err() {
-        check.hold_refused(&answer, &codes, "the volume of that name is a file system");
+    if response.is_err() {
+        check.expect_refusal(
+            &response,
+            &codes,
+            "the existing volume of that name is a file system",
+        );
         return Ok(());
     }
-    let taken_as = check.exchanges.last().map(|one| one.got.clone());
+    let response = check.exchanges.last().map(|one| one.got.clone());
     let validate = ValidateVolumeCapabilitiesRequest {
         volume_id: volume.volume_id,
         volume_context: volume.volume_context,
@@ -444,37 +455,42 @@ async fn other_capability(check: &mut Check<'_>) -> Ended {
         ..Default::default()
     };
     let confirmed = check.call(validate).await.ok().and_then(|it| it.confirmed);
-    let rule = "ALREADY_EXISTS, or a volume that is confirmed to be a block device as well";
-    check.hold(confirmed.is_some(), rule, &taken_as.unwrap_or_default());
+    let rule = "ALREADY_EXISTS, or a volume that ValidateVolumeCapabilities confirms as a block device too";
+    check.expect(confirmed.is_some(), rule, &response.unwrap_or_default());
     Ok(())
 }
 
-async fn place(check: &mut Check<'_>) -> Ended {
+async fn topology(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let here = check.place().unwrap_or_default();
-    let because = "the volume is required where the plugin's node is";
-    let answer = check.must(request.clone(), because).await?;
-    let volume = inspect(check, &request, answer)?;
-    let at_node = |place: &Topology| {
-        let fits = |(key, value): (&String, &String)| here.segments.get(key) == Some(value);
-        place.segments.iter().all(fits)
+    let node = check.node_topology().unwrap_or_default();
+    let because = "the requisite topology is that of the plugin's node";
+    let response = check.call_ok(request.clone(), because).await?;
+    let volume = check_volume(check, &request, response)?;
+    let includes_node = |topology: &Topology| {
+        let fits = |(key, value): (&String, &String)| node.segments.get(key) == Some(value);
+        topology.segments.iter().all(fits)
     };
-    let places = &volume.accessible_topology;
-    if places.is_empty() {
-        let rule = "accessible_topology says where the volume can be used";
-        check.find(Level::Advice, rule, "not set: from everywhere");
-    } else if !places.iter().any(at_node) {
-        let rule = "the volume can be used where it was required";
-        check.find(Level::Must, rule, &format!("{places:?}"));
+    let topologies = &volume.accessible_topology;
+    if topologies.is_empty() {
+        let rule =
+            "accessible_topology is set if the plugin advertises VOLUME_ACCESSIBILITY_CONSTRAINTS";
+        check.add_finding(
+            Level::Advice,
+            rule,
+            "not set, which means accessible from every node",
+        );
+    } else if !topologies.iter().any(includes_node) {
+        let rule = "accessible_topology includes the requisite topology";
+        check.add_finding(Level::Must, rule, &format!("{topologies:?}"));
     }
     Ok(())
 }
 
-async fn no_place(check: &mut Check<'_>) -> Ended {
+async fn unknown_topology(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
-    let nowhere = Topology {
+    let unknown = Topology {
         segments: check
-            .place()
+            .node_topology()
             .unwrap_or_default()
             .segments
             .into_keys()
@@ -482,7 +498,7 @@ async fn no_place(check: &mut Check<'_>) -> Ended {
             .collect(),
     };
     request.accessibility_requirements = Some(TopologyRequirement {
-        requisite: vec![nowhere],
+        requisite: vec![unknown],
         preferred: vec![],
     });
     let codes = [
@@ -490,7 +506,7 @@ async fn no_place(check: &mut Check<'_>) -> Ended {
         StatusCode::InvalidArgument,
         StatusCode::OutOfRange,
     ];
-    let because = "the only place that is allowed does not exist";
-    check.refused(request, &codes, because).await;
+    let because = "the only requisite topology does not exist";
+    check.call_refused(request, &codes, because).await;
     Ok(())
 }

@@ -1,19 +1,20 @@
-//! DeleteVolume (CSI section "DeleteVolume"). That a volume in use is not deleted is checked where
-//! volumes are used.
+//! Checks of DeleteVolume. `attach` and `node` check that it refuses a volume in use.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
 use crate::conformance::check::Check;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::ports::StatusCode;
 
-const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
+const NEEDS: &[Need] = &[Need::ControllerCapability(
+    ControllerRpc::CreateDeleteVolume,
+)];
 const SECTION: &str = "DeleteVolume";
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Delete,
         "delete/no-id",
-        "A deletion without a volume ID is refused",
+        "DeleteVolume without a volume ID is refused",
         SECTION,
         NEEDS,
         Creates,
@@ -22,7 +23,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Delete,
         "delete/unknown",
-        "Deleting a volume that does not exist succeeds",
+        "DeleteVolume of an unknown volume succeeds",
         SECTION,
         NEEDS,
         Creates,
@@ -31,7 +32,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Delete,
         "delete/twice",
-        "Deleting a volume succeeds, and again when it is gone",
+        "DeleteVolume succeeds, and succeeds again when the volume is gone",
         SECTION,
         NEEDS,
         Creates,
@@ -40,7 +41,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Delete,
         "delete/frees-name",
-        "The name of a deleted volume can be used again, for another volume",
+        "CreateVolume accepts the name of a deleted volume for a new volume",
         SECTION,
         NEEDS,
         Creates,
@@ -48,49 +49,49 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-async fn no_id(check: &mut Check<'_>) -> Ended {
+async fn no_id(check: &mut Check<'_>) -> CheckResult {
     let request = check.delete_request("");
     let codes = [StatusCode::InvalidArgument];
     check
-        .refused(request, &codes, "volume_id is required")
+        .call_refused(request, &codes, "volume_id is required")
         .await;
     Ok(())
 }
 
-async fn unknown(check: &mut Check<'_>) -> Ended {
+async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let request = check.delete_request("nomad-csi-check-no-such-volume");
     check
-        .must(request, "what is not there is deleted already")
+        .call_ok(request, "a volume that does not exist counts as deleted")
         .await?;
     Ok(())
 }
 
-async fn twice(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
+async fn twice(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
     let request = check.delete_request(&volume.volume_id);
     check
-        .must(request.clone(), "the volume is not in use")
+        .call_ok(request.clone(), "the volume is not in use")
         .await?;
     check
-        .must(request, "a repeated deletion finds the volume gone")
+        .call_ok(request, "the volume is already deleted")
         .await?;
     Ok(())
 }
 
-async fn frees_name(check: &mut Check<'_>) -> Ended {
+async fn frees_name(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let first = check.volume_of(request.clone()).await?;
+    let first = check.create_volume(request.clone()).await?;
     let delete = check.delete_request(&first.volume_id);
-    check.must(delete, "the volume is not in use").await?;
-    let because = "no volume has that name any more";
+    check.call_ok(delete, "the volume is not in use").await?;
+    let because = "the volume of that name is deleted";
     let second = check
-        .must(request, because)
+        .call_ok(request, because)
         .await?
         .volume
         .unwrap_or_default();
     let same = second.volume_id == first.volume_id;
-    // An ID made of the name is legal; orchestrators that remember the old volume are not helped.
-    let rule = "an ID that no deleted volume had";
+    // An ID derived from the name is legal, but misleads orchestrators that remember the old volume.
+    let rule = "volume_id differs from that of the deleted volume";
     check.advise(!same, rule, &second.volume_id);
     Ok(())
 }

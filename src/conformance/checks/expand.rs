@@ -1,10 +1,9 @@
-//! ControllerExpandVolume and NodeExpandVolume (CSI sections of those names), and what a workload
-//! sees of it.
+//! Checks of ControllerExpandVolume and NodeExpandVolume, and of what a workload sees afterwards.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::report::Level;
-use crate::csi::Failure;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::finding::Level;
+use crate::csi::CallFailure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
 use crate::csi::proto::plugin_capability::volume_expansion::Type as Expansion;
@@ -14,29 +13,28 @@ use crate::csi::proto::{
 };
 use crate::ports::StatusCode;
 
-use super::copy::sizes_are_real;
 use super::requests::{INVALID, NOT_FOUND, at_least, exactly, mount};
-use super::using::Used;
+use super::volume_use::VolumeUse;
 
 const NEEDS: &[Need] = &[
-    Need::Can(ControllerRpc::ExpandVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::ExpandVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const SEES: &[Need] = &[
-    Need::Can(ControllerRpc::ExpandVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Node,
+    Need::ControllerCapability(ControllerRpc::ExpandVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::NodeService,
 ];
 const NODE: &[Need] = &[
-    Need::NodeCan(NodeRpc::ExpandVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::NodeCapability(NodeRpc::ExpandVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/arguments",
-        "An expansion without a volume ID or without a size is refused",
+        "ControllerExpandVolume without a volume ID or a capacity range is refused",
         "ControllerExpandVolume",
         NEEDS,
         Creates,
@@ -45,7 +43,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/unknown",
-        "An expansion of a volume that does not exist is NOT_FOUND",
+        "ControllerExpandVolume of an unknown volume fails with NOT_FOUND",
         "ControllerExpandVolume Errors",
         NEEDS,
         Creates,
@@ -54,7 +52,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/controller",
-        "A volume is expanded, the same again changes nothing, and it never shrinks",
+        "ControllerExpandVolume expands a volume, is idempotent, and never shrinks it",
         "ControllerExpandVolume",
         NEEDS,
         Creates,
@@ -63,7 +61,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/endless",
-        "An expansion to 8 EiB is refused and changes nothing",
+        "ControllerExpandVolume refuses 8 EiB and contradictory sizes",
         "ControllerExpandVolume Errors",
         NEEDS,
         Creates,
@@ -72,7 +70,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/sees",
-        "A workload sees the size of an expanded volume, and its data",
+        "A workload sees the new size and the old data of an expanded volume",
         "NodeExpandVolume",
         SEES,
         Creates,
@@ -81,7 +79,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/online",
-        "A volume is expanded while it is published, or is refused as the plugin advertises",
+        "ControllerExpandVolume of a published volume works or is refused, as the plugin advertises",
         "ControllerExpandVolume",
         SEES,
         Creates,
@@ -90,7 +88,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Expand,
         "expand/node-arguments",
-        "An expansion on the node needs an ID and a path, and a volume that exists",
+        "NodeExpandVolume requires a volume ID, a path and an existing volume",
         "NodeExpandVolume",
         NODE,
         Creates,
@@ -112,7 +110,7 @@ fn request(
     }
 }
 
-fn node_request(check: &Check<'_>, used: &Used, bytes: i64) -> NodeExpandVolumeRequest {
+fn node_request(check: &Check<'_>, used: &VolumeUse, bytes: i64) -> NodeExpandVolumeRequest {
     NodeExpandVolumeRequest {
         volume_id: used.volume.volume_id.clone(),
         volume_path: used.target.clone(),
@@ -123,91 +121,94 @@ fn node_request(check: &Check<'_>, used: &Used, bytes: i64) -> NodeExpandVolumeR
     }
 }
 
-async fn arguments(check: &mut Check<'_>) -> Ended {
-    let wanted = request(check, "", check.setup().size, None);
+async fn arguments(check: &mut Check<'_>) -> CheckResult {
+    let wanted = request(check, "", check.options().size, None);
     check
-        .refused(wanted, INVALID, "volume_id is required")
+        .call_refused(wanted, INVALID, "volume_id is required")
         .await;
-    let volume = check.volume().await?;
+    let volume = check.new_volume().await?;
     let mut wanted = request(check, &volume.volume_id, 0, None);
     wanted.capacity_range = None;
     check
-        .refused(wanted, INVALID, "capacity_range is required")
+        .call_refused(wanted, INVALID, "capacity_range is required")
         .await;
     Ok(())
 }
 
-async fn unknown(check: &mut Check<'_>) -> Ended {
+async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let wanted = request(
         check,
         "nomad-csi-check-no-such-volume",
-        check.setup().size,
+        check.options().size,
         None,
     );
     check
-        .refused(wanted, NOT_FOUND, "there is no such volume")
+        .call_refused(wanted, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }
 
-/// How large a volume is to become.
-fn double(check: &Check<'_>, volume: &Volume) -> i64 {
+/// Returns the size for an expansion of `volume`.
+fn doubled_size(check: &Check<'_>, volume: &Volume) -> i64 {
     volume
         .capacity_bytes
-        .max(check.setup().size)
+        .max(check.options().size)
         .saturating_mul(2)
 }
 
-/// Who does not say how large a volume is need not make it larger.
+/// Skips the check if the plugin reports no sizes and refuses to expand the volume.
 ///
 /// # Errors
-/// If that is so: then the check demands nothing.
-fn is_sized(volume: &Volume, failure: Option<&Failure>) -> Result<(), Stop> {
+/// Returns [`StopReason::NotApplicable`] in that case.
+fn skip_if_unsized(volume: &Volume, failure: Option<&CallFailure>) -> Result<(), StopReason> {
     let refused = failure.is_some_and(|one| one.code() == Some(StatusCode::OutOfRange));
     if refused && volume.capacity_bytes == 0 {
-        let why =
-            "the plugin does not say how large its volumes are, and does not make them larger";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        let why = "the plugin neither reports the size of its volumes nor expands them";
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
     Ok(())
 }
 
-async fn controller(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let bytes = double(check, &volume);
+async fn controller(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let bytes = doubled_size(check, &volume);
     let wanted = request(check, &volume.volume_id, bytes, None);
     let first = check.call(wanted.clone()).await;
-    is_sized(&volume, first.as_ref().err())?;
-    check.hold_ok(&first, "the volume exists and is not published");
+    skip_if_unsized(&volume, first.as_ref().err())?;
+    check.expect_ok(&first, "the volume exists and is not published");
     let Ok(first) = first else {
         return Ok(());
     };
-    let rule = format!("capacity_bytes is at least the {bytes} required");
-    check.hold(
+    let rule = format!("capacity_bytes is at least the required {bytes} bytes");
+    check.expect(
         first.capacity_bytes >= bytes,
         &rule,
         &first.capacity_bytes.to_string(),
     );
-    let again = check.must(wanted, "the volume is as large already").await?;
-    let rule = "the same size as before";
+    let again = check
+        .call_ok(wanted, "the volume already has this size")
+        .await?;
+    let rule = "capacity_bytes is the same as before";
     let same = again.capacity_bytes == first.capacity_bytes;
-    check.hold(same, rule, &again.capacity_bytes.to_string());
-    let less = request(check, &volume.volume_id, check.setup().size, None);
-    if let Ok(answer) = check.call(less).await {
-        let rule = "a volume that is larger than required keeps its size";
-        let kept = answer.capacity_bytes >= first.capacity_bytes;
-        check.hold(kept, rule, &answer.capacity_bytes.to_string());
+    check.expect(same, rule, &again.capacity_bytes.to_string());
+    let less = request(check, &volume.volume_id, check.options().size, None);
+    if let Ok(response) = check.call(less).await {
+        let rule = "a volume that is already larger keeps its size";
+        let kept = response.capacity_bytes >= first.capacity_bytes;
+        check.expect(kept, rule, &response.capacity_bytes.to_string());
     }
     Ok(())
 }
 
-async fn endless(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
+async fn endless(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
     let wanted = request(check, &volume.volume_id, i64::MAX, None);
     let codes = [StatusCode::OutOfRange, StatusCode::ResourceExhausted];
-    check.refused(wanted, &codes, "no storage has 8 EiB").await;
+    check
+        .call_refused(wanted, &codes, "no storage provides 8 EiB")
+        .await;
     let mut wanted = request(check, &volume.volume_id, 0, None);
-    let size = check.setup().size;
+    let size = check.options().size;
     wanted.capacity_range = Some(exactly(size));
     wanted
         .capacity_range
@@ -215,114 +216,129 @@ async fn endless(check: &mut Check<'_>) -> Ended {
         .for_each(|range| range.limit_bytes = size - 1);
     let codes = [StatusCode::OutOfRange, StatusCode::InvalidArgument];
     check
-        .refused(wanted, &codes, "limit_bytes is below required_bytes")
+        .call_refused(wanted, &codes, "limit_bytes is below required_bytes")
         .await;
     Ok(())
 }
 
-/// Expands on the node if the answer of the controller says so.
-async fn on_node(check: &mut Check<'_>, used: &Used, bytes: i64, is_required: bool) -> Ended {
+/// Calls NodeExpandVolume if the controller requires it.
+async fn expand_on_node(
+    check: &mut Check<'_>,
+    used: &VolumeUse,
+    bytes: i64,
+    is_required: bool,
+) -> CheckResult {
     if !is_required {
         return Ok(());
     }
-    if !check.profile().node_has(NodeRpc::ExpandVolume) {
-        let rule = "node_expansion_required comes with EXPAND_VOLUME of the node";
-        check.find(Level::Must, rule, "true without it");
+    if !check.plugin().node_has(NodeRpc::ExpandVolume) {
+        let rule = "node_expansion_required is true only if the node advertises EXPAND_VOLUME";
+        check.add_finding(
+            Level::Must,
+            rule,
+            "true, but the node does not advertise EXPAND_VOLUME",
+        );
         return Ok(());
     }
     let wanted = node_request(check, used, bytes);
     check
-        .must(wanted.clone(), "the volume is published there")
+        .call_ok(wanted.clone(), "the volume is published at this path")
         .await?;
-    check.must(wanted, "the volume is as large already").await?;
+    check
+        .call_ok(wanted, "the volume already has this size")
+        .await?;
     Ok(())
 }
 
-async fn grown(check: &mut Check<'_>, used: &Used, before: u64) -> Ended {
-    let after = check.size_of(used).await?;
+async fn expect_grown(check: &mut Check<'_>, used: &VolumeUse, before: u64) -> CheckResult {
+    let after = check.visible_size(used).await?;
     if after > before + before / 2 {
         return Ok(());
     }
-    let rule = "an expanded volume is larger to a workload too";
-    let level = if sizes_are_real(used, before) {
+    let rule = "a workload sees the new size of an expanded volume";
+    let level = if used.has_own_size(before) {
         Level::Must
     } else {
         Level::Advice
     };
-    check.find(level, rule, &format!("{after} bytes, and {before} before"));
+    check.add_finding(
+        level,
+        rule,
+        &format!("{after} bytes; {before} bytes before the expansion"),
+    );
     Ok(())
 }
 
-async fn sees(check: &mut Check<'_>) -> Ended {
+async fn sees(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
-    let used = check.in_use(capability.clone()).await?;
-    check.write(&used, "written before").await?;
-    let before = check.size_of(&used).await?;
-    check.release(&used).await?;
-    let bytes = double(check, &used.volume);
+    let used = check.new_published(capability.clone()).await?;
+    check.write_data(&used, "written before").await?;
+    let before = check.visible_size(&used).await?;
+    check.end_use(&used).await?;
+    let bytes = doubled_size(check, &used.volume);
     let wanted = request(
         check,
         &used.volume.volume_id,
         bytes,
         Some(capability.clone()),
     );
-    let answer = check.call(wanted).await;
-    is_sized(&used.volume, answer.as_ref().err())?;
-    check.hold_ok(&answer, "the volume exists and is not published");
-    let Ok(answer) = answer else {
+    let response = check.call(wanted).await;
+    skip_if_unsized(&used.volume, response.as_ref().err())?;
+    check.expect_ok(&response, "the volume exists and is not published");
+    let Ok(response) = response else {
         return Ok(());
     };
     let again = check.published(used.volume, capability).await?;
-    on_node(check, &again, bytes, answer.node_expansion_required).await?;
+    expand_on_node(check, &again, bytes, response.node_expansion_required).await?;
     let rule = "an expanded volume keeps its data";
-    check.hold_data(&again, "written before", rule).await;
-    grown(check, &again, before).await
+    check.expect_data(&again, "written before", rule).await;
+    expect_grown(check, &again, before).await
 }
 
-async fn online(check: &mut Check<'_>) -> Ended {
+async fn online(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
-    let used = check.in_use(capability.clone()).await?;
-    check.write(&used, "written before").await?;
-    let before = check.size_of(&used).await?;
-    let bytes = double(check, &used.volume);
+    let used = check.new_published(capability.clone()).await?;
+    check.write_data(&used, "written before").await?;
+    let before = check.visible_size(&used).await?;
+    let bytes = doubled_size(check, &used.volume);
     let wanted = request(check, &used.volume.volume_id, bytes, Some(capability));
-    let answer = check.call(wanted).await;
-    is_sized(&used.volume, answer.as_ref().err())?;
-    let promised = check.profile().expands(Expansion::Online);
-    let answer = match answer {
-        Ok(answer) => answer,
+    let response = check.call(wanted).await;
+    skip_if_unsized(&used.volume, response.as_ref().err())?;
+    let is_advertised = check.plugin().expands(Expansion::Online);
+    let response = match response {
+        Ok(response) => response,
         Err(failure) => {
-            let rule = "OK: ONLINE is advertised";
-            check.hold(!promised, rule, &failure.to_string());
+            let rule = "OK: the plugin advertises the volume expansion ONLINE";
+            check.expect(!is_advertised, rule, &failure.to_string());
             let rule = "FAILED_PRECONDITION: the volume is published";
             let refused = failure.code() == Some(StatusCode::FailedPrecondition);
-            check.hold(promised || refused, rule, &failure.to_string());
+            check.expect(is_advertised || refused, rule, &failure.to_string());
             return Ok(());
         }
     };
-    on_node(check, &used, bytes, answer.node_expansion_required).await?;
+    expand_on_node(check, &used, bytes, response.node_expansion_required).await?;
     let rule = "an expanded volume keeps its data";
-    check.hold_data(&used, "written before", rule).await;
-    grown(check, &used, before).await
+    check.expect_data(&used, "written before", rule).await;
+    expect_grown(check, &used, before).await
 }
 
-async fn node_arguments(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
-    let size = check.setup().size;
+async fn node_arguments(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
+    let size = check.options().size;
     let mut wanted = node_request(check, &used, size);
     wanted.volume_id.clear();
     check
-        .refused(wanted, INVALID, "volume_id is required")
+        .call_refused(wanted, INVALID, "volume_id is required")
         .await;
     let mut wanted = node_request(check, &used, size);
     wanted.volume_path.clear();
     check
-        .refused(wanted, INVALID, "volume_path is required")
+        .call_refused(wanted, INVALID, "volume_path is required")
         .await;
     let mut wanted = node_request(check, &used, size);
     wanted.volume_id = "nomad-csi-check-no-such-volume".to_owned();
     check
-        .refused(wanted, NOT_FOUND, "there is no such volume")
+        .call_refused(wanted, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Group snapshots (CSI section "GroupController"): all of their volumes, or nothing.
+//! Checks of group snapshots: a group snapshot covers all its volumes, or fails and leaves nothing.
 
 use std::collections::BTreeSet;
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::{
     CreateVolumeGroupSnapshotRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,
@@ -15,24 +15,24 @@ use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, from_snapshot};
 
 const NEEDS: &[Need] = &[
     Need::GroupSnapshots,
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const SINGLES: &[Need] = &[
     Need::GroupSnapshots,
-    Need::Can(ControllerRpc::CreateDeleteSnapshot),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const LISTS: &[Need] = &[
     Need::GroupSnapshots,
-    Need::Can(ControllerRpc::ListSnapshots),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::ListSnapshots),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/arguments",
-        "A group snapshot without a name or without volumes is refused",
+        "CreateVolumeGroupSnapshot without a name or without volumes is refused",
         "CreateVolumeGroupSnapshot",
         NEEDS,
         Creates,
@@ -41,7 +41,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/create",
-        "A group snapshot has a member of every volume, and the same request again gives the same one",
+        "CreateVolumeGroupSnapshot covers every volume, and a repeated call returns the same members",
         "CreateVolumeGroupSnapshot",
         NEEDS,
         Creates,
@@ -50,7 +50,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/other-volumes",
-        "A taken name with other volumes is refused",
+        "CreateVolumeGroupSnapshot with an existing name and other volumes is refused",
         "CreateVolumeGroupSnapshot Errors",
         NEEDS,
         Creates,
@@ -59,7 +59,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/nothing",
-        "A group snapshot that fails leaves no member behind",
+        "A failed CreateVolumeGroupSnapshot leaves no snapshot behind",
         "CreateVolumeGroupSnapshot",
         LISTS,
         Creates,
@@ -68,7 +68,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/get",
-        "A group snapshot is shown as it was created, and not with other members",
+        "GetVolumeGroupSnapshot returns the group snapshot as created, and refuses other members",
         "GetVolumeGroupSnapshot",
         NEEDS,
         Creates,
@@ -77,7 +77,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/restore",
-        "A member of a group snapshot is restored by itself",
+        "CreateVolume restores a single member of a group snapshot",
         "CreateVolumeGroupSnapshot",
         SINGLES,
         Creates,
@@ -86,7 +86,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/delete",
-        "A group snapshot is deleted with its members, again when it is gone, and needs an ID",
+        "DeleteVolumeGroupSnapshot deletes all members, is idempotent, and requires an ID",
         "DeleteVolumeGroupSnapshot",
         NEEDS,
         Creates,
@@ -95,7 +95,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Group,
         "group/member",
-        "A member of a group snapshot is not deleted by itself",
+        "DeleteSnapshot refuses a member of a group snapshot",
         "DeleteSnapshot Errors",
         SINGLES,
         Creates,
@@ -105,25 +105,25 @@ pub(in crate::conformance) const CASES: &[Case] = &[
 
 fn request(check: &mut Check<'_>, volumes: &[String]) -> CreateVolumeGroupSnapshotRequest {
     CreateVolumeGroupSnapshotRequest {
-        name: check.name(),
+        name: check.unique_name(),
         source_volume_ids: volumes.to_vec(),
         secrets: check.secrets(),
         ..Default::default()
     }
 }
 
-async fn two_volumes(check: &mut Check<'_>) -> Result<Vec<String>, Stop> {
-    let (one, other) = (check.volume().await?, check.volume().await?);
+async fn two_volumes(check: &mut Check<'_>) -> Result<Vec<String>, StopReason> {
+    let (one, other) = (check.new_volume().await?, check.new_volume().await?);
     Ok(vec![one.volume_id, other.volume_id])
 }
 
-/// A group snapshot of two volumes, to check something with.
-async fn group(check: &mut Check<'_>) -> Result<VolumeGroupSnapshot, Stop> {
+/// Returns a new group snapshot of two volumes.
+async fn group(check: &mut Check<'_>) -> Result<VolumeGroupSnapshot, StopReason> {
     let volumes = two_volumes(check).await?;
     let wanted = request(check, &volumes);
-    let answer = check.prepare(wanted).await?.group_snapshot;
-    answer.ok_or_else(|| {
-        Stop::Untried("CreateVolumeGroupSnapshot answered without a group snapshot".to_owned())
+    let response = check.prepare(wanted).await?.group_snapshot;
+    response.ok_or_else(|| {
+        StopReason::Untried("CreateVolumeGroupSnapshot returned no group snapshot".to_owned())
     })
 }
 
@@ -134,69 +134,75 @@ fn members(group: &VolumeGroupSnapshot) -> Vec<String> {
         .collect()
 }
 
-async fn arguments(check: &mut Check<'_>) -> Ended {
+async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
     let mut wanted = request(check, &volumes);
     wanted.name.clear();
-    check.refused(wanted, INVALID, "name is required").await;
+    check
+        .call_refused(wanted, INVALID, "name is required")
+        .await;
     let wanted = request(check, &[]);
     let because = "at least one source_volume_id is required";
-    check.refused(wanted, INVALID, because).await;
+    check.call_refused(wanted, INVALID, because).await;
     Ok(())
 }
 
-async fn create(check: &mut Check<'_>) -> Ended {
+async fn create(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
     let wanted = request(check, &volumes);
-    let answer = check.must(wanted.clone(), "both volumes exist").await?;
-    let first = answer.group_snapshot.unwrap_or_default();
-    inspect(check, &first, &volumes);
-    let because = "the group snapshot of that name is of those volumes";
-    let answer = check.must(wanted, because).await?;
-    let second = answer.group_snapshot.unwrap_or_default();
-    let rule = "one name never stands for two group snapshots: the same IDs";
+    let response = check.call_ok(wanted.clone(), "both volumes exist").await?;
+    let first = response.group_snapshot.unwrap_or_default();
+    check_group(check, &first, &volumes);
+    let because = "a group snapshot of that name and those volumes already exists";
+    let response = check.call_ok(wanted, because).await?;
+    let second = response.group_snapshot.unwrap_or_default();
+    let rule = "all IDs are the same: one name never yields two group snapshots";
     let ids = |group: &VolumeGroupSnapshot| BTreeSet::from_iter(members(group));
     let same = first.group_snapshot_id == second.group_snapshot_id && ids(&first) == ids(&second);
-    check.hold(same, rule, &format!("{:?}", ids(&second)));
+    check.expect(same, rule, &format!("{:?}", ids(&second)));
     Ok(())
 }
 
-fn inspect(check: &mut Check<'_>, group: &VolumeGroupSnapshot, volumes: &[String]) {
+fn check_group(check: &mut Check<'_>, group: &VolumeGroupSnapshot, volumes: &[String]) {
     let id = &group.group_snapshot_id;
-    check.hold(!id.is_empty(), "group_snapshot_id is set", "empty");
+    check.expect(!id.is_empty(), "group_snapshot_id is set", "empty");
     let has_time = group.creation_time.is_some();
-    check.hold(has_time, "creation_time is set", "not set");
+    check.expect(has_time, "creation_time is set", "not set");
     let sources: BTreeSet<&String> = group
         .snapshots
         .iter()
         .map(|snapshot| &snapshot.source_volume_id)
         .collect();
-    let rule = "there is one member of every volume";
+    let rule = "the group snapshot has exactly one member per volume";
     let complete = sources == volumes.iter().collect() && group.snapshots.len() == volumes.len();
-    check.hold(complete, rule, &format!("{sources:?}"));
-    let rule = "every member carries group_snapshot_id";
+    check.expect(complete, rule, &format!("{sources:?}"));
+    let rule = "every member has the group_snapshot_id of the group snapshot";
     let carried = group
         .snapshots
         .iter()
         .all(|one| one.group_snapshot_id == *id);
-    check.hold(carried, rule, "a member without it");
+    check.expect(
+        carried,
+        rule,
+        "a member has another group_snapshot_id, or none",
+    );
     let rule = "ready_to_use is false while a member is not ready";
     let all_ready = group.snapshots.iter().all(|one| one.ready_to_use);
-    check.hold(!group.ready_to_use || all_ready, rule, "true");
+    check.expect(!group.ready_to_use || all_ready, rule, "true");
 }
 
-async fn other_volumes(check: &mut Check<'_>) -> Ended {
+async fn other_volumes(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
     let mut wanted = request(check, &volumes);
     check.prepare(wanted.clone()).await?;
     wanted.source_volume_ids.pop();
-    let because = "the group snapshot of that name is of other volumes";
-    check.refused(wanted, ALREADY_EXISTS, because).await;
+    let because = "the existing group snapshot of that name has other volumes";
+    check.call_refused(wanted, ALREADY_EXISTS, because).await;
     Ok(())
 }
 
-async fn nothing(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?.volume_id;
+async fn nothing(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?.volume_id;
     let unknown = "nomad-csi-check-no-such-volume".to_owned();
     let wanted = request(check, &[volume.clone(), unknown]);
     let codes = [
@@ -205,16 +211,18 @@ async fn nothing(check: &mut Check<'_>) -> Ended {
         StatusCode::FailedPrecondition,
     ];
     check
-        .refused(wanted, &codes, "one of the volumes does not exist")
+        .call_refused(wanted, &codes, "one of the volumes does not exist")
         .await;
-    let list = check.snapshots_of(&volume);
-    let answer = check.must(list, "snapshots of one volume").await?;
-    let count = answer.entries.len();
-    let rule = "a group snapshot that failed left no member behind";
-    check.hold(
+    let list = check.list_snapshots_request(&volume);
+    let response = check
+        .call_ok(list, "ListSnapshots accepts a volume filter")
+        .await?;
+    let count = response.entries.len();
+    let rule = "a failed group snapshot leaves no member behind";
+    check.expect(
         count == 0,
         rule,
-        &format!("{count} snapshots of the other volume"),
+        &format!("number of snapshots of the existing volume: {count}"),
     );
     Ok(())
 }
@@ -227,48 +235,51 @@ fn get_request(check: &Check<'_>, id: &str, members: &[String]) -> GetVolumeGrou
     }
 }
 
-async fn get(check: &mut Check<'_>) -> Ended {
+async fn get(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
     let wanted = get_request(check, &group.group_snapshot_id, &ids);
-    let answer = check.must(wanted, "the group snapshot exists").await?;
-    let shown = answer.group_snapshot.unwrap_or_default();
+    let response = check.call_ok(wanted, "the group snapshot exists").await?;
+    let shown = response.group_snapshot.unwrap_or_default();
     let same = shown.group_snapshot_id == group.group_snapshot_id
         && BTreeSet::from_iter(members(&shown)) == BTreeSet::from_iter(ids);
-    check.hold(
+    check.expect(
         same,
-        "the group snapshot as it was created",
+        "the group snapshot has not changed since its creation",
         &format!("{shown:?}"),
     );
     let wanted = get_request(check, "nomad-csi-check-no-such-group", &[]);
     check
-        .refused(wanted, NOT_FOUND, "there is no such group snapshot")
+        .call_refused(wanted, NOT_FOUND, "the group snapshot does not exist")
         .await;
     let wanted = get_request(check, "", &[]);
     check
-        .refused(wanted, INVALID, "group_snapshot_id is required")
+        .call_refused(wanted, INVALID, "group_snapshot_id is required")
         .await;
-    let stranger = ["nomad-csi-check-no-such-snapshot".to_owned()];
-    let wanted = get_request(check, &group.group_snapshot_id, &stranger);
+    let wrong_members = ["nomad-csi-check-no-such-snapshot".to_owned()];
+    let wanted = get_request(check, &group.group_snapshot_id, &wrong_members);
     if check.call(wanted).await.is_ok() {
-        let rule = "INVALID_ARGUMENT: snapshot_ids are not the members";
+        let rule = "INVALID_ARGUMENT: snapshot_ids does not match the members";
         check.advise(false, rule, "OK");
     }
     Ok(())
 }
 
-async fn restore(check: &mut Check<'_>) -> Ended {
+async fn restore(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
     let mut wanted = check.create_request();
     wanted.volume_content_source = ids.first().map(|id| from_snapshot(id));
     check
-        .must(wanted, "members are snapshots like others")
+        .call_ok(
+            wanted,
+            "a member of a group snapshot can be restored like any other snapshot",
+        )
         .await?;
     Ok(())
 }
 
-async fn delete(check: &mut Check<'_>) -> Ended {
+async fn delete(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let request =
         |id: &str, members: &[String], check: &Check<'_>| DeleteVolumeGroupSnapshotRequest {
@@ -278,43 +289,48 @@ async fn delete(check: &mut Check<'_>) -> Ended {
         };
     let empty = request("", &[], check);
     check
-        .refused(empty, INVALID, "group_snapshot_id is required")
+        .call_refused(empty, INVALID, "group_snapshot_id is required")
         .await;
     let unknown = request("nomad-csi-check-no-such-group", &[], check);
     check
-        .must(unknown, "what is not there is deleted already")
+        .call_ok(
+            unknown,
+            "a group snapshot that does not exist counts as deleted",
+        )
         .await?;
     let ids = members(&group);
     let wanted = request(&group.group_snapshot_id, &ids, check);
     check
-        .must(wanted.clone(), "the group snapshot is not in use")
+        .call_ok(wanted.clone(), "the group snapshot is not in use")
         .await?;
     check
-        .must(wanted, "a repeated deletion finds it gone")
+        .call_ok(wanted, "the group snapshot is already deleted")
         .await?;
-    if check.profile().controller_has(ControllerRpc::ListSnapshots) {
+    if check.plugin().controller_has(ControllerRpc::ListSnapshots) {
         for snapshot in &group.snapshots {
-            let list = check.snapshots_of(&snapshot.source_volume_id);
-            let answer = check.must(list, "snapshots of one volume").await?;
-            let gone = answer.entries.is_empty();
-            check.hold(
+            let list = check.list_snapshots_request(&snapshot.source_volume_id);
+            let response = check
+                .call_ok(list, "ListSnapshots accepts a volume filter")
+                .await?;
+            let gone = response.entries.is_empty();
+            check.expect(
                 gone,
-                "the members are deleted with their group",
-                "still listed",
+                "the members are deleted with their group snapshot",
+                "ListSnapshots still returns a member",
             );
         }
     }
     Ok(())
 }
 
-async fn member(check: &mut Check<'_>) -> Ended {
+async fn member(check: &mut Check<'_>) -> CheckResult {
     let group = group(check).await?;
     let ids = members(&group);
     let wanted = DeleteSnapshotRequest {
         snapshot_id: ids.first().cloned().unwrap_or_default(),
         secrets: check.secrets(),
     };
-    let because = "the snapshot belongs to a group";
-    check.refused(wanted, INVALID, because).await;
+    let because = "the snapshot is a member of a group snapshot";
+    check.call_refused(wanted, INVALID, because).await;
     Ok(())
 }

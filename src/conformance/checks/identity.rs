@@ -1,11 +1,13 @@
-//! What the plugin says of itself (CSI sections "Identity Service RPC" and the capability RPCs).
+//! Checks of what the plugin reports about itself (CSI section "Identity Service RPC", and the
+//! capability RPCs of the other services).
+//! capability RPCs of the other services).
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
 use crate::conformance::check::Check;
-use crate::conformance::made::Leaves;
-use crate::conformance::report::Level;
-use crate::conformance::sound;
-use crate::csi::Failure;
+use crate::conformance::finding::Level;
+use crate::conformance::resources::TrackedCall;
+use crate::conformance::validity;
+use crate::csi::CallFailure;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::{
     ControllerGetCapabilitiesRequest, ControllerGetVolumeRequest, GetCapacityRequest,
@@ -19,7 +21,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/info",
-        "GetPluginInfo gives a well-formed name and a version, the same every time",
+        "GetPluginInfo returns a valid name and a version, the same on every call",
         "GetPluginInfo",
         &[],
         Reads,
@@ -28,7 +30,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/capabilities",
-        "GetPluginCapabilities lists capabilities of the specification, the same every time",
+        "GetPluginCapabilities returns capabilities of the specification, the same on every call",
         "GetPluginCapabilities",
         &[],
         Reads,
@@ -37,7 +39,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/probe",
-        "Probe says that the plugin is ready",
+        "Probe reports that the plugin is ready",
         "Probe",
         &[],
         Reads,
@@ -46,25 +48,25 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/controller",
-        "ControllerGetCapabilities lists capabilities of the specification that go together",
+        "ControllerGetCapabilities returns a consistent set of capabilities of the specification",
         "ControllerGetCapabilities",
-        &[Need::Controller],
+        &[Need::ControllerService],
         Reads,
         controller
     ),
     case!(
         Identity,
         "identity/node",
-        "NodeGetCapabilities lists capabilities of the specification",
+        "NodeGetCapabilities returns capabilities of the specification",
         "NodeGetCapabilities",
-        &[Need::Node],
+        &[Need::NodeService],
         Reads,
         node
     ),
     case!(
         Identity,
         "identity/node-info",
-        "NodeGetInfo gives a node ID and a place that are well-formed, the same every time",
+        "NodeGetInfo returns a valid node ID and topology, the same on every call",
         "NodeGetInfo",
         &[Need::NodeInfo],
         Reads,
@@ -73,126 +75,139 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Identity,
         "identity/node-info-demanded",
-        "A node of a plugin that attaches volumes has NodeGetInfo",
+        "NodeGetInfo is implemented if the controller advertises PUBLISH_UNPUBLISH_VOLUME",
         "NodeGetInfo",
-        &[Need::Node, Need::Can(ControllerRpc::PublishUnpublishVolume)],
+        &[
+            Need::NodeService,
+            Need::ControllerCapability(ControllerRpc::PublishUnpublishVolume)
+        ],
         Reads,
         node_info_demanded
     ),
     case!(
         Identity,
         "identity/unadvertised",
-        "What a controller does not advertise is UNIMPLEMENTED",
+        "Controller RPCs that are not advertised return UNIMPLEMENTED",
         "Error Scheme",
-        &[Need::Controller],
+        &[Need::ControllerService],
         Reads,
         unadvertised
     ),
 ];
 
-const SAME: &str = "the same answer every time";
+const SAME: &str = "the response is the same on every call";
 
-/// The plugin was asked once before the checks began: what failed then is a failure, though it may
-/// work by now.
-fn asked_before<T>(check: &mut Check<'_>, answer: Option<Result<T, Failure>>, rpc: &str) {
-    if let Some(Err(failure)) = answer {
-        let rule = format!("{rpc} is answered whenever it is asked, the first time too");
-        check.find(Level::Must, &rule, &failure.to_string());
+/// Records a failure of the probe before the checks, although the same call may succeed now.
+fn report_earlier_failure<T>(
+    check: &mut Check<'_>,
+    response: Option<Result<T, CallFailure>>,
+    rpc: &str,
+) {
+    if let Some(Err(failure)) = response {
+        let rule = format!("{rpc} succeeds on every call, including the first");
+        check.add_finding(Level::Must, &rule, &failure.to_string());
     }
 }
 
-async fn info(check: &mut Check<'_>) -> Ended {
-    let always = "it is answered always";
-    let first = check.must(GetPluginInfoRequest {}, always).await?;
-    check.problems(sound::plugin_info(&first));
-    let second = check.must(GetPluginInfoRequest {}, always).await?;
-    check.hold(first == second, SAME, &format!("{second:?}"));
+async fn info(check: &mut Check<'_>) -> CheckResult {
+    let mandatory = "every plugin implements this RPC";
+    let first = check.call_ok(GetPluginInfoRequest {}, mandatory).await?;
+    check.add_problems(validity::plugin_info(&first));
+    let second = check.call_ok(GetPluginInfoRequest {}, mandatory).await?;
+    check.expect(first == second, SAME, &format!("{second:?}"));
     Ok(())
 }
 
-async fn capabilities(check: &mut Check<'_>) -> Ended {
-    let always = "it is answered always";
-    let first = check.must(GetPluginCapabilitiesRequest {}, always).await?;
-    let before = check.profile().services.clone();
-    asked_before(check, Some(before), "GetPluginCapabilities");
-    check.problems(sound::plugin_capabilities(check.profile()));
-    let second = check.must(GetPluginCapabilitiesRequest {}, always).await?;
-    check.hold(first == second, SAME, &format!("{second:?}"));
-    Ok(())
-}
-
-async fn probe(check: &mut Check<'_>) -> Ended {
-    let healthy = "a plugin that can be used is healthy and ready";
-    let answer = check.must(ProbeRequest {}, healthy).await?;
-    let before = check.profile().ready.clone();
-    asked_before(check, Some(before), "Probe");
-    let ready = answer.ready.unwrap_or(true);
-    let rule = "`ready` true or absent: until then other calls may fail";
-    check.hold(ready, rule, "false: it is still initialising");
-    Ok(())
-}
-
-async fn controller(check: &mut Check<'_>) -> Ended {
-    let because = "a plugin with CONTROLLER_SERVICE says what its controller can do";
-    check
-        .must(ControllerGetCapabilitiesRequest {}, because)
+async fn capabilities(check: &mut Check<'_>) -> CheckResult {
+    let mandatory = "every plugin implements this RPC";
+    let first = check
+        .call_ok(GetPluginCapabilitiesRequest {}, mandatory)
         .await?;
-    let before = check.profile().controller.clone();
-    asked_before(check, before, "ControllerGetCapabilities");
-    let before = check.profile().group.clone();
-    asked_before(check, before, "GroupControllerGetCapabilities");
-    check.problems(sound::controller_capabilities(check.profile()));
-    if check.profile().group.is_some() {
-        let because = "a plugin with GROUP_CONTROLLER_SERVICE says what that can do";
+    let before = check.plugin().services.clone();
+    report_earlier_failure(check, Some(before), "GetPluginCapabilities");
+    check.add_problems(validity::plugin_capabilities(check.plugin()));
+    let second = check
+        .call_ok(GetPluginCapabilitiesRequest {}, mandatory)
+        .await?;
+    check.expect(first == second, SAME, &format!("{second:?}"));
+    Ok(())
+}
+
+async fn probe(check: &mut Check<'_>) -> CheckResult {
+    let healthy = "a usable plugin is healthy";
+    let response = check.call_ok(ProbeRequest {}, healthy).await?;
+    let before = check.plugin().ready.clone();
+    report_earlier_failure(check, Some(before), "Probe");
+    let ready = response.ready.unwrap_or(true);
+    let rule = "`ready` is true or absent; other calls may fail before that";
+    check.expect(ready, rule, "false: the plugin is still initializing");
+    Ok(())
+}
+
+async fn controller(check: &mut Check<'_>) -> CheckResult {
+    let because = "a plugin with CONTROLLER_SERVICE reports its controller capabilities";
+    check
+        .call_ok(ControllerGetCapabilitiesRequest {}, because)
+        .await?;
+    let before = check.plugin().controller.clone();
+    report_earlier_failure(check, before, "ControllerGetCapabilities");
+    let before = check.plugin().group.clone();
+    report_earlier_failure(check, before, "GroupControllerGetCapabilities");
+    check.add_problems(validity::controller_capabilities(check.plugin()));
+    if check.plugin().group.is_some() {
+        let because =
+            "a plugin with GROUP_CONTROLLER_SERVICE reports its group controller capabilities";
         check
-            .must(GroupControllerGetCapabilitiesRequest {}, because)
+            .call_ok(GroupControllerGetCapabilitiesRequest {}, because)
             .await?;
     }
     Ok(())
 }
 
-async fn node(check: &mut Check<'_>) -> Ended {
-    let because = "every node plugin says what it can do";
-    check.must(NodeGetCapabilitiesRequest {}, because).await?;
-    let before = check.profile().node.clone();
-    asked_before(check, before, "NodeGetCapabilities");
-    check.problems(sound::node_capabilities(check.profile()));
+async fn node(check: &mut Check<'_>) -> CheckResult {
+    let because = "every node plugin reports its capabilities";
+    check
+        .call_ok(NodeGetCapabilitiesRequest {}, because)
+        .await?;
+    let before = check.plugin().node.clone();
+    report_earlier_failure(check, before, "NodeGetCapabilities");
+    check.add_problems(validity::node_capabilities(check.plugin()));
     Ok(())
 }
 
-async fn node_info(check: &mut Check<'_>) -> Ended {
-    let because = "it may be called repeatedly";
-    let first = check.must(NodeGetInfoRequest {}, because).await?;
-    let before = check.profile().node_info.clone();
-    asked_before(check, before, "NodeGetInfo");
+async fn node_info(check: &mut Check<'_>) -> CheckResult {
+    let because = "NodeGetInfo can be called repeatedly";
+    let first = check.call_ok(NodeGetInfoRequest {}, because).await?;
+    let before = check.plugin().node_info.clone();
+    report_earlier_failure(check, before, "NodeGetInfo");
     let has_topology = check.has_topology();
-    check.problems(sound::node_info(&first, has_topology));
-    let second = check.must(NodeGetInfoRequest {}, because).await?;
-    check.hold(first == second, SAME, &format!("{second:?}"));
+    check.add_problems(validity::node_info(&first, has_topology));
+    let second = check.call_ok(NodeGetInfoRequest {}, because).await?;
+    check.expect(first == second, SAME, &format!("{second:?}"));
     Ok(())
 }
 
-async fn node_info_demanded(check: &mut Check<'_>) -> Ended {
+async fn node_info_demanded(check: &mut Check<'_>) -> CheckResult {
     let because =
         "PUBLISH_UNPUBLISH_VOLUME is advertised, and ControllerPublishVolume needs the node's ID";
-    check.must(NodeGetInfoRequest {}, because).await?;
+    check.call_ok(NodeGetInfoRequest {}, because).await?;
     Ok(())
 }
 
-async fn unadvertised(check: &mut Check<'_>) -> Ended {
-    lacks(
+async fn unadvertised(check: &mut Check<'_>) -> CheckResult {
+    expect_unimplemented(
         check,
         ControllerRpc::ListVolumes,
         ListVolumesRequest::default(),
     )
     .await;
-    lacks(
+    expect_unimplemented(
         check,
         ControllerRpc::GetCapacity,
         GetCapacityRequest::default(),
     )
     .await;
-    lacks(
+    expect_unimplemented(
         check,
         ControllerRpc::ListSnapshots,
         ListSnapshotsRequest::default(),
@@ -200,26 +215,30 @@ async fn unadvertised(check: &mut Check<'_>) -> Ended {
     .await;
     let volume_id = "nomad-csi-check-no-volume".to_owned();
     let request = ControllerGetVolumeRequest { volume_id };
-    lacks(check, ControllerRpc::GetVolume, request).await;
+    expect_unimplemented(check, ControllerRpc::GetVolume, request).await;
     let request = GetSnapshotRequest {
         snapshot_id: "nomad-csi-check-no-snapshot".to_owned(),
         ..Default::default()
     };
-    lacks(check, ControllerRpc::GetSnapshot, request).await;
+    expect_unimplemented(check, ControllerRpc::GetSnapshot, request).await;
     Ok(())
 }
 
-async fn lacks(check: &mut Check<'_>, kind: ControllerRpc, request: impl Leaves) {
-    if check.profile().controller_has(kind) {
+async fn expect_unimplemented(
+    check: &mut Check<'_>,
+    kind: ControllerRpc,
+    request: impl TrackedCall,
+) {
+    if check.plugin().controller_has(kind) {
         return;
     }
-    let answer = check.call(request).await;
-    let got = match &answer {
+    let response = check.call(request).await;
+    let got = match &response {
         Ok(_) => "OK".to_owned(),
         Err(failure) if failure.code() == Some(StatusCode::Unimplemented) => return,
         Err(failure) => failure.to_string(),
     };
     let name = kind.as_str_name();
-    let rule = format!("UNIMPLEMENTED: {name} is not advertised, so no orchestrator uses it");
+    let rule = format!("UNIMPLEMENTED: the controller does not advertise {name}");
     check.advise(false, &rule, &got);
 }

@@ -1,8 +1,8 @@
-//! SnapshotMetadata (CSI section "SnapshotMetadata Service RPC"): which blocks of a snapshot are
-//! there, and which differ between two. Of block volumes, so only with `--block`.
+//! Checks of the SnapshotMetadata service: which blocks of a snapshot are allocated, and which differ
+//! between two snapshots. They need block volumes, so they run only with `--block`.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::{
@@ -14,18 +14,18 @@ use crate::ports::StatusCode;
 use super::requests::{INVALID, NOT_FOUND, block};
 
 const NEEDS: &[Need] = &[
-    Need::Block,
+    Need::BlockVolumes,
     Need::SnapshotMetadata,
-    Need::Can(ControllerRpc::CreateDeleteSnapshot),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Node,
+    Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::NodeService,
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Metadata,
         "metadata/arguments",
-        "Blocks of a snapshot need its ID, a snapshot that exists, and an offset within it",
+        "GetMetadataAllocated requires an existing snapshot and an offset within the volume",
         "GetMetadataAllocated Errors",
         NEEDS,
         Creates,
@@ -34,7 +34,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Metadata,
         "metadata/allocated",
-        "The blocks of a snapshot ascend, lie within the volume, and include what was written",
+        "GetMetadataAllocated returns ascending blocks within the volume, with the written one",
         "GetMetadataAllocated",
         NEEDS,
         Creates,
@@ -43,7 +43,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Metadata,
         "metadata/delta",
-        "Blocks that differ between two snapshots include what was written between them",
+        "GetMetadataDelta returns the blocks that were written between two snapshots",
         "GetMetadataDelta",
         NEEDS,
         Creates,
@@ -60,12 +60,12 @@ fn allocated_request(check: &Check<'_>, id: &str, offset: i64) -> GetMetadataAll
     }
 }
 
-async fn arguments(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume_for(block(Mode::SingleNodeWriter)).await?;
-    let snapshot = check.snapshot(&volume.volume_id).await?.snapshot_id;
+async fn arguments(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume_with(block(Mode::SingleNodeWriter)).await?;
+    let snapshot = check.new_snapshot(&volume.volume_id).await?.snapshot_id;
     let beyond = volume
         .capacity_bytes
-        .max(check.setup().size)
+        .max(check.options().size)
         .saturating_mul(2);
     for (id, offset, codes, because) in [
         ("", 0, INVALID, "snapshot_id is required"),
@@ -73,7 +73,7 @@ async fn arguments(check: &mut Check<'_>) -> Ended {
             "nomad-csi-check-no-such-snapshot",
             0,
             NOT_FOUND,
-            "there is no such snapshot",
+            "the snapshot does not exist",
         ),
         (
             snapshot.as_str(),
@@ -85,27 +85,27 @@ async fn arguments(check: &mut Check<'_>) -> Ended {
             snapshot.as_str(),
             beyond,
             &[StatusCode::OutOfRange][..],
-            "starting_offset is beyond the volume",
+            "starting_offset is beyond the end of the volume",
         ),
     ] {
         let request = allocated_request(check, id, offset);
-        let answer = check.stream(request).await;
-        check.hold_refused(&answer, codes, because);
+        let response = check.stream(request).await;
+        check.expect_refusal(&response, codes, because);
     }
     Ok(())
 }
 
-/// Writes down what is wrong with ranges in themselves, and whether they include the first block.
-fn inspect(check: &mut Check<'_>, ranges: &[BlockMetadata], capacity: i64) -> bool {
+/// Records what is wrong with `ranges`. Returns whether they include the first block.
+fn check_ranges(check: &mut Check<'_>, ranges: &[BlockMetadata], capacity: i64) -> bool {
     let mut end = 0;
     for range in ranges {
-        let got = format!("{range:?} after {end}");
+        let got = format!("{range:?} after offset {end}");
         let ascends = range.byte_offset >= end && range.size_bytes > 0;
-        check.hold(ascends, "blocks ascend and do not overlap", &got);
+        check.expect(ascends, "blocks ascend and do not overlap", &got);
         end = range.byte_offset.saturating_add(range.size_bytes);
     }
-    let rule = format!("no block lies beyond the volume's {capacity} bytes");
-    check.hold(capacity == 0 || end <= capacity, &rule, &end.to_string());
+    let rule = format!("no block is beyond the {capacity} bytes of the volume");
+    check.expect(capacity == 0 || end <= capacity, &rule, &end.to_string());
     ranges
         .first()
         .is_some_and(|range| range.byte_offset == 0 && range.size_bytes > 0)
@@ -119,14 +119,14 @@ fn ranges(messages: &[GetMetadataAllocatedResponse]) -> Vec<BlockMetadata> {
 }
 
 /// # Errors
-/// If it fails: that is a finding.
-async fn snapshot_blocks(check: &mut Check<'_>, id: &str) -> Result<bool, Stop> {
+/// Records a finding if the call fails.
+async fn snapshot_blocks(check: &mut Check<'_>, id: &str) -> Result<bool, StopReason> {
     let request = allocated_request(check, id, 0);
     let messages = match check.stream(request).await {
         Ok(messages) => messages,
         failed @ Err(_) => {
-            check.hold_ok(&failed, "the snapshot exists");
-            return Err(Stop::Found);
+            check.expect_ok(&failed, "the snapshot exists");
+            return Err(StopReason::FindingRecorded);
         }
     };
     let capacity = messages.first().map_or(0, |one| one.volume_capacity_bytes);
@@ -134,26 +134,26 @@ async fn snapshot_blocks(check: &mut Check<'_>, id: &str) -> Result<bool, Stop> 
         .iter()
         .all(|one| one.volume_capacity_bytes == capacity);
     let rule = "volume_capacity_bytes is the same in every message";
-    check.hold(constant, rule, "different ones");
-    Ok(inspect(check, &ranges(&messages), capacity))
+    check.expect(constant, rule, "different values");
+    Ok(check_ranges(check, &ranges(&messages), capacity))
 }
 
-async fn allocated(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
-    check.write(&used, "at the start").await?;
-    let (snapshot, _) = check.cut(used).await?;
+async fn allocated(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(block(Mode::SingleNodeWriter)).await?;
+    check.write_data(&used, "at the start").await?;
+    let (snapshot, _) = check.snapshot_in_use(used).await?;
     let includes = snapshot_blocks(check, &snapshot.snapshot_id).await?;
-    let rule = "the block that was written is among them";
-    check.hold(includes, rule, "the first block is not");
+    let rule = "the response includes the written block";
+    check.expect(includes, rule, "the first block is missing");
     Ok(())
 }
 
-async fn delta(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(block(Mode::SingleNodeWriter)).await?;
-    check.write(&used, "before").await?;
-    let (base, used) = check.cut(used).await?;
-    check.write(&used, "between").await?;
-    let (target, _) = check.cut(used).await?;
+async fn delta(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(block(Mode::SingleNodeWriter)).await?;
+    check.write_data(&used, "before").await?;
+    let (base, used) = check.snapshot_in_use(used).await?;
+    check.write_data(&used, "between").await?;
+    let (target, _) = check.snapshot_in_use(used).await?;
     let request = GetMetadataDeltaRequest {
         base_snapshot_id: base.snapshot_id,
         target_snapshot_id: target.snapshot_id,
@@ -161,20 +161,20 @@ async fn delta(check: &mut Check<'_>) -> Ended {
         max_results: 0,
         secrets: check.secrets(),
     };
-    let answer = check.stream(request).await;
-    if let Err(failure) = &answer
+    let response = check.stream(request).await;
+    if let Err(failure) = &response
         && failure.code() == Some(StatusCode::FailedPrecondition)
     {
         let why = "the plugin does not track changed blocks of this volume";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
-    check.hold_ok(&answer, "both snapshots are of the same volume");
-    let messages = answer.unwrap_or_default();
+    check.expect_ok(&response, "both snapshots are of the same volume");
+    let messages = response.unwrap_or_default();
     let capacity = messages.first().map_or(0, |one| one.volume_capacity_bytes);
     let lists = messages.into_iter().map(|message| message.block_metadata);
     let all: Vec<BlockMetadata> = lists.flatten().collect();
-    let includes = inspect(check, &all, capacity);
-    let rule = "the block that was written between the two is among them";
-    check.hold(includes, rule, "the first block is not");
+    let includes = check_ranges(check, &all, capacity);
+    let rule = "the response includes the block written between the snapshots";
+    check.expect(includes, rule, "the first block is missing");
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! ControllerModifyVolume (CSI section "ControllerModifyVolume"). Which parameters a plugin lets
-//! change is its own affair; what is checked is what holds for all.
+//! Checks of ControllerModifyVolume. Every plugin has its own mutable parameters, so the checks of
+//! valid values need `--mutable-parameters`.
 
 use std::collections::BTreeMap;
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
 use crate::conformance::check::Check;
 use crate::csi::proto::ControllerModifyVolumeRequest;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
@@ -12,21 +12,21 @@ use crate::ports::StatusCode;
 use super::requests::INVALID;
 
 const NEEDS: &[Need] = &[
-    Need::Can(ControllerRpc::ModifyVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::ControllerCapability(ControllerRpc::ModifyVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
 const MODIFIES: &[Need] = &[
-    Need::Can(ControllerRpc::ModifyVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
-    Need::Mutable,
+    Need::ControllerCapability(ControllerRpc::ModifyVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+    Need::MutableParameters,
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/arguments",
-        "A modification without a volume ID is refused, and so is a parameter that does not exist",
+        "ControllerModifyVolume without a volume ID or with an unknown parameter is refused",
         "ControllerModifyVolume",
         NEEDS,
         Creates,
@@ -35,7 +35,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/unknown",
-        "A modification of a volume that does not exist is refused",
+        "ControllerModifyVolume of an unknown volume is refused",
         "ControllerModifyVolume Errors",
         NEEDS,
         Creates,
@@ -44,7 +44,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/create",
-        "A volume is not created with a mutable parameter that does not exist",
+        "CreateVolume with an unknown mutable parameter is refused",
         "CreateVolume",
         NEEDS,
         Creates,
@@ -53,7 +53,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/volume",
-        "A volume is modified, again with the same values, and one bad parameter changes nothing",
+        "ControllerModifyVolume is idempotent, and refuses valid and unknown parameters together",
         "ControllerModifyVolume",
         MODIFIES,
         Creates,
@@ -62,7 +62,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/create-with",
-        "A volume is created with mutable parameters, and modified later",
+        "CreateVolume accepts mutable parameters, and ControllerModifyVolume changes them later",
         "CreateVolume",
         MODIFIES,
         Creates,
@@ -70,7 +70,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-fn no_such() -> BTreeMap<String, String> {
+fn unknown_parameter() -> BTreeMap<String, String> {
     [("nomad-csi-check-no-such-key".to_owned(), "x".to_owned())].into()
 }
 
@@ -78,71 +78,71 @@ fn request(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest 
     ControllerModifyVolumeRequest {
         volume_id: volume_id.to_owned(),
         secrets: check.secrets(),
-        mutable_parameters: no_such(),
+        mutable_parameters: unknown_parameter(),
     }
 }
 
-async fn arguments(check: &mut Check<'_>) -> Ended {
+async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let wanted = request(check, "");
     check
-        .refused(wanted, INVALID, "volume_id is required")
+        .call_refused(wanted, INVALID, "volume_id is required")
         .await;
-    let volume = check.volume().await?;
+    let volume = check.new_volume().await?;
     let wanted = request(check, &volume.volume_id);
-    let because = "no volume has such a mutable parameter";
-    check.refused(wanted, INVALID, because).await;
+    let because = "the mutable parameter does not exist";
+    check.call_refused(wanted, INVALID, because).await;
     Ok(())
 }
 
-async fn unknown(check: &mut Check<'_>) -> Ended {
+async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let wanted = request(check, "nomad-csi-check-no-such-volume");
-    // The parameter does not exist either.
+    // The parameter is unknown too.
     let codes = [StatusCode::NotFound, StatusCode::InvalidArgument];
     check
-        .refused(wanted, &codes, "there is no such volume")
+        .call_refused(wanted, &codes, "the volume does not exist")
         .await;
     Ok(())
 }
 
-async fn create(check: &mut Check<'_>) -> Ended {
+async fn create(check: &mut Check<'_>) -> CheckResult {
     let mut wanted = check.create_request();
-    wanted.mutable_parameters = no_such();
-    let because = "no volume has such a mutable parameter";
-    check.refused(wanted, INVALID, because).await;
+    wanted.mutable_parameters = unknown_parameter();
+    let because = "the mutable parameter does not exist";
+    check.call_refused(wanted, INVALID, because).await;
     Ok(())
 }
 
-fn good(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest {
+fn valid_request(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest {
     ControllerModifyVolumeRequest {
-        mutable_parameters: check.setup().mutable.clone(),
+        mutable_parameters: check.options().mutable_parameters.clone(),
         ..request(check, volume_id)
     }
 }
 
-/// Good values, the same again, and good ones with one that does not exist.
-async fn modified(check: &mut Check<'_>, id: &str) -> Ended {
-    let wanted = good(check, id);
-    let because = "the volume exists and the parameters are ones that the plugin knows";
-    check.must(wanted.clone(), because).await?;
-    let because = "the volume has these values already";
-    check.must(wanted.clone(), because).await?;
+/// Sends valid values twice, then valid values together with an unknown parameter.
+async fn check_modification(check: &mut Check<'_>, id: &str) -> CheckResult {
+    let wanted = valid_request(check, id);
+    let because = "the volume exists and the plugin supports the parameters";
+    check.call_ok(wanted.clone(), because).await?;
+    let because = "the volume already has these values";
+    check.call_ok(wanted.clone(), because).await?;
     let mut mixed = wanted;
-    mixed.mutable_parameters.extend(no_such());
+    mixed.mutable_parameters.extend(unknown_parameter());
     let because = "one of the parameters does not exist";
-    check.refused(mixed, INVALID, because).await;
+    check.call_refused(mixed, INVALID, because).await;
     Ok(())
 }
 
-async fn volume(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    modified(check, &volume.volume_id).await
+async fn volume(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    check_modification(check, &volume.volume_id).await
 }
 
-async fn create_with(check: &mut Check<'_>) -> Ended {
+async fn create_with(check: &mut Check<'_>) -> CheckResult {
     let mut wanted = check.create_request();
-    wanted.mutable_parameters = check.setup().mutable.clone();
-    let because = "the parameters are ones that the plugin knows";
-    let created = check.must(wanted, because).await?;
+    wanted.mutable_parameters = check.options().mutable_parameters.clone();
+    let because = "the plugin supports the parameters";
+    let created = check.call_ok(wanted, because).await?;
     let volume = created.volume.unwrap_or_default();
-    modified(check, &volume.volume_id).await
+    check_modification(check, &volume.volume_id).await
 }

@@ -1,41 +1,43 @@
-//! Staging and publishing file systems on this machine (CSI sections "NodeStageVolume" to
-//! "NodeGetVolumeStats"). What a workload would see is looked at, as far as the paths are visible
-//! here. Block devices have an area of their own.
+//! Checks of staging, publishing and statistics of file systems on this machine. They look at the
+//! target paths as a workload would. `block` has the checks of block devices.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
-use crate::conformance::check::{Check, Stop};
-use crate::conformance::report::Level;
-use crate::conformance::workload::Kind;
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
+use crate::conformance::check::{Check, StopReason};
+use crate::conformance::finding::Level;
+use crate::conformance::workload_files::PathKind;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::node_service_capability::rpc::Type as NodeRpc;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::volume_usage::Unit;
-use crate::csi::proto::{NodeGetVolumeStatsRequest, Volume, VolumeCapability};
+use crate::csi::proto::{NodeGetVolumeStatsRequest, Volume};
 use crate::ports::StatusCode;
 
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, block, mount};
-use super::using::{Used, there_and_back};
+use super::volume_use::{VolumeUse, check_lifecycle};
 
-const NEEDS: &[Need] = &[Need::Node, Need::Can(ControllerRpc::CreateDeleteVolume)];
+const NEEDS: &[Need] = &[
+    Need::NodeService,
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
+];
 const STAGES: &[Need] = &[
-    Need::NodeCan(NodeRpc::StageUnstageVolume),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::NodeCapability(NodeRpc::StageUnstageVolume),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const SHARES: &[Need] = &[
-    Need::NodeCan(NodeRpc::SingleNodeMultiWriter),
-    Need::Can(ControllerRpc::SingleNodeMultiWriter),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::NodeCapability(NodeRpc::SingleNodeMultiWriter),
+    Need::ControllerCapability(ControllerRpc::SingleNodeMultiWriter),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const MEASURES: &[Need] = &[
-    Need::NodeCan(NodeRpc::GetVolumeStats),
-    Need::Can(ControllerRpc::CreateDeleteVolume),
+    Need::NodeCapability(NodeRpc::GetVolumeStats),
+    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/publish-arguments",
-        "A publication without a volume ID, a target path or a capability is refused",
+        "NodePublishVolume without a volume ID, a target path or a capability is refused",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -44,7 +46,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/unpublish-arguments",
-        "An end of a publication without a volume ID or a target path is refused",
+        "NodeUnpublishVolume without a volume ID or a target path is refused",
         "NodeUnpublishVolume",
         NEEDS,
         Creates,
@@ -53,7 +55,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/stage-arguments",
-        "A staging without a volume ID, a path or a capability is refused, and so is its end",
+        "NodeStageVolume and NodeUnstageVolume without a required field are refused",
         "NodeStageVolume",
         STAGES,
         Creates,
@@ -62,7 +64,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/unknown",
-        "Staging or publishing a volume that does not exist is NOT_FOUND",
+        "NodeStageVolume and NodePublishVolume of an unknown volume fail with NOT_FOUND",
         "NodePublishVolume Errors",
         NEEDS,
         Creates,
@@ -71,7 +73,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/lifecycle",
-        "A volume appears at its target path, keeps its data, and leaves no path behind",
+        "NodePublishVolume creates target_path, NodeUnpublishVolume removes it, and the data persists",
         "Volume Lifecycle",
         NEEDS,
         Creates,
@@ -80,7 +82,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/again",
-        "Staging and publishing again is the same; one call undoes each, and another one does no harm",
+        "NodeStageVolume, NodePublishVolume and their opposites are idempotent",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -89,7 +91,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/read-only",
-        "A volume published read-only can be read and not written",
+        "A volume that NodePublishVolume publishes read-only can be read but not written",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -98,7 +100,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/other-use",
-        "A target path is not published again read-only",
+        "NodePublishVolume refuses read-only access to a path published for writing",
         "NodePublishVolume Errors",
         NEEDS,
         Creates,
@@ -107,7 +109,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/second-target",
-        "A volume of SINGLE_NODE_WRITER is not published at a second path",
+        "NodePublishVolume refuses a second path for a SINGLE_NODE_WRITER volume",
         "NodePublishVolume",
         NEEDS,
         Creates,
@@ -116,7 +118,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/single-writer",
-        "A volume of SINGLE_NODE_SINGLE_WRITER is not published at a second path",
+        "NodePublishVolume refuses a second path for a SINGLE_NODE_SINGLE_WRITER volume",
         "NodePublishVolume",
         SHARES,
         Creates,
@@ -125,7 +127,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/multi-writer",
-        "A volume of SINGLE_NODE_MULTI_WRITER is one volume at two paths",
+        "NodePublishVolume publishes a SINGLE_NODE_MULTI_WRITER volume at two paths",
         "NodePublishVolume",
         SHARES,
         Creates,
@@ -134,7 +136,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/without-staging",
-        "A volume that is not staged is not published",
+        "NodePublishVolume refuses a volume that is not staged",
         "NodePublishVolume Errors",
         STAGES,
         Creates,
@@ -143,16 +145,16 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/staged-otherwise",
-        "A volume staged as a file system is not staged as a block device at that path",
+        "NodeStageVolume refuses to stage a file system again as a block device",
         "NodeStageVolume Errors",
         STAGES,
         Creates,
-        staged_otherwise
+        staged_with_other_capability
     ),
     case!(
         Node,
         "node/no-such-fs",
-        "A file system that does not exist is refused",
+        "NodeStageVolume or NodePublishVolume refuses an unknown fs_type",
         "VolumeCapability",
         NEEDS,
         Creates,
@@ -161,7 +163,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/delete-in-use",
-        "A volume that is published is not deleted, and its data stays",
+        "DeleteVolume refuses a published volume and keeps its data",
         "DeleteVolume Errors",
         NEEDS,
         Creates,
@@ -170,7 +172,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/size",
-        "A file system has about the size that the volume has",
+        "The file system that NodePublishVolume provides has about the size of the volume",
         "CapacityRange",
         NEEDS,
         Creates,
@@ -179,7 +181,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/stats",
-        "Statistics of a published volume add up, and its condition is true",
+        "NodeGetVolumeStats returns consistent numbers and the correct condition",
         "NodeGetVolumeStats",
         MEASURES,
         Creates,
@@ -188,7 +190,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/stats-elsewhere",
-        "Statistics need an ID and a path, and a volume that is there",
+        "NodeGetVolumeStats requires an ID, a path, and the volume at that path",
         "NodeGetVolumeStats",
         MEASURES,
         Creates,
@@ -196,247 +198,236 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-impl Check<'_> {
-    /// A volume for `mode`, made to be used as a file system.
-    ///
-    /// # Errors
-    /// If it cannot be had: then the check says nothing.
-    pub(super) async fn volume_for(
-        &mut self,
-        capability: VolumeCapability,
-    ) -> Result<Volume, Stop> {
-        let mut request = self.create_request();
-        request.volume_capabilities = vec![capability];
-        self.volume_of(request).await
-    }
-
-    /// A new volume, published.
-    ///
-    /// # Errors
-    /// If it cannot be had: then the check says nothing.
-    pub(super) async fn in_use(&mut self, capability: VolumeCapability) -> Result<Used, Stop> {
-        let volume = self.volume_for(capability.clone()).await?;
-        self.published(volume, capability).await
-    }
-}
-
-/// Paths for a volume that does not exist: nothing of them is touched by a plugin that is right.
-async fn nowhere(check: &mut Check<'_>) -> Result<Used, Stop> {
-    let volume = check.volume().await?;
+/// Returns a new attached volume with paths that a correct plugin does not touch.
+async fn attached_volume(check: &mut Check<'_>) -> Result<VolumeUse, StopReason> {
+    let volume = check.new_volume().await?;
     let capability = mount(Mode::SingleNodeWriter);
-    check.bring(volume, capability).await
+    check.attached(volume, capability).await
 }
 
-async fn publish_arguments(check: &mut Check<'_>) -> Ended {
-    let used = nowhere(check).await?;
+async fn publish_arguments(check: &mut Check<'_>) -> CheckResult {
+    let used = attached_volume(check).await?;
     let whole = check.publish_request(&used);
     check
-        .needs(&whole, "volume_id", |request| request.volume_id.clear())
+        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
     check
-        .needs(&whole, "target_path", |request| request.target_path.clear())
+        .call_without(&whole, "target_path", |request| request.target_path.clear())
         .await;
     check
-        .needs(&whole, "volume_capability", |request| {
+        .call_without(&whole, "volume_capability", |request| {
             request.volume_capability = None;
         })
         .await;
     Ok(())
 }
 
-async fn unpublish_arguments(check: &mut Check<'_>) -> Ended {
-    let used = nowhere(check).await?;
+async fn unpublish_arguments(check: &mut Check<'_>) -> CheckResult {
+    let used = attached_volume(check).await?;
     let whole = Check::unpublish_request(&used);
     check
-        .needs(&whole, "volume_id", |request| request.volume_id.clear())
+        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
     check
-        .needs(&whole, "target_path", |request| request.target_path.clear())
+        .call_without(&whole, "target_path", |request| request.target_path.clear())
         .await;
     Ok(())
 }
 
-async fn stage_arguments(check: &mut Check<'_>) -> Ended {
-    let used = nowhere(check).await?;
+async fn stage_arguments(check: &mut Check<'_>) -> CheckResult {
+    let used = attached_volume(check).await?;
     let whole = check.stage_request(&used);
     check
-        .needs(&whole, "volume_id", |request| request.volume_id.clear())
+        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
     check
-        .needs(&whole, "staging_target_path", |request| {
+        .call_without(&whole, "staging_target_path", |request| {
             request.staging_target_path.clear();
         })
         .await;
     check
-        .needs(&whole, "volume_capability", |request| {
+        .call_without(&whole, "volume_capability", |request| {
             request.volume_capability = None;
         })
         .await;
     let whole = Check::unstage_request(&used);
     check
-        .needs(&whole, "volume_id", |request| request.volume_id.clear())
+        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
         .await;
     check
-        .needs(&whole, "staging_target_path", |request| {
+        .call_without(&whole, "staging_target_path", |request| {
             request.staging_target_path.clear();
         })
         .await;
     Ok(())
 }
 
-async fn unknown(check: &mut Check<'_>) -> Ended {
-    let mut used = nowhere(check).await?;
+async fn unknown(check: &mut Check<'_>) -> CheckResult {
+    let mut used = attached_volume(check).await?;
     used.volume = Volume {
         volume_id: "nomad-csi-check-no-such-volume".to_owned(),
         ..Default::default()
     };
-    let because = "there is no such volume";
+    let because = "the volume does not exist";
     if check.stages() {
         let request = check.stage_request(&used);
-        check.refused(request, NOT_FOUND, because).await;
+        check.call_refused(request, NOT_FOUND, because).await;
     }
     let request = check.publish_request(&used);
-    // Nothing is staged at that path either.
+    // No volume is staged at the path either.
     let codes = [StatusCode::NotFound, StatusCode::FailedPrecondition];
-    check.refused(request, &codes, because).await;
+    check.call_refused(request, &codes, because).await;
     if let Err(failure) = check.call(Check::unpublish_request(&used)).await {
-        let rule = "OK, or NOT_FOUND: there is no such volume";
+        let rule = "OK or NOT_FOUND: the volume does not exist";
         let holds = failure.code() == Some(StatusCode::NotFound);
-        check.hold(holds, rule, &failure.to_string());
+        check.expect(holds, rule, &failure.to_string());
     }
     Ok(())
 }
 
-async fn lifecycle(check: &mut Check<'_>) -> Ended {
-    let rule = "target_path is a directory once the volume is published (if the plugin runs in another mount namespace, give paths that both see as --staging and --target)";
+async fn lifecycle(check: &mut Check<'_>) -> CheckResult {
+    let rule = "target_path is a directory after NodePublishVolume (if the plugin runs in another mount namespace, give `--staging` and `--target` paths that both can see)";
     let capability = mount(Mode::SingleNodeWriter);
-    there_and_back(check, capability, Kind::Directory, rule).await
+    check_lifecycle(check, capability, PathKind::Directory, rule).await
 }
 
-async fn again(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
+async fn again(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     for _ in 0..3 {
         if check.stages() {
             let stage = check.stage_request(&used);
             check
-                .must(stage, "the volume is staged there as asked for")
+                .call_ok(
+                    stage,
+                    "the volume is already staged at this path with the same arguments",
+                )
                 .await?;
         }
         let publish = check.publish_request(&used);
         check
-            .must(publish, "the volume is published there as asked for")
+            .call_ok(
+                publish,
+                "the volume is already published at this path with the same arguments",
+            )
             .await?;
     }
     check
-        .must(Check::unpublish_request(&used), "the volume is published")
+        .call_ok(Check::unpublish_request(&used), "the volume is published")
         .await?;
-    let kind = check.kind(&used.target).await?;
-    let rule = "nothing is at target_path any more, however often the volume was published there";
-    check.hold(kind == Kind::Missing, rule, &format!("{kind:?}"));
+    let kind = check.path_kind(&used.target).await?;
+    let rule =
+        "one NodeUnpublishVolume call removes target_path, however often the volume was published";
+    check.expect(kind == PathKind::Missing, rule, &kind.to_string());
     check
-        .must(
+        .call_ok(
             Check::unpublish_request(&used),
-            "the volume is not published any more",
+            "the volume is already unpublished",
         )
         .await?;
     if check.stages() {
         check
-            .must(Check::unstage_request(&used), "the volume is staged")
+            .call_ok(Check::unstage_request(&used), "the volume is staged")
             .await?;
         check
-            .must(
+            .call_ok(
                 Check::unstage_request(&used),
-                "the volume is not staged any more",
+                "the volume is already unstaged",
             )
             .await?;
     }
     Ok(())
 }
 
-async fn read_only(check: &mut Check<'_>) -> Ended {
+async fn read_only(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
-    let used = check.in_use(capability).await?;
-    check.write(&used, "written before").await?;
+    let used = check.new_published(capability).await?;
+    check.write_data(&used, "written before").await?;
     check.prepare(Check::unpublish_request(&used)).await?;
     let mut publish = check.publish_request(&used);
     publish.readonly = true;
     check
-        .must(publish, "a volume can be published read-only")
+        .call_ok(publish, "a volume can be published read-only")
         .await?;
-    let rule = "what is in the volume can be read";
-    check.hold_data(&used, "written before", rule).await;
+    let rule = "the data of a read-only volume can be read";
+    check.expect_data(&used, "written before", rule).await;
     let written = check.try_write(&used, "written read-only").await;
-    let rule = "`readonly` is true: nothing can be written at target_path";
-    check.hold(written.is_err(), rule, "it was written");
+    let rule = "a write to target_path fails, because `readonly` is true";
+    check.expect(written.is_err(), rule, "the write succeeded");
     Ok(())
 }
 
-async fn other_use(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
+async fn other_use(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let mut publish = check.publish_request(&used);
     publish.readonly = true;
-    let because = "the volume is published there for writing";
-    check.refused(publish, ALREADY_EXISTS, because).await;
+    let because = "the volume is published at this path for writing";
+    check.call_refused(publish, ALREADY_EXISTS, because).await;
     Ok(())
 }
 
-async fn at_second_path(check: &mut Check<'_>, mode: Mode) -> Ended {
-    let first = check.in_use(mount(mode)).await?;
-    let second = Used {
-        target: check.target().await?,
+async fn at_second_path(check: &mut Check<'_>, mode: Mode) -> CheckResult {
+    let first = check.new_published(mount(mode)).await?;
+    let second = VolumeUse {
+        target: check.new_target_path().await?,
         ..first.clone()
     };
     let publish = check.publish_request(&second);
     let codes = [StatusCode::FailedPrecondition];
-    let because = "the access mode allows one target path on a node";
-    check.refused(publish, &codes, because).await;
+    let because = "the access mode allows only one target path per node";
+    check.call_refused(publish, &codes, because).await;
     Ok(())
 }
 
-async fn second_target(check: &mut Check<'_>) -> Ended {
+async fn second_target(check: &mut Check<'_>) -> CheckResult {
     at_second_path(check, Mode::SingleNodeWriter).await
 }
 
-async fn single_writer(check: &mut Check<'_>) -> Ended {
+async fn single_writer(check: &mut Check<'_>) -> CheckResult {
     at_second_path(check, Mode::SingleNodeSingleWriter).await
 }
 
-async fn multi_writer(check: &mut Check<'_>) -> Ended {
-    let first = check.in_use(mount(Mode::SingleNodeMultiWriter)).await?;
-    check.write(&first, "written at the first path").await?;
-    let second = Used {
-        target: check.target().await?,
+async fn multi_writer(check: &mut Check<'_>) -> CheckResult {
+    let first = check
+        .new_published(mount(Mode::SingleNodeMultiWriter))
+        .await?;
+    check
+        .write_data(&first, "written at the first path")
+        .await?;
+    let second = VolumeUse {
+        target: check.new_target_path().await?,
         ..first.clone()
     };
     let publish = check.publish_request(&second);
-    let because = "the access mode allows several target paths on a node";
-    check.must(publish, because).await?;
-    let rule = "both paths show the same volume";
+    let because = "the access mode allows several target paths per node";
+    check.call_ok(publish, because).await?;
+    let rule = "both target paths show the same data";
     check
-        .hold_data(&second, "written at the first path", rule)
+        .expect_data(&second, "written at the first path", rule)
         .await;
     check.prepare(Check::unpublish_request(&first)).await?;
-    let rule = "the volume stays at its other path";
+    let rule = "the volume stays published at its other target path";
     check
-        .hold_data(&second, "written at the first path", rule)
+        .expect_data(&second, "written at the first path", rule)
         .await;
     Ok(())
 }
 
-async fn without_staging(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let used = check.bring(volume, mount(Mode::SingleNodeWriter)).await?;
+async fn without_staging(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let used = check
+        .attached(volume, mount(Mode::SingleNodeWriter))
+        .await?;
     let mut publish = check.publish_request(&used);
     publish.staging_target_path.clear();
-    // A required field is missing, too.
+    // INVALID_ARGUMENT is right as well, because a required field is missing.
     let codes = [StatusCode::FailedPrecondition, StatusCode::InvalidArgument];
     let because = "STAGE_UNSTAGE_VOLUME is advertised and staging_target_path is not set";
-    check.refused(publish, &codes, because).await;
+    check.call_refused(publish, &codes, because).await;
     Ok(())
 }
 
-async fn staged_otherwise(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
+async fn staged_with_other_capability(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
     let used = check.staged(volume, mount(Mode::SingleNodeWriter)).await?;
     let mut stage = check.stage_request(&used);
     stage.volume_capability = Some(block(Mode::SingleNodeWriter));
@@ -445,27 +436,27 @@ async fn staged_otherwise(check: &mut Check<'_>) -> Ended {
         StatusCode::InvalidArgument,
         StatusCode::FailedPrecondition,
     ];
-    let because = "the volume is staged there as a file system";
-    check.refused(stage, &codes, because).await;
+    let because = "the volume is staged at this path as a file system";
+    check.call_refused(stage, &codes, because).await;
     Ok(())
 }
 
-async fn no_such_fs(check: &mut Check<'_>) -> Ended {
+async fn no_such_fs(check: &mut Check<'_>) -> CheckResult {
     use crate::csi::proto::volume_capability::{AccessType, MountVolume};
-    let volume = check.volume().await?;
+    let volume = check.new_volume().await?;
     let mut capability = mount(Mode::SingleNodeWriter);
     capability.access_type = Some(AccessType::Mount(MountVolume {
         fs_type: "nomad-csi-no-such-fs".to_owned(),
         ..Default::default()
     }));
     if check.attaches() {
-        // Who attaches may find it out already.
+        // ControllerPublishVolume may already refuse the file system.
         let attach = check.attach_request(&volume, &capability);
         if check.call(attach).await.is_err() {
             return Ok(());
         }
     }
-    let used = check.bring(volume, capability).await?;
+    let used = check.attached(volume, capability).await?;
     if check.stages() {
         let stage = check.stage_request(&used);
         if check.call(stage).await.is_err() {
@@ -474,50 +465,50 @@ async fn no_such_fs(check: &mut Check<'_>) -> Ended {
     }
     let publish = check.publish_request(&used);
     if check.call(publish).await.is_ok() {
-        let rule = "INVALID_ARGUMENT at staging or publishing: there is no such file system";
-        check.find(Level::Must, rule, "OK");
+        let rule = "INVALID_ARGUMENT from NodeStageVolume or NodePublishVolume: fs_type is unknown";
+        check.add_finding(Level::Must, rule, "OK");
     }
     Ok(())
 }
 
-/// A controller that attaches nothing cannot know in general that its volume is in use elsewhere.
-async fn delete_in_use(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
-    check.write(&used, "written before").await?;
+/// A controller without ControllerPublishVolume may not know that a volume is in use on a node.
+async fn delete_in_use(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
+    check.write_data(&used, "written before").await?;
     let delete = check.delete_request(&used.volume.volume_id);
-    let answer = check.call(delete).await;
+    let response = check.call(delete).await;
     let rule = "FAILED_PRECONDITION: the volume is published";
-    match answer {
+    match response {
         Err(failure) => {
             let refused = failure.code() == Some(StatusCode::FailedPrecondition);
-            check.hold(refused, rule, &failure.to_string());
-            let rule = "a deletion that is refused leaves the data";
-            check.hold_data(&used, "written before", rule).await;
+            check.expect(refused, rule, &failure.to_string());
+            let rule = "a refused DeleteVolume leaves the data intact";
+            check.expect_data(&used, "written before", rule).await;
         }
-        Ok(_) if check.attaches() => check.find(Level::Must, rule, "OK"),
-        Ok(_) => check.find(Level::Advice, rule, "OK"),
+        Ok(_) if check.attaches() => check.add_finding(Level::Must, rule, "OK"),
+        Ok(_) => check.add_finding(Level::Advice, rule, "OK"),
     }
     Ok(())
 }
 
-async fn size(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
+async fn size(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let capacity = u64::try_from(used.volume.capacity_bytes).unwrap_or_default();
     if capacity == 0 {
-        let why = "the plugin does not say how large its volumes are";
-        return Err(Stop::NotDemanded(why.to_owned()));
+        let why = "the plugin does not report the size of its volumes";
+        return Err(StopReason::NotApplicable(why.to_owned()));
     }
-    let total = check.size_of(&used).await?;
-    // A file system keeps some of its device for itself.
-    let rule = format!("the file system has about the {capacity} bytes of the volume");
+    let total = check.visible_size(&used).await?;
+    // A file system uses part of its device for metadata.
+    let rule = format!("the file system has about the size of the volume, {capacity} bytes");
     let got = format!("{total} bytes");
-    check.hold(total >= capacity / 10 * 6, &rule, &got);
-    let rule = format!("nothing above the {capacity} bytes of the volume can be used");
+    check.expect(total >= capacity / 10 * 6, &rule, &got);
+    let rule = format!("the file system is not larger than the volume, {capacity} bytes");
     check.advise(total <= capacity / 10 * 11, &rule, &got);
     Ok(())
 }
 
-fn stats_request(used: &Used, path: &str) -> NodeGetVolumeStatsRequest {
+fn stats_request(used: &VolumeUse, path: &str) -> NodeGetVolumeStatsRequest {
     NodeGetVolumeStatsRequest {
         volume_id: used.volume.volume_id.clone(),
         volume_path: path.to_owned(),
@@ -525,53 +516,59 @@ fn stats_request(used: &Used, path: &str) -> NodeGetVolumeStatsRequest {
     }
 }
 
-async fn stats(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
+async fn stats(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let request = stats_request(&used, &used.target);
-    let answer = check.must(request, "the volume is published there").await?;
-    for usage in &answer.usage {
+    let response = check
+        .call_ok(request, "the volume is published at this path")
+        .await?;
+    for usage in &response.usage {
         let got = format!("{usage:?}");
         let unit = usage.unit() != Unit::Unknown;
-        check.hold(unit, "unit is BYTES or INODES", &got);
+        check.expect(unit, "unit is BYTES or INODES", &got);
         let positive = usage.total >= 0 && usage.used >= 0 && usage.available >= 0;
-        check.hold(positive, "no number is negative", &got);
+        check.expect(positive, "total, used and available are not negative", &got);
         let adds_up = usage.used <= usage.total && usage.available <= usage.total;
-        check.hold(adds_up, "neither used nor available is above total", &got);
+        check.expect(adds_up, "used and available are at most total", &got);
     }
-    let bytes = answer.usage.iter().any(|usage| usage.unit() == Unit::Bytes);
-    check.advise(bytes, "usage in bytes", "none");
-    if check.profile().node_has(NodeRpc::VolumeCondition) {
-        let condition = answer.volume_condition;
-        let rule = "volume_condition is set, since VOLUME_CONDITION is advertised";
-        check.hold(condition.is_some(), rule, "not set");
+    let bytes = response.usage.iter().any(|usage| usage.unit() == Unit::Bytes);
+    check.advise(bytes, "usage has an entry in BYTES", "no entry in BYTES");
+    if check.plugin().node_has(NodeRpc::VolumeCondition) {
+        let condition = response.volume_condition;
+        let rule = "volume_condition is set, because VOLUME_CONDITION is advertised";
+        check.expect(condition.is_some(), rule, "not set");
         let abnormal = condition.filter(|condition| condition.abnormal);
-        let rule = "a volume that is published and works is not abnormal";
+        let rule = "a working published volume is not abnormal";
         let got = abnormal.as_ref().map(|one| one.message.clone());
-        check.hold(abnormal.is_none(), rule, &got.unwrap_or_default());
+        check.expect(abnormal.is_none(), rule, &got.unwrap_or_default());
     }
     Ok(())
 }
 
-async fn stats_elsewhere(check: &mut Check<'_>) -> Ended {
-    let used = check.in_use(mount(Mode::SingleNodeWriter)).await?;
+async fn stats_elsewhere(check: &mut Check<'_>) -> CheckResult {
+    let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let mut request = stats_request(&used, &used.target);
     request.volume_id.clear();
     check
-        .refused(request, INVALID, "volume_id is required")
+        .call_refused(request, INVALID, "volume_id is required")
         .await;
     let request = stats_request(&used, "");
     check
-        .refused(request, INVALID, "volume_path is required")
+        .call_refused(request, INVALID, "volume_path is required")
         .await;
-    let elsewhere = check.target().await?;
+    let elsewhere = check.new_target_path().await?;
     let request = stats_request(&used, &elsewhere);
     check
-        .refused(request, NOT_FOUND, "the volume is not at that path")
+        .call_refused(
+            request,
+            NOT_FOUND,
+            "the volume is not published at this path",
+        )
         .await;
     let mut request = stats_request(&used, &used.target);
     request.volume_id = "nomad-csi-check-no-such-volume".to_owned();
     check
-        .refused(request, NOT_FOUND, "there is no such volume")
+        .call_refused(request, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }

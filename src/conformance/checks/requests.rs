@@ -1,6 +1,6 @@
-//! The requests that checks are made of: well-formed, with what the person gave, under a new name.
+//! Valid requests for the checks, with the options of the run and a unique name.
 
-use crate::conformance::check::{Check, Stop};
+use crate::conformance::check::{Check, StopReason};
 use crate::csi::proto::plugin_capability::service::Type as Service;
 use crate::csi::proto::volume_capability::access_mode::Mode;
 use crate::csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
@@ -11,16 +11,16 @@ use crate::csi::proto::{
 };
 use crate::ports::StatusCode;
 
-/// A required field is missing, or a value cannot be.
+/// The code for a missing or impossible value.
 pub(super) const INVALID: &[StatusCode] = &[StatusCode::InvalidArgument];
-/// Something does not exist.
+/// The code for something that does not exist.
 pub(super) const NOT_FOUND: &[StatusCode] = &[StatusCode::NotFound];
-/// A name or a path is taken.
+/// The code for a name or path that is already in use with other arguments.
 pub(super) const ALREADY_EXISTS: &[StatusCode] = &[StatusCode::AlreadyExists];
-/// Begin anew.
+/// The code for an invalid page token.
 pub(super) const ABORTED: &[StatusCode] = &[StatusCode::Aborted];
 
-/// A volume's content, of a snapshot.
+/// Returns the content source for a snapshot.
 pub(super) fn from_snapshot(id: &str) -> VolumeContentSource {
     let snapshot_id = id.to_owned();
     VolumeContentSource {
@@ -28,7 +28,7 @@ pub(super) fn from_snapshot(id: &str) -> VolumeContentSource {
     }
 }
 
-/// A volume's content, of a volume.
+/// Returns the content source for a volume.
 pub(super) fn from_volume(id: &str) -> VolumeContentSource {
     let volume_id = id.to_owned();
     VolumeContentSource {
@@ -36,7 +36,7 @@ pub(super) fn from_volume(id: &str) -> VolumeContentSource {
     }
 }
 
-/// A file system of the plugin's choice.
+/// Returns the capability for a file system of the plugin's choice.
 pub(super) fn mount(mode: Mode) -> VolumeCapability {
     VolumeCapability {
         access_mode: Some(AccessMode { mode: mode.into() }),
@@ -44,7 +44,7 @@ pub(super) fn mount(mode: Mode) -> VolumeCapability {
     }
 }
 
-/// A block device.
+/// Returns the capability for a block device.
 pub(super) fn block(mode: Mode) -> VolumeCapability {
     VolumeCapability {
         access_mode: Some(AccessMode { mode: mode.into() }),
@@ -52,7 +52,7 @@ pub(super) fn block(mode: Mode) -> VolumeCapability {
     }
 }
 
-/// At least so many bytes.
+/// Returns the range of at least `bytes` bytes.
 pub(super) fn at_least(bytes: i64) -> CapacityRange {
     CapacityRange {
         required_bytes: bytes,
@@ -60,7 +60,7 @@ pub(super) fn at_least(bytes: i64) -> CapacityRange {
     }
 }
 
-/// Exactly so many bytes.
+/// Returns the range of exactly `bytes` bytes.
 pub(super) fn exactly(bytes: i64) -> CapacityRange {
     CapacityRange {
         required_bytes: bytes,
@@ -69,38 +69,39 @@ pub(super) fn exactly(bytes: i64) -> CapacityRange {
 }
 
 impl Check<'_> {
-    /// A volume as a workload on this node would have it: a file system, one writer.
+    /// Returns a request for a file system with one writer, accessible from this node.
     pub(super) fn create_request(&mut self) -> CreateVolumeRequest {
-        let name = self.name();
+        let name = self.unique_name();
         CreateVolumeRequest {
             name,
-            capacity_range: Some(at_least(self.setup().size)),
+            capacity_range: Some(at_least(self.options().size)),
             volume_capabilities: vec![mount(Mode::SingleNodeWriter)],
-            parameters: self.setup().parameters.clone(),
+            parameters: self.options().parameters.clone(),
             secrets: self.secrets(),
-            accessibility_requirements: self.here(),
+            accessibility_requirements: self.topology_requirement(),
             ..Default::default()
         }
     }
 
-    /// Where the plugin's node is, as a requirement.
-    pub(super) fn here(&self) -> Option<TopologyRequirement> {
-        let place = self.place()?;
+    /// Returns the requirement for the topology of the plugin's node.
+    pub(super) fn topology_requirement(&self) -> Option<TopologyRequirement> {
+        let topology = self.node_topology()?;
         Some(TopologyRequirement {
-            requisite: vec![place],
+            requisite: vec![topology],
             preferred: vec![],
         })
     }
 
-    /// Where the plugin's node is.
-    pub(super) fn place(&self) -> Option<Topology> {
+    /// Returns the topology of the plugin's node.
+    pub(super) fn node_topology(&self) -> Option<Topology> {
         self.has_topology().then_some(())?;
-        let node = self.profile().described_node()?;
+        let node = self.plugin().described_node()?;
         node.accessible_topology.clone()
     }
 
     pub(super) fn has_topology(&self) -> bool {
-        self.profile().has(Service::VolumeAccessibilityConstraints)
+        self.plugin()
+            .has_service(Service::VolumeAccessibilityConstraints)
     }
 
     pub(super) fn delete_request(&self, id: &str) -> DeleteVolumeRequest {
@@ -110,22 +111,38 @@ impl Check<'_> {
         }
     }
 
-    /// A volume to check something with.
+    /// Creates a volume for use in a check.
     ///
     /// # Errors
-    /// If it cannot be had: then the check says nothing.
-    pub(super) async fn volume(&mut self) -> Result<Volume, Stop> {
+    /// Stops the check as untried if the call fails.
+    pub(super) async fn new_volume(&mut self) -> Result<Volume, StopReason> {
         let request = self.create_request();
-        self.volume_of(request).await
+        self.create_volume(request).await
     }
 
-    /// The volume of a request, to check something with.
+    /// Creates the requested volume for use in a check.
     ///
     /// # Errors
-    /// If it cannot be had: then the check says nothing.
-    pub(super) async fn volume_of(&mut self, request: CreateVolumeRequest) -> Result<Volume, Stop> {
+    /// Stops the check as untried if the call fails.
+    pub(super) async fn create_volume(
+        &mut self,
+        request: CreateVolumeRequest,
+    ) -> Result<Volume, StopReason> {
         let volume = self.prepare(request).await?.volume;
         let volume = volume.filter(|volume| !volume.volume_id.is_empty());
-        volume.ok_or_else(|| Stop::Untried("CreateVolume answered without a volume".to_owned()))
+        volume.ok_or_else(|| StopReason::Untried("CreateVolume returned no volume".to_owned()))
+    }
+
+    /// Creates a volume with one capability.
+    ///
+    /// # Errors
+    /// Stops the check as untried if the call fails.
+    pub(super) async fn new_volume_with(
+        &mut self,
+        capability: VolumeCapability,
+    ) -> Result<Volume, StopReason> {
+        let mut request = self.create_request();
+        request.volume_capabilities = vec![capability];
+        self.create_volume(request).await
     }
 }

@@ -1,8 +1,8 @@
-//! ValidateVolumeCapabilities (CSI section "ValidateVolumeCapabilities"), mandatory for controllers.
+//! Checks of ValidateVolumeCapabilities, which every controller implements.
 
-use crate::conformance::case::{Area, Case, Effect, Ended, Need, case};
+use crate::conformance::case::{Area, Case, CheckResult, Effect, Need, case};
 use crate::conformance::check::Check;
-use crate::conformance::report::Level;
+use crate::conformance::finding::Level;
 use crate::csi::proto::controller_service_capability::rpc::Type as ControllerRpc;
 use crate::csi::proto::validate_volume_capabilities_response::Confirmed;
 use crate::csi::proto::volume_capability::access_mode::Mode;
@@ -12,33 +12,35 @@ use crate::ports::StatusCode;
 
 use super::requests::{INVALID, NOT_FOUND, mount};
 
-const ASKS: &[Need] = &[Need::Controller];
-const NEEDS: &[Need] = &[Need::Can(ControllerRpc::CreateDeleteVolume)];
+const NEEDS_CONTROLLER: &[Need] = &[Need::ControllerService];
+const NEEDS: &[Need] = &[Need::ControllerCapability(
+    ControllerRpc::CreateDeleteVolume,
+)];
 const SECTION: &str = "ValidateVolumeCapabilities";
 
 pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Validate,
         "validate/no-id",
-        "A validation without a volume ID is refused",
+        "ValidateVolumeCapabilities without a volume ID is refused",
         SECTION,
-        ASKS,
+        NEEDS_CONTROLLER,
         Reads,
         no_id
     ),
     case!(
         Validate,
         "validate/unknown",
-        "A validation of a volume that does not exist is refused",
+        "ValidateVolumeCapabilities of an unknown volume fails with NOT_FOUND",
         SECTION,
-        ASKS,
+        NEEDS_CONTROLLER,
         Reads,
         unknown
     ),
     case!(
         Validate,
         "validate/no-capabilities",
-        "A validation without capabilities is refused",
+        "ValidateVolumeCapabilities without capabilities is refused",
         SECTION,
         NEEDS,
         Creates,
@@ -47,7 +49,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Validate,
         "validate/own",
-        "A volume's own capability is confirmed, and echoed as it was sent",
+        "ValidateVolumeCapabilities confirms the volume's own capability and repeats the request",
         SECTION,
         NEEDS,
         Creates,
@@ -56,7 +58,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Validate,
         "validate/impossible",
-        "A file system that does not exist, or a context that is not the volume's, is not confirmed",
+        "ValidateVolumeCapabilities does not confirm an unknown fs_type or a wrong volume_context",
         SECTION,
         NEEDS,
         Creates,
@@ -64,73 +66,73 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     ),
 ];
 
-fn of(check: &Check<'_>, volume: &Volume) -> ValidateVolumeCapabilitiesRequest {
+fn validate_request(check: &Check<'_>, volume: &Volume) -> ValidateVolumeCapabilitiesRequest {
     ValidateVolumeCapabilitiesRequest {
         volume_id: volume.volume_id.clone(),
         volume_context: volume.volume_context.clone(),
         volume_capabilities: vec![mount(Mode::SingleNodeWriter)],
-        parameters: check.setup().parameters.clone(),
+        parameters: check.options().parameters.clone(),
         secrets: check.secrets(),
         ..Default::default()
     }
 }
 
-async fn no_id(check: &mut Check<'_>) -> Ended {
-    let request = of(check, &Volume::default());
+async fn no_id(check: &mut Check<'_>) -> CheckResult {
+    let request = validate_request(check, &Volume::default());
     check
-        .refused(request, INVALID, "volume_id is required")
+        .call_refused(request, INVALID, "volume_id is required")
         .await;
     Ok(())
 }
 
-async fn unknown(check: &mut Check<'_>) -> Ended {
+async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let volume = Volume {
         volume_id: "nomad-csi-check-no-such-volume".to_owned(),
         ..Default::default()
     };
-    let request = of(check, &volume);
+    let request = validate_request(check, &volume);
     check
-        .refused(request, NOT_FOUND, "there is no such volume")
+        .call_refused(request, NOT_FOUND, "the volume does not exist")
         .await;
     Ok(())
 }
 
-async fn no_capabilities(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let mut request = of(check, &volume);
+async fn no_capabilities(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let mut request = validate_request(check, &volume);
     request.volume_capabilities.clear();
     let because = "at least one capability is required";
-    check.refused(request, INVALID, because).await;
+    check.call_refused(request, INVALID, because).await;
     Ok(())
 }
 
-async fn own(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let request = of(check, &volume);
+async fn own(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let request = validate_request(check, &volume);
     let because = "the volume exists";
-    let answer = check.must(request.clone(), because).await?;
-    let Some(confirmed) = answer.confirmed else {
-        let rule = "the capability that the volume was created with is confirmed";
-        check.find(
+    let response = check.call_ok(request.clone(), because).await?;
+    let Some(confirmed) = response.confirmed else {
+        let rule = "the plugin confirms the capability with which the volume was created";
+        check.add_finding(
             Level::Advice,
             rule,
-            &format!("not confirmed: {}", answer.message),
+            &format!("not confirmed: {}", response.message),
         );
         return Ok(());
     };
-    for (expected, holds) in echoed(&request, &confirmed) {
-        check.hold(holds, expected, &format!("{confirmed:?}"));
+    for (expected, holds) in confirmation_rules(&request, &confirmed) {
+        check.expect(holds, expected, &format!("{confirmed:?}"));
     }
     Ok(())
 }
 
-/// What a confirmation has to say, since whatever is not echoed counts as not confirmed.
-fn echoed(
+/// The rules for a confirmation. A field that the response does not repeat counts as unconfirmed.
+fn confirmation_rules(
     request: &ValidateVolumeCapabilitiesRequest,
     confirmed: &Confirmed,
 ) -> [(&'static str, bool); 3] {
     let capabilities = &confirmed.volume_capabilities;
-    let asked = request.volume_capabilities.iter();
+    let requested = request.volume_capabilities.iter();
     let same_mode = |one: &VolumeCapability, other: &VolumeCapability| {
         one.access_mode == other.access_mode
             && std::mem::discriminant(&one.access_type)
@@ -140,52 +142,51 @@ fn echoed(
     let parameters = &confirmed.parameters;
     [
         (
-            "confirmed.volume_capabilities lists what was asked for",
-            asked
+            "confirmed.volume_capabilities lists the requested capabilities",
+            requested
                 .clone()
                 .all(|one| capabilities.iter().any(|other| same_mode(one, other))),
         ),
         (
-            "confirmed.volume_context is the one that was asked for, or left out",
+            "confirmed.volume_context equals the requested one, or is empty",
             context.is_empty() || *context == request.volume_context,
         ),
         (
-            "confirmed.parameters are those that were asked for, or left out",
+            "confirmed.parameters equals the requested ones, or is empty",
             parameters.is_empty() || *parameters == request.parameters,
         ),
     ]
 }
 
-async fn impossible(check: &mut Check<'_>) -> Ended {
-    let volume = check.volume().await?;
-    let mut request = of(check, &volume);
+async fn impossible(check: &mut Check<'_>) -> CheckResult {
+    let volume = check.new_volume().await?;
+    let mut request = validate_request(check, &volume);
     request.volume_capabilities[0].access_type = Some(AccessType::Mount(MountVolume {
         fs_type: "nomad-csi-no-such-fs".to_owned(),
         ..Default::default()
     }));
-    let rule = "not confirmed, or INVALID_ARGUMENT: there is no such file system";
-    unconfirmed(check, request, rule).await;
-    let mut request = of(check, &volume);
+    let rule = "not confirmed, or INVALID_ARGUMENT: fs_type is unknown";
+    expect_unconfirmed(check, request, rule).await;
+    let mut request = validate_request(check, &volume);
     let key = "nomad-csi-check".to_owned();
     request
         .volume_context
         .insert(key, "not the volume's".to_owned());
-    let rule =
-        "not confirmed, or INVALID_ARGUMENT: volume_context is another one than the volume has";
-    unconfirmed(check, request, rule).await;
+    let rule = "not confirmed, or INVALID_ARGUMENT: volume_context is not that of the volume";
+    expect_unconfirmed(check, request, rule).await;
     Ok(())
 }
 
-async fn unconfirmed(
+async fn expect_unconfirmed(
     check: &mut Check<'_>,
     request: ValidateVolumeCapabilitiesRequest,
     rule: &str,
 ) {
     match check.call(request).await {
-        Ok(answer) => drop(check.hold(answer.confirmed.is_none(), rule, "confirmed")),
+        Ok(response) => drop(check.expect(response.confirmed.is_none(), rule, "confirmed")),
         Err(failure) => {
             let invalid = failure.code() == Some(StatusCode::InvalidArgument);
-            check.hold(invalid, rule, &failure.to_string());
+            check.expect(invalid, rule, &failure.to_string());
         }
     }
 }

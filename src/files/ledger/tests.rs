@@ -43,7 +43,7 @@ async fn save(
 }
 
 #[tokio::test]
-async fn what_was_written_is_read_back_and_listed() {
+async fn written_sets_are_read_back_and_listed() {
     let (_directory, ledger) = ledger();
     assert!(ledger.read(&name()).await.unwrap().is_empty());
     assert_eq!(ledger.sets().await.unwrap(), BTreeSet::new());
@@ -59,7 +59,7 @@ async fn what_was_written_is_read_back_and_listed() {
 }
 
 #[tokio::test]
-async fn of_two_writers_who_read_the_same_one_wins() {
+async fn only_one_of_two_concurrent_writers_succeeds() {
     let (_directory, ledger) = ledger();
     let (mut first, mut second) = (StoredSet::default(), StoredSet::default());
     save(&ledger, &owning(&["db0"]), &mut first).await.unwrap();
@@ -73,20 +73,20 @@ async fn of_two_writers_who_read_the_same_one_wins() {
 }
 
 #[tokio::test]
-async fn a_locked_set_says_by_whom_and_is_free_again_when_he_ends() {
+async fn a_locked_set_names_its_holder_and_is_free_after_release() {
     let (_directory, ledger) = ledger();
     let lock = ledger.lock(&name(), &holder("ada")).await.unwrap();
     assert_eq!(lock.time_to_live(), None);
     let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
-        panic!("two hold it");
+        panic!("two commands hold the lock");
     };
     assert_eq!(
         refused.failure,
-        LedgerFailure::Held(Some(Box::new(holder("ada"))))
+        LedgerFailure::Locked(Some(Box::new(holder("ada"))))
     );
     assert_eq!(
         refused.message,
-        "set web is being worked on by ada on build-7 (process 7, apply)"
+        "ada on build-7 (process 7, apply) holds the lock of set `web`"
     );
     let other = SetName::parse("other").unwrap();
     drop(ledger.lock(&other, &holder("bo")).await.unwrap());
@@ -96,7 +96,7 @@ async fn a_locked_set_says_by_whom_and_is_free_again_when_he_ends() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_file_is_its_owners_alone() {
+async fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let (directory, ledger) = ledger();
     save(&ledger, &owning(&["db0"]), &mut StoredSet::default())
@@ -110,7 +110,7 @@ async fn the_file_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_ledger_is_refused_and_left_alone() {
+async fn an_invalid_ledger_file_is_refused_and_unchanged() {
     let (_directory, ledger) = ledger();
     for text in [
         "",

@@ -1,38 +1,23 @@
-//! The catalogue's snapshots and groups of them.
+//! The records of snapshots and groups.
 //!
-//! A group and its members change in one transaction: there is never a group with some of them.
+//! A group and its members change in one transaction, so a partial group never exists.
 
-use redb::{ReadableTable as _, TableDefinition, WriteTransaction};
+use redb::{ReadableTable as _, WriteTransaction};
 
-use super::records::{GroupRecord, SnapshotRecord, Stage};
-use super::{Catalog, CatalogError, after, damaged, decode, encode};
+use super::database::{Catalog, CatalogError, damaged, decode, encode, key_after};
+use super::records::{GroupRecord, RecordState, SnapshotRecord};
+use super::tables::{
+    GROUP_NAMES, GROUPS, SNAPSHOT_NAMES, SNAPSHOTS, SNAPSHOTS_OF_VOLUME, UNFINISHED_SNAPSHOTS,
+};
 
-const SNAPSHOTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("snapshots");
-const SNAPSHOT_NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("snapshot-names");
-const OF_VOLUME: TableDefinition<'_, (&str, &str), ()> = TableDefinition::new("snapshots-of");
-const UNFINISHED: TableDefinition<'_, &str, ()> = TableDefinition::new("unfinished-snapshots");
-const GROUPS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("groups");
-const GROUP_NAMES: TableDefinition<'_, &str, &str> = TableDefinition::new("group-names");
-
-/// Makes the tables, so that reading never finds one missing.
-pub(super) fn make_tables(transaction: &WriteTransaction) -> Result<(), CatalogError> {
-    transaction.open_table(SNAPSHOTS)?;
-    transaction.open_table(SNAPSHOT_NAMES)?;
-    transaction.open_table(OF_VOLUME)?;
-    transaction.open_table(UNFINISHED)?;
-    transaction.open_table(GROUPS)?;
-    transaction.open_table(GROUP_NAMES)?;
-    Ok(())
-}
-
-/// One page of snapshots: those of a volume, or all.
+/// One page of snapshots.
 pub(in crate::hostpath) struct SnapshotPage {
     pub(in crate::hostpath) snapshots: Vec<SnapshotRecord>,
     pub(in crate::hostpath) has_more: bool,
 }
 
 impl Catalog {
-    /// The snapshot of that ID, whatever its stage.
+    /// Returns the snapshot with this ID, in any state.
     pub(in crate::hostpath) fn snapshot(
         &self,
         id: &str,
@@ -40,8 +25,8 @@ impl Catalog {
         self.record(SNAPSHOTS, id)
     }
 
-    /// The snapshot that holds that name.
-    pub(in crate::hostpath) fn snapshot_named(
+    /// Returns the snapshot that owns this name.
+    pub(in crate::hostpath) fn snapshot_by_name(
         &self,
         name: &str,
     ) -> Result<Option<SnapshotRecord>, CatalogError> {
@@ -51,13 +36,13 @@ impl Catalog {
         }
     }
 
-    /// The group of that ID, whatever its stage.
+    /// Returns the group with this ID, in any state.
     pub(in crate::hostpath) fn group(&self, id: &str) -> Result<Option<GroupRecord>, CatalogError> {
         self.record(GROUPS, id)
     }
 
-    /// The group that holds that name.
-    pub(in crate::hostpath) fn group_named(
+    /// Returns the group that owns this name.
+    pub(in crate::hostpath) fn group_by_name(
         &self,
         name: &str,
     ) -> Result<Option<GroupRecord>, CatalogError> {
@@ -67,7 +52,8 @@ impl Catalog {
         }
     }
 
-    /// Up to `limit` ready snapshots with IDs after `after`, in order: all, or those of one volume.
+    /// Returns up to `limit` ready snapshots with IDs after `start`, in order. With `source`, only
+    /// those of that volume.
     pub(in crate::hostpath) fn snapshot_page(
         &self,
         source: Option<&str>,
@@ -83,7 +69,7 @@ impl Catalog {
             };
             let mut take = |bytes: &[u8]| {
                 let record: SnapshotRecord = decode(bytes)?;
-                if record.stage != Stage::Ready {
+                if record.state != RecordState::Ready {
                     return Ok(true);
                 }
                 page.has_more = page.snapshots.len() == limit;
@@ -93,8 +79,8 @@ impl Catalog {
                 Ok::<_, CatalogError>(!page.has_more)
             };
             if let Some(volume) = source {
-                let index = transaction.open_table(OF_VOLUME)?;
-                let end = after(volume);
+                let index = transaction.open_table(SNAPSHOTS_OF_VOLUME)?;
+                let end = key_after(volume);
                 let first = (volume, start.unwrap_or_default());
                 for entry in index.range((Excluded(first), Excluded((end.as_str(), ""))))? {
                     let entry = entry?;
@@ -118,12 +104,12 @@ impl Catalog {
         })
     }
 
-    /// Snapshots whose cutting or removing was begun and not finished, and the groups of them.
+    /// Returns the snapshots whose creation or deletion is unfinished, members of groups included.
     pub(in crate::hostpath) fn unfinished_snapshots(
         &self,
     ) -> Result<Vec<SnapshotRecord>, CatalogError> {
         self.read(|transaction| {
-            let unfinished = transaction.open_table(UNFINISHED)?;
+            let unfinished = transaction.open_table(UNFINISHED_SNAPSHOTS)?;
             let table = transaction.open_table(SNAPSHOTS)?;
             let mut records = vec![];
             for entry in unfinished.iter()? {
@@ -138,8 +124,7 @@ impl Catalog {
         })
     }
 
-    /// Puts snapshots down, and the group they are of: `Creating` takes the names, `Deleting` gives
-    /// them back.
+    /// Writes snapshots and their group. `Creating` reserves the names, `Deleting` releases them.
     pub(in crate::hostpath) fn put_snapshots(
         &self,
         snapshots: &[SnapshotRecord],
@@ -147,16 +132,18 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         self.write(|transaction| {
             for record in snapshots {
-                put_one(transaction, record)?;
+                put_snapshot(transaction, record)?;
             }
             let Some(group) = group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;
-            match group.stage {
-                Stage::Creating => drop(names.insert(group.name.as_str(), group.id.as_str())?),
-                Stage::Ready => {}
-                Stage::Deleting => drop(names.remove(group.name.as_str())?),
+            match group.state {
+                RecordState::Creating => {
+                    drop(names.insert(group.name.as_str(), group.id.as_str())?)
+                }
+                RecordState::Ready => {}
+                RecordState::Deleting => drop(names.remove(group.name.as_str())?),
             }
             let bytes = encode(group)?;
             transaction
@@ -166,48 +153,51 @@ impl Catalog {
         })
     }
 
-    /// Removes snapshots, and the group they are of, with all that is remembered of them.
-    pub(in crate::hostpath) fn forget_snapshots(
+    /// Removes all records of snapshots and their group.
+    pub(in crate::hostpath) fn remove_snapshots(
         &self,
         snapshots: &[SnapshotRecord],
         group: Option<&GroupRecord>,
     ) -> Result<(), CatalogError> {
         self.write(|transaction| {
             for record in snapshots {
-                forget_one(transaction, record)?;
+                remove_snapshot(transaction, record)?;
             }
             let Some(group) = group else {
                 return Ok(());
             };
             let mut names = transaction.open_table(GROUP_NAMES)?;
-            give_back(&mut names, &group.name, &group.id)?;
+            release_name(&mut names, &group.name, &group.id)?;
             transaction.open_table(GROUPS)?.remove(group.id.as_str())?;
             Ok(())
         })
     }
 }
 
-fn put_one(transaction: &WriteTransaction, record: &SnapshotRecord) -> Result<(), CatalogError> {
+fn put_snapshot(
+    transaction: &WriteTransaction,
+    record: &SnapshotRecord,
+) -> Result<(), CatalogError> {
     let id = record.id.as_str();
-    let mut unfinished = transaction.open_table(UNFINISHED)?;
+    let mut unfinished = transaction.open_table(UNFINISHED_SNAPSHOTS)?;
     let mut names = transaction.open_table(SNAPSHOT_NAMES)?;
-    // A member of a group has no name of its own.
+    // A member of a group has no name.
     let is_named = !record.name.is_empty();
-    match record.stage {
-        Stage::Creating => {
+    match record.state {
+        RecordState::Creating => {
             unfinished.insert(id, ())?;
             if is_named {
                 names.insert(record.name.as_str(), id)?;
             }
         }
-        Stage::Ready => drop(unfinished.remove(id)?),
-        Stage::Deleting => {
+        RecordState::Ready => drop(unfinished.remove(id)?),
+        RecordState::Deleting => {
             unfinished.insert(id, ())?;
-            give_back(&mut names, &record.name, id)?;
+            release_name(&mut names, &record.name, id)?;
         }
     }
     transaction
-        .open_table(OF_VOLUME)?
+        .open_table(SNAPSHOTS_OF_VOLUME)?
         .insert((record.source.as_str(), id), ())?;
     let bytes = encode(record)?;
     transaction
@@ -216,26 +206,29 @@ fn put_one(transaction: &WriteTransaction, record: &SnapshotRecord) -> Result<()
     Ok(())
 }
 
-fn forget_one(transaction: &WriteTransaction, record: &SnapshotRecord) -> Result<(), CatalogError> {
+fn remove_snapshot(
+    transaction: &WriteTransaction,
+    record: &SnapshotRecord,
+) -> Result<(), CatalogError> {
     let id = record.id.as_str();
     let mut names = transaction.open_table(SNAPSHOT_NAMES)?;
-    give_back(&mut names, &record.name, id)?;
-    transaction.open_table(UNFINISHED)?.remove(id)?;
+    release_name(&mut names, &record.name, id)?;
+    transaction.open_table(UNFINISHED_SNAPSHOTS)?.remove(id)?;
     transaction
-        .open_table(OF_VOLUME)?
+        .open_table(SNAPSHOTS_OF_VOLUME)?
         .remove((record.source.as_str(), id))?;
     transaction.open_table(SNAPSHOTS)?.remove(id)?;
     Ok(())
 }
 
-/// Frees a name, if it is that one's.
-fn give_back(
+/// Releases a name, if this ID owns it.
+fn release_name(
     names: &mut redb::Table<'_, &'static str, &'static str>,
     name: &str,
     id: &str,
 ) -> Result<(), CatalogError> {
-    let is_holder = names.get(name)?.is_some_and(|holder| holder.value() == id);
-    if is_holder {
+    let is_owner = names.get(name)?.is_some_and(|owner| owner.value() == id);
+    if is_owner {
         names.remove(name)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Directories are removed whole, whatever is in them, and nothing outside them is touched.
+//! A removal removes the whole directory, and touches nothing outside it.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -10,15 +10,15 @@ use super::*;
 #[expect(
     dead_code,
     clippy::print_stderr,
-    reason = "it is shared with the tests of real processes, and says loudly what it skips"
+    reason = "shared with the end-to-end tests, which use more of it and print what they skip"
 )]
 mod namespace;
 
-fn data() -> (tempfile::TempDir, Data) {
+fn data() -> (tempfile::TempDir, DataDir) {
     let directory = tempfile::tempdir().unwrap();
     let volumes = directory.path().join("volumes");
     std::fs::create_dir(&volumes).unwrap();
-    let data = Data::open(&volumes).unwrap();
+    let data = DataDir::open(&volumes).unwrap();
     (directory, data)
 }
 
@@ -27,7 +27,7 @@ fn is_empty(path: &Path) -> bool {
 }
 
 #[test]
-fn a_volume_is_open_to_every_user_and_making_it_again_keeps_it() {
+fn a_volume_is_open_to_every_user_and_creating_it_again_keeps_it() {
     let (_directory, data) = data();
     data.create("a").unwrap();
     std::fs::write(data.path_of("a").join("file"), "data").unwrap();
@@ -36,7 +36,7 @@ fn a_volume_is_open_to_every_user_and_making_it_again_keeps_it() {
     assert_eq!(mode & 0o777, 0o777);
     assert!(data.path_of("a").join("file").exists());
     assert!(data.exists("a").unwrap() && !data.exists("b").unwrap());
-    assert!(data.room().unwrap().total_bytes > 0);
+    assert!(data.space().unwrap().total_bytes > 0);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn only_an_empty_directory_is_undone() {
 }
 
 #[test]
-fn a_removal_takes_everything_and_follows_no_link() {
+fn a_removal_removes_everything_and_follows_no_link() {
     let (directory, data) = data();
     let outside = directory.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -66,7 +66,7 @@ fn a_removal_takes_everything_and_follows_no_link() {
         std::fs::write(folder.join("file"), "data").unwrap();
         symlink(&outside, folder.join("link")).unwrap();
         symlink("/nowhere", folder.join("dangling")).unwrap();
-        // Names that the removal itself uses.
+        // The removal itself uses these names.
         std::fs::create_dir_all(folder.join(".removed-0/.removed-1")).unwrap();
     }
     for number in 0..500 {
@@ -83,7 +83,7 @@ fn a_removal_takes_everything_and_follows_no_link() {
     assert_eq!(std::fs::read(outside.join("precious")).unwrap(), b"data");
 }
 
-/// Deeper than a path may be long, and than files may be open at once.
+/// The tree is deeper than a path can be long and than files can be open.
 #[test]
 fn a_tree_of_any_depth_is_removed() {
     let (_directory, data) = data();
@@ -98,27 +98,27 @@ fn a_tree_of_any_depth_is_removed() {
 }
 
 #[test]
-fn a_removal_that_was_stopped_goes_on() {
+fn an_interrupted_removal_can_continue() {
     let (_directory, data) = data();
     data.create("a").unwrap();
     std::fs::write(data.path_of("a").join("file"), "data").unwrap();
     data.stop_removals();
     let stopped = data.remove("a").unwrap_err();
     assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
-    let again = Data::open(data.path()).unwrap();
+    let again = DataDir::open(data.path()).unwrap();
     again.remove("a").unwrap();
     assert!(is_empty(data.path()));
 }
 
-/// The guard itself: its caller looks at the mount table before, and a mount may come in between.
+/// The last safeguard: something may be mounted after the caller has checked the mount table.
 #[test]
 fn a_removal_never_goes_into_a_mount() {
     let test = "hostpath::data::tests::a_removal_never_goes_into_a_mount";
-    namespace::inside(test, || {
-        for place in ["", "x", "x/y/z"] {
+    namespace::run_in_mount_namespace(test, || {
+        for below in ["", "x", "x/y/z"] {
             let (_directory, data) = data();
             data.create("a").unwrap();
-            let at = data.path_of("a").join(place);
+            let at = data.path_of("a").join(below);
             std::fs::create_dir_all(&at).unwrap();
             std::fs::write(at.join("below"), "").unwrap();
             mount("none", &at, "tmpfs", MountFlags::empty(), None).unwrap();
@@ -128,20 +128,20 @@ fn a_removal_never_goes_into_a_mount() {
             data.remove("a").unwrap_err();
             let mounted = mounted_below(data.path());
             let precious = mounted.join("folder/precious");
-            assert_eq!(std::fs::read(precious).unwrap(), b"data", "{place:?}");
+            assert_eq!(std::fs::read(precious).unwrap(), b"data", "{below:?}");
 
             unmount(&mounted, UnmountFlags::NOFOLLOW).unwrap();
             data.remove("a").unwrap();
-            assert!(is_empty(data.path()), "{place:?}");
+            assert!(is_empty(data.path()), "{below:?}");
         }
     });
 }
 
-/// Both ways of opening: with `openat2`, and as it is done on a kernel that has none.
+/// With `openat2`, and with the fallback for kernels without it.
 #[test]
 fn no_directory_is_opened_that_is_a_mount_point() {
     let test = "hostpath::data::tests::no_directory_is_opened_that_is_a_mount_point";
-    namespace::inside(test, || {
+    namespace::run_in_mount_namespace(test, || {
         let (_directory, data) = data();
         data.create("a").unwrap();
         let volume = data.open_volume("a").unwrap();
@@ -158,11 +158,11 @@ fn no_directory_is_opened_that_is_a_mount_point() {
     });
 }
 
-/// The one mount below: a removal may have moved the directory that it lies in.
+/// Returns the only mount below `path`. A removal may have moved its directory.
 fn mounted_below(path: &Path) -> PathBuf {
     let mounts = namespace::mounts().into_iter().map(PathBuf::from);
     let mut below = mounts.filter(|mount| mount.starts_with(path));
-    let mounted = below.next().expect("it is still mounted");
+    let mounted = below.next().expect("the file system is still mounted");
     assert_eq!(below.next(), None);
     mounted
 }

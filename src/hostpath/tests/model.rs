@@ -1,7 +1,8 @@
-//! What CSI says is there after any sequence of calls, and what a call is then answered with.
+//! A model of CSI: the state after any sequence of calls, and the answer to each call.
 //!
-//! Pure, and without a plugin: [`super`] holds it against the plugin over a machine in memory, and
-//! `tests/e2e/hostpath_sequences.rs`, which includes this file, against the process with real mounts.
+//! Pure. [`super`] compares it with the plugin over a simulated host.
+//! `tests/e2e/hostpath_sequences.rs` includes this file and compares it with the process and real
+//! mounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +16,14 @@ pub(super) const VOLUMES: u64 = 3;
 pub(super) const SNAPSHOTS: u64 = 2;
 pub(super) const GROUPS: u64 = 2;
 pub(super) const TARGETS: u64 = 2;
-/// How many volumes can be attached, where they are.
+/// How many volumes can be attached, if the plugin requires attachment.
 pub(super) const ATTACH_LIMIT: u32 = 2;
 const MIB: i64 = 1 << 20;
 
-/// Small numbers, the same for the same seed (splitmix64).
-pub(super) struct Chance(pub(super) u64);
+/// A pseudo-random number generator (splitmix64).
+pub(super) struct SeededRng(pub(super) u64);
 
-impl Chance {
+impl SeededRng {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -39,7 +40,7 @@ pub(super) enum Kind {
     Block,
 }
 
-/// One call. Volumes, snapshots and targets are told by number.
+/// One call. Numbers identify volumes, snapshots and targets.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     Create(u64, Kind, i64),
@@ -47,7 +48,7 @@ pub(super) enum Call {
     Clone(u64, u64),
     Delete(u64),
     Expand(u64, i64),
-    Cut(u64, u64),
+    Snapshot(u64, u64),
     DeleteSnapshot(u64),
     Stage(u64),
     Unstage(u64),
@@ -55,23 +56,23 @@ pub(super) enum Call {
     Unpublish(u64, u64),
     Attach(u64),
     Detach(u64),
-    /// A group of two volumes, or of one if they are the same.
-    CutGroup(u64, u64, u64),
+    /// A group of two volumes, or of one if both are the same.
+    CreateGroup(u64, u64, u64),
     DeleteGroup(u64),
-    /// The first member of a group, by itself.
+    /// Deletes the first member of a group, without the group.
     DeleteMember(u64),
 }
 
-/// What a call made.
+/// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Made {
+pub(super) struct CallResult {
     pub(super) id: String,
     pub(super) bytes: i64,
-    /// Of a group: each snapshot with its volume.
+    /// The snapshots of a group, each with its volume.
     pub(super) members: BTreeMap<String, String>,
 }
 
-/// A call as it is sent.
+/// The request of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     CreateVolume(proto::CreateVolumeRequest),
@@ -89,34 +90,34 @@ pub(super) enum Message {
     Unpublish(proto::NodeUnpublishVolumeRequest),
 }
 
-/// Where volumes are brought.
-pub(super) trait Paths {
+/// The mount paths of volumes.
+pub(super) trait MountPaths {
     fn staging(&self, volume: u64) -> String;
     fn target(&self, volume: u64, target: u64) -> String;
 }
 
-/// What CSI says is there.
+/// The expected state of the plugin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) volumes: BTreeMap<u64, Volume>,
     pub(super) snapshots: BTreeMap<u64, Snapshot>,
     groups: BTreeMap<u64, Group>,
-    /// The last ID of each, to speak of what is gone.
+    /// The last ID of each, including deleted ones.
     ids: BTreeMap<u64, String>,
     snapshot_ids: BTreeMap<u64, String>,
-    groups_gone: BTreeMap<u64, Group>,
-    pub(super) about: About,
+    deleted_groups: BTreeMap<u64, Group>,
+    pub(super) traits: PluginTraits,
 }
 
-/// What is known of the plugin and its machine.
+/// Properties of the plugin and its host.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct About {
-    /// Volumes are attached before they are used.
-    pub(super) attaches: bool,
-    /// A file system does not grow while it is mounted.
-    pub(super) grows_unmounted: bool,
-    /// Copies share blocks.
-    pub(super) shares_blocks: bool,
+pub(super) struct PluginTraits {
+    /// Volumes must be attached before use.
+    pub(super) requires_attachment: bool,
+    /// A file system cannot grow while it is mounted.
+    pub(super) offline_growth_only: bool,
+    /// Copies are reflinks.
+    pub(super) supports_reflink: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -124,10 +125,10 @@ pub(super) struct Volume {
     pub(super) id: String,
     pub(super) kind: Kind,
     pub(super) bytes: i64,
-    made_by: (Kind, i64, Option<String>),
+    requested: (Kind, i64, Option<String>),
     is_attached: bool,
     pub(super) is_staged: bool,
-    /// Whether it is read-only, and whether it is mounted (not after a reboot).
+    /// Whether each target is read-only, and whether it is mounted (not after a reboot).
     pub(super) targets: BTreeMap<u64, (bool, bool)>,
 }
 
@@ -136,11 +137,16 @@ impl Volume {
         self.targets.values().any(|(_, is_mounted)| *is_mounted)
     }
 
+    /// Whether it was requested as a copy of the volume or snapshot with this ID.
+    fn is_copy_of(&self, id: Option<&String>) -> bool {
+        id.is_some() && self.requested.2.as_ref() == id
+    }
+
     fn is_used(&self) -> bool {
         self.is_staged || self.is_published()
     }
 
-    /// How many mounts show it.
+    /// How many mounts it has.
     pub(super) fn mounts(&self) -> usize {
         let is_mounted = self.is_staged && self.kind != Kind::Block;
         let targets = self.targets.values();
@@ -164,10 +170,10 @@ struct Group {
 }
 
 impl Model {
-    /// With nothing in it, of a plugin of which that is known.
-    pub(super) fn of(about: About) -> Self {
+    /// An empty model of a plugin with these properties.
+    pub(super) fn new(traits: PluginTraits) -> Self {
         Self {
-            about,
+            traits,
             ..Self::default()
         }
     }
@@ -182,9 +188,9 @@ impl Model {
         known.cloned().unwrap_or_else(|| "never-was".to_owned())
     }
 
-    /// A group that is there, or that was.
+    /// Returns an existing or deleted group.
     fn group(&self, group: u64) -> Option<&Group> {
-        self.groups.get(&group).or(self.groups_gone.get(&group))
+        self.groups.get(&group).or(self.deleted_groups.get(&group))
     }
 
     fn first_member(&self, group: u64) -> String {
@@ -199,8 +205,8 @@ impl Model {
         found.map_or(Kind::Image, |volume| volume.kind)
     }
 
-    /// A call as it is sent, to the node of that ID.
-    pub(super) fn message(&self, call: Call, node: &str, paths: &dyn Paths) -> Message {
+    /// Builds the request of a call, for the node with this ID.
+    pub(super) fn message(&self, call: Call, node: &str, paths: &dyn MountPaths) -> Message {
         match call {
             Call::Create(..) | Call::Restore(..) | Call::Clone(..) => {
                 Message::CreateVolume(self.creation(call))
@@ -228,18 +234,20 @@ impl Model {
                 capacity_range: at_least(bytes),
                 ..Default::default()
             }),
-            Call::Cut(snapshot, volume) => Message::CreateSnapshot(proto::CreateSnapshotRequest {
-                name: format!("s{snapshot}"),
-                source_volume_id: self.id(volume),
-                ..Default::default()
-            }),
+            Call::Snapshot(snapshot, volume) => {
+                Message::CreateSnapshot(proto::CreateSnapshotRequest {
+                    name: format!("s{snapshot}"),
+                    source_volume_id: self.id(volume),
+                    ..Default::default()
+                })
+            }
             Call::DeleteSnapshot(snapshot) => {
                 Message::DeleteSnapshot(deletion(self.snapshot_id(snapshot)))
             }
             Call::DeleteMember(group) => {
                 Message::DeleteSnapshot(deletion(self.first_member(group)))
             }
-            Call::CutGroup(group, one, other) => {
+            Call::CreateGroup(group, one, other) => {
                 let sources = BTreeSet::from([self.id(one), self.id(other)]);
                 Message::CreateGroup(proto::CreateVolumeGroupSnapshotRequest {
                     name: format!("g{group}"),
@@ -276,7 +284,7 @@ impl Model {
                 )
             }
             Call::Clone(volume, from) => {
-                // Of a source that is gone it is asked again as it was asked for.
+                // If the source is deleted, the same request is sent again.
                 let of = if self.volumes.contains_key(&from) {
                     from
                 } else {
@@ -306,7 +314,7 @@ impl Model {
         }
     }
 
-    fn node_message(&self, call: Call, paths: &dyn Paths) -> Message {
+    fn node_message(&self, call: Call, paths: &dyn MountPaths) -> Message {
         match call {
             Call::Stage(volume) => Message::Stage(proto::NodeStageVolumeRequest {
                 volume_id: self.id(volume),
@@ -334,21 +342,21 @@ impl Model {
                     target_path: paths.target(volume, target),
                 })
             }
-            other => unreachable!("{other:?} is the controller's"),
+            other => unreachable!("{other:?} is a call to the controller"),
         }
     }
 
-    /// Whether a volume can be cut now, among so many.
-    fn can_rest(&self, volume: &Volume, together: usize) -> bool {
+    /// Whether a consistent copy is possible now, together with this many volumes.
+    fn can_copy(&self, volume: &Volume, volume_count: usize) -> bool {
         match volume.kind {
             Kind::Image => true,
-            Kind::Block if self.about.shares_blocks && together == 1 => true,
+            Kind::Block if self.traits.supports_reflink && volume_count == 1 => true,
             Kind::Block | Kind::Directory => !volume.is_used(),
         }
     }
 
-    /// What a plugin lists is what the model has.
-    pub(super) fn is_listed(
+    /// Checks that the plugin lists what the model contains.
+    pub(super) fn assert_lists(
         &self,
         volumes: proto::ListVolumesResponse,
         snapshots: proto::ListSnapshotsResponse,
@@ -372,12 +380,12 @@ impl Model {
         assert_eq!(listed, self.all_snapshots());
     }
 
-    /// How often volumes are mounted.
+    /// How many mounts all volumes have.
     pub(super) fn mounts(&self) -> usize {
         self.volumes.values().map(Volume::mounts).sum()
     }
 
-    /// Every snapshot that is there, with the volume it is of.
+    /// Returns every snapshot with its volume.
     fn all_snapshots(&self) -> BTreeMap<String, String> {
         let single = self.snapshots.values();
         let mut all: BTreeMap<_, _> = single
@@ -389,8 +397,8 @@ impl Model {
         all
     }
 
-    /// The calls that take everything down.
-    pub(super) fn ending(&self) -> Vec<Call> {
+    /// Returns the calls that remove everything.
+    pub(super) fn teardown_calls(&self) -> Vec<Call> {
         let mut calls = vec![];
         for volume in self.volumes.keys() {
             calls.extend((0..TARGETS).map(|target| Call::Unpublish(*volume, target)));
@@ -402,7 +410,7 @@ impl Model {
         }
         calls.extend((0..SNAPSHOTS).map(Call::DeleteSnapshot));
         calls.extend((0..GROUPS).map(Call::DeleteGroup));
-        if !self.about.attaches {
+        if !self.traits.requires_attachment {
             calls.retain(|call| !matches!(call, Call::Detach(_)));
         }
         calls
@@ -417,18 +425,64 @@ impl Model {
                 Code::AlreadyExists
             };
         }
-        // The first that cannot be cut says why, in the order of their IDs.
+        // Sources are checked in the order of their IDs; the first failure decides.
         for id in &sources {
             let found = self.volumes.values().find(|volume| volume.id == *id);
             match found {
                 None => return Code::NotFound,
-                Some(found) if !self.can_rest(found, sources.len()) => {
+                Some(found) if !self.can_copy(found, sources.len()) => {
                     return Code::FailedPrecondition;
                 }
                 Some(_) => {}
             }
         }
         Code::Ok
+    }
+
+    fn expected_restore(&self, number: u64, snapshot: u64) -> Code {
+        let id = self.snapshot_ids.get(&snapshot);
+        match (self.volumes.get(&number), self.snapshots.get(&snapshot)) {
+            (Some(found), _) if found.is_copy_of(id) => Code::Ok,
+            (Some(_), _) => Code::AlreadyExists,
+            (None, None) => Code::NotFound,
+            (None, Some(_)) => Code::Ok,
+        }
+    }
+
+    fn expected_clone(&self, number: u64, from: u64) -> Code {
+        let id = self.ids.get(&from);
+        match (self.volumes.get(&number), self.volumes.get(&from)) {
+            (Some(found), _) if found.is_copy_of(id) => Code::Ok,
+            (Some(_), _) => Code::AlreadyExists,
+            (None, None) => Code::NotFound,
+            (None, Some(from)) if self.can_copy(from, 1) => Code::Ok,
+            (None, Some(_)) => Code::FailedPrecondition,
+        }
+    }
+
+    fn expected_expansion(&self, number: u64, bytes: i64) -> Code {
+        let Some(found) = self.volumes.get(&number) else {
+            return Code::NotFound;
+        };
+        let requires_offline = self.traits.offline_growth_only && found.kind == Kind::Image;
+        if found.kind == Kind::Directory {
+            Code::OutOfRange
+        } else if requires_offline && found.is_used() && bytes > found.bytes {
+            Code::FailedPrecondition
+        } else {
+            Code::Ok
+        }
+    }
+
+    fn expected_snapshot(&self, snapshot: u64, number: u64) -> Code {
+        let id = self.ids.get(&number);
+        match (self.snapshots.get(&snapshot), self.volumes.get(&number)) {
+            (Some(found), _) if Some(&found.source) == id => Code::Ok,
+            (Some(_), _) => Code::AlreadyExists,
+            (None, None) => Code::NotFound,
+            (None, Some(found)) if self.can_copy(found, 1) => Code::Ok,
+            (None, Some(_)) => Code::FailedPrecondition,
+        }
     }
 
     fn expected_attachment(&self, number: u64) -> Code {
@@ -457,71 +511,29 @@ fn deletion(snapshot_id: String) -> proto::DeleteSnapshotRequest {
 }
 
 impl Model {
-    /// What CSI says that a call is answered with now.
+    /// Returns the expected status of a call.
     pub(super) fn expected(&self, call: Call) -> Code {
         let volume = |number: u64| self.volumes.get(&number);
         match call {
             Call::Create(number, kind, bytes) => match volume(number) {
-                Some(found) if found.made_by != (kind, bytes, None) => Code::AlreadyExists,
+                Some(found) if found.requested != (kind, bytes, None) => Code::AlreadyExists,
                 _ => Code::Ok,
             },
-            Call::Restore(number, snapshot) => {
-                let id = self.snapshot_ids.get(&snapshot).cloned();
-                match (volume(number), self.snapshots.get(&snapshot)) {
-                    (Some(found), _) if found.made_by.2.is_some() && found.made_by.2 == id => {
-                        Code::Ok
-                    }
-                    (Some(_), _) => Code::AlreadyExists,
-                    (None, None) => Code::NotFound,
-                    (None, Some(_)) => Code::Ok,
-                }
-            }
-            Call::Clone(number, from) => {
-                let id = self.ids.get(&from).cloned();
-                match (volume(number), volume(from)) {
-                    (Some(found), _) if found.made_by.2.is_some() && found.made_by.2 == id => {
-                        Code::Ok
-                    }
-                    (Some(_), _) => Code::AlreadyExists,
-                    (None, None) => Code::NotFound,
-                    (None, Some(from)) if self.can_rest(from, 1) => Code::Ok,
-                    (None, Some(_)) => Code::FailedPrecondition,
-                }
-            }
+            Call::Restore(number, snapshot) => self.expected_restore(number, snapshot),
+            Call::Clone(number, from) => self.expected_clone(number, from),
             Call::Delete(number) => match volume(number) {
                 Some(found) if found.is_used() || found.is_attached => Code::FailedPrecondition,
                 _ => Code::Ok,
             },
-            Call::Expand(number, bytes) => match volume(number) {
-                None => Code::NotFound,
-                Some(found) if found.kind == Kind::Directory => Code::OutOfRange,
-                Some(found)
-                    if self.about.grows_unmounted
-                        && found.kind == Kind::Image
-                        && found.is_used()
-                        && bytes > found.bytes =>
-                {
-                    Code::FailedPrecondition
-                }
-                Some(_) => Code::Ok,
-            },
-            Call::Cut(snapshot, number) => {
-                let id = self.ids.get(&number);
-                match (self.snapshots.get(&snapshot), volume(number)) {
-                    (Some(found), _) if Some(&found.source) == id => Code::Ok,
-                    (Some(_), _) => Code::AlreadyExists,
-                    (None, None) => Code::NotFound,
-                    (None, Some(found)) if self.can_rest(found, 1) => Code::Ok,
-                    (None, Some(_)) => Code::FailedPrecondition,
-                }
-            }
+            Call::Expand(number, bytes) => self.expected_expansion(number, bytes),
+            Call::Snapshot(snapshot, number) => self.expected_snapshot(snapshot, number),
             Call::DeleteSnapshot(_) => Code::Ok,
             Call::Unstage(number) | Call::Unpublish(number, _) => {
                 volume(number).map_or(Code::NotFound, |_| Code::Ok)
             }
             Call::Stage(number) => match volume(number) {
                 None => Code::NotFound,
-                Some(found) if self.about.attaches && !found.is_attached => {
+                Some(found) if self.traits.requires_attachment && !found.is_attached => {
                     Code::FailedPrecondition
                 }
                 Some(_) => Code::Ok,
@@ -531,7 +543,7 @@ impl Model {
                 Some(found) if found.is_attached && found.is_used() => Code::FailedPrecondition,
                 _ => Code::Ok,
             },
-            Call::CutGroup(group, one, other) => self.expected_group(group, one, other),
+            Call::CreateGroup(group, one, other) => self.expected_group(group, one, other),
             Call::DeleteGroup(_) => Code::Ok,
             Call::DeleteMember(group) => match self.groups.get(&group) {
                 Some(_) => Code::InvalidArgument,
@@ -548,33 +560,33 @@ impl Model {
         }
     }
 
-    /// What is there after a call that was answered well.
-    pub(super) fn apply(&mut self, call: Call, made: Made) {
+    /// Applies a successful call.
+    pub(super) fn apply(&mut self, call: Call, result: CallResult) {
         match call {
             Call::Create(number, kind, bytes) => {
                 let size = if kind == Kind::Directory { 0 } else { bytes };
-                self.create(number, made.id, kind, size, (kind, bytes, None));
+                self.create(number, result.id, kind, size, (kind, bytes, None));
             }
             Call::Restore(number, snapshot) => {
                 if let Some(from) = self.snapshots.get(&snapshot).cloned() {
-                    let made_by = (from.kind, 0, Some(from.id));
-                    self.create(number, made.id, from.kind, from.bytes, made_by);
+                    let requested = (from.kind, 0, Some(from.id));
+                    self.create(number, result.id, from.kind, from.bytes, requested);
                 }
             }
             Call::Clone(number, from) => {
                 if let Some(from) = self.volumes.get(&from).cloned() {
-                    let made_by = (from.kind, 0, Some(from.id));
-                    self.create(number, made.id, from.kind, from.bytes, made_by);
+                    let requested = (from.kind, 0, Some(from.id));
+                    self.create(number, result.id, from.kind, from.bytes, requested);
                 }
             }
             Call::Delete(number) => drop(self.volumes.remove(&number)),
             Call::Expand(number, bytes) => {
                 if let Some(found) = self.volumes.get_mut(&number) {
                     found.bytes = found.bytes.max(bytes);
-                    assert_eq!(made.bytes, found.bytes);
+                    assert_eq!(result.bytes, found.bytes);
                 }
             }
-            Call::Cut(snapshot, number) => self.cut(snapshot, number, made.id),
+            Call::Snapshot(snapshot, number) => self.create_snapshot(snapshot, number, result.id),
             Call::DeleteSnapshot(snapshot) => drop(self.snapshots.remove(&snapshot)),
             Call::Stage(number) => self.change(number, |found| found.is_staged = true),
             Call::Unstage(number) => self.change(number, |found| found.is_staged = false),
@@ -586,10 +598,10 @@ impl Model {
             }),
             Call::Attach(number) => self.change(number, |found| found.is_attached = true),
             Call::Detach(number) => self.change(number, |found| found.is_attached = false),
-            Call::CutGroup(group, one, other) => self.cut_group(group, one, other, made),
+            Call::CreateGroup(group, one, other) => self.create_group(group, one, other, result),
             Call::DeleteGroup(group) => {
-                if let Some(gone) = self.groups.remove(&group) {
-                    self.groups_gone.insert(group, gone);
+                if let Some(deleted) = self.groups.remove(&group) {
+                    self.deleted_groups.insert(group, deleted);
                 }
             }
             Call::DeleteMember(_) => {}
@@ -608,19 +620,19 @@ impl Model {
         id: String,
         kind: Kind,
         bytes: i64,
-        made_by: (Kind, i64, Option<String>),
+        requested: (Kind, i64, Option<String>),
     ) {
         if let Some(found) = self.volumes.get(&number) {
-            assert_eq!(found.id, id, "one name, one volume");
+            assert_eq!(found.id, id, "one name identifies one volume");
             return;
         }
         let is_new = self.ids.insert(number, id.clone()) != Some(id.clone());
-        assert!(is_new, "an ID is never used again");
+        assert!(is_new, "an ID is never reused");
         let volume = Volume {
             id,
             kind,
             bytes,
-            made_by,
+            requested,
             is_attached: false,
             is_staged: false,
             targets: BTreeMap::new(),
@@ -628,26 +640,30 @@ impl Model {
         self.volumes.insert(number, volume);
     }
 
-    fn cut_group(&mut self, group: u64, one: u64, other: u64, made: Made) {
+    fn create_group(&mut self, group: u64, one: u64, other: u64, result: CallResult) {
         let sources = BTreeSet::from([self.id(one), self.id(other)]);
         if let Some(found) = self.groups.get(&group) {
-            assert_eq!((&found.id, &found.members), (&made.id, &made.members));
+            assert_eq!((&found.id, &found.members), (&result.id, &result.members));
             return;
         }
-        let cut: BTreeSet<_> = made.members.values().cloned().collect();
-        assert_eq!(cut, sources, "a group is whole");
-        assert_eq!(made.members.len(), sources.len(), "one member of each");
+        let cut: BTreeSet<_> = result.members.values().cloned().collect();
+        assert_eq!(cut, sources, "a group is complete");
+        assert_eq!(
+            result.members.len(),
+            sources.len(),
+            "each source has one member"
+        );
         let found = Group {
-            id: made.id,
+            id: result.id,
             sources,
-            members: made.members,
+            members: result.members,
         };
         self.groups.insert(group, found);
     }
 
-    fn cut(&mut self, snapshot: u64, number: u64, id: String) {
+    fn create_snapshot(&mut self, snapshot: u64, number: u64, id: String) {
         if let Some(found) = self.snapshots.get(&snapshot) {
-            assert_eq!(found.id, id, "one name, one snapshot");
+            assert_eq!(found.id, id, "one name identifies one snapshot");
             return;
         }
         let Some(volume) = self.volumes.get(&number) else {
@@ -664,39 +680,43 @@ impl Model {
     }
 }
 
-/// Any call that an orchestrator may send now.
-pub(super) fn choose(chance: &mut Chance, model: &Model) -> Call {
-    let volume = chance.below(VOLUMES);
-    let snapshot = chance.below(SNAPSHOTS);
-    let bytes = (1 + i64::try_from(chance.below(3)).unwrap()) * MIB;
+/// Returns a random call that an orchestrator may send now.
+pub(super) fn random_call(rng: &mut SeededRng, model: &Model) -> Call {
+    let volume = rng.below(VOLUMES);
+    let snapshot = rng.below(SNAPSHOTS);
+    let bytes = (1 + i64::try_from(rng.below(3)).unwrap()) * MIB;
     let is_published = model.volumes.get(&volume).is_some_and(Volume::is_published);
-    let group = chance.below(GROUPS);
-    let other = chance.below(VOLUMES);
-    match chance.below(if model.about.attaches { 25 } else { 20 }) {
-        16 | 17 => return Call::CutGroup(group, volume, other),
+    let group = rng.below(GROUPS);
+    let other = rng.below(VOLUMES);
+    match rng.below(if model.traits.requires_attachment {
+        25
+    } else {
+        20
+    }) {
+        16 | 17 => return Call::CreateGroup(group, volume, other),
         18 => return Call::DeleteGroup(group),
         19 => return Call::DeleteMember(group),
         20..=23 => return Call::Attach(volume),
         24 => return Call::Detach(volume),
         _ => {}
     }
-    match chance.below(16) {
+    match rng.below(16) {
         0..=2 => {
             let kinds = [Kind::Directory, Kind::Image, Kind::Block];
-            let kind = kinds[usize::try_from(chance.below(3)).unwrap()];
+            let kind = kinds[usize::try_from(rng.below(3)).unwrap()];
             Call::Create(volume, kind, bytes)
         }
         3 => Call::Restore(volume, snapshot),
         4 => Call::Clone(volume, (volume + 1) % VOLUMES),
         5 => Call::Delete(volume),
         6 => Call::Expand(volume, bytes),
-        7 | 8 => Call::Cut(snapshot, volume),
+        7 | 8 => Call::Snapshot(snapshot, volume),
         9 => Call::DeleteSnapshot(snapshot),
         10 | 11 => Call::Stage(volume),
-        // An orchestrator unstages after the last unpublish.
+        // An orchestrator unstages only after the last unpublish.
         12 if !is_published => Call::Unstage(volume),
-        12 | 13 => Call::Unpublish(volume, chance.below(TARGETS)),
-        _ => Call::Publish(volume, chance.below(TARGETS), chance.below(2) == 0),
+        12 | 13 => Call::Unpublish(volume, rng.below(TARGETS)),
+        _ => Call::Publish(volume, rng.below(TARGETS), rng.below(2) == 0),
     }
 }
 

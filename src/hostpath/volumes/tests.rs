@@ -1,42 +1,46 @@
-//! Whatever a crash leaves behind, the next start brings it to an end.
+//! A start after a crash completes or undoes everything unfinished.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::*;
-use crate::hostpath::catalog::{Catalog, Wanted};
-use crate::hostpath::play::Play;
-use crate::hostpath::plugin::Host;
+use super::create::create;
+use super::delete::delete;
+use crate::hostpath::catalog::{Catalog, Content, RecordState, RequestedVolume, VolumeRecord};
+use crate::hostpath::error::DeleteVolumeError;
+use crate::hostpath::plugin::{Host, OperationKey, Plugin};
+use crate::hostpath::profile::PluginProfile;
 use crate::hostpath::recovery;
-use crate::hostpath::usage::{AccessMode, Usage};
+use crate::hostpath::request::CreateRequest;
+use crate::hostpath::volume_capability::{AccessMode, VolumeCapability};
 use crate::ports::fake::{CountingIds, FakeBlockStorage, FakeClock, FakeMounter};
 
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-fn wanted() -> Wanted {
-    Wanted {
-        usages: [Usage::plain(AccessMode::SingleNodeWriter)].into(),
-        ..Wanted::default()
+fn requested() -> RequestedVolume {
+    RequestedVolume {
+        capabilities: [VolumeCapability::plain(AccessMode::SingleNodeWriter)].into(),
+        ..RequestedVolume::default()
     }
 }
 
-fn record(stage: Stage) -> VolumeRecord {
+fn record(state: RecordState) -> VolumeRecord {
     VolumeRecord {
         id: ID.to_owned(),
         name: "a".to_owned(),
-        stage,
-        wanted: wanted(),
+        state,
+        requested: requested(),
         content: Content::default(),
         mutable: BTreeMap::new(),
         attachment: None,
     }
 }
 
-fn request() -> Create {
-    Create {
+fn request() -> CreateRequest {
+    CreateRequest {
         name: "a".to_owned(),
-        wanted: wanted(),
-        place: None,
+        requested: requested(),
+        topology: None,
     }
 }
 
@@ -51,18 +55,27 @@ fn host() -> Host {
 }
 
 async fn open(directory: &Path) -> Arc<Plugin> {
-    let plugin = Plugin::open(directory, "node".to_owned(), Play::default(), host());
+    let plugin = Plugin::open(
+        directory,
+        "node".to_owned(),
+        PluginProfile::default(),
+        host(),
+    );
     let plugin = Arc::new(plugin.unwrap());
-    recovery::undo(&plugin).await.unwrap();
+    recovery::undo_unfinished(&plugin).await.unwrap();
     plugin
 }
 
-/// What a run left that was killed in the middle: the record at a stage, and some data or none.
-fn left(directory: &Path, stage: Stage, with_directory: bool, with_data: bool) {
+/// Writes the state after a `kill -9`: a record in this state, with or without data.
+fn left(directory: &Path, state: RecordState, with_directory: bool, with_data: bool) {
     let catalog = Catalog::open(&directory.join("catalog.redb")).unwrap();
-    for passed in [Stage::Creating, Stage::Ready, Stage::Deleting] {
-        catalog.put(&record(passed)).unwrap();
-        if passed == stage {
+    for passed in [
+        RecordState::Creating,
+        RecordState::Ready,
+        RecordState::Deleting,
+    ] {
+        catalog.put_volume(&record(passed)).unwrap();
+        if passed == state {
             break;
         }
     }
@@ -76,10 +89,15 @@ fn left(directory: &Path, stage: Stage, with_directory: bool, with_data: bool) {
 }
 
 #[tokio::test]
-async fn a_creation_that_was_cut_off_is_undone_and_leaves_the_name_free() {
+async fn an_interrupted_creation_is_undone_and_releases_the_name() {
     for with_directory in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        left(directory.path(), Stage::Creating, with_directory, false);
+        left(
+            directory.path(),
+            RecordState::Creating,
+            with_directory,
+            false,
+        );
         let plugin = open(directory.path()).await;
         assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
         assert!(!plugin.directories.exists(ID).unwrap());
@@ -90,54 +108,67 @@ async fn a_creation_that_was_cut_off_is_undone_and_leaves_the_name_free() {
 }
 
 #[tokio::test]
-async fn a_removal_that_was_cut_off_is_finished() {
+async fn an_interrupted_deletion_is_finished() {
     for (with_directory, with_data) in [(false, false), (true, false), (true, true)] {
         let directory = tempfile::tempdir().unwrap();
-        left(directory.path(), Stage::Deleting, with_directory, with_data);
+        left(
+            directory.path(),
+            RecordState::Deleting,
+            with_directory,
+            with_data,
+        );
         let plugin = open(directory.path()).await;
-        assert_eq!(plugin.ready(ID).unwrap(), None, "gone for callers");
-        recovery::finish_removals(plugin.clone()).await;
+        assert_eq!(plugin.ready_volume(ID).unwrap(), None, "the volume does not exist for callers");
+        recovery::finish_deletions(plugin.clone()).await;
         assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
-        assert_eq!(plugin.catalog.unfinished().unwrap(), []);
+        assert_eq!(plugin.catalog.unfinished_volumes().unwrap(), []);
         assert!(!plugin.directories.exists(ID).unwrap());
     }
 }
 
 #[tokio::test]
-async fn a_caller_may_finish_a_removal_too() {
+async fn a_caller_can_finish_a_deletion_too() {
     let directory = tempfile::tempdir().unwrap();
-    left(directory.path(), Stage::Deleting, true, true);
+    left(directory.path(), RecordState::Deleting, true, true);
     let plugin = open(directory.path()).await;
-    // The name is free already.
+    // The name is already free.
     let made = create(plugin.clone(), request()).await.unwrap();
     delete(plugin.clone(), ID.to_owned()).await.unwrap();
     assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
-    assert_eq!(plugin.ready(&made.id).unwrap(), Some(made));
+    assert_eq!(plugin.ready_volume(&made.id).unwrap(), Some(made));
 }
 
-/// A creation that failed half-way, and could not be undone then, is undone by the next attempt, also
-/// if that asks for something else: nobody was told of the first.
+/// A failed creation that could not be undone is undone by the next attempt, even if that has other
+/// arguments: no caller has the ID of the first.
 #[tokio::test]
-async fn a_creation_that_failed_half_way_may_be_asked_for_differently() {
+async fn a_failed_creation_can_be_repeated_with_other_arguments() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = open(directory.path()).await;
-    plugin.catalog.put(&record(Stage::Creating)).unwrap();
+    plugin
+        .catalog
+        .put_volume(&record(RecordState::Creating))
+        .unwrap();
     let mut request = request();
-    request.wanted.required_bytes = 4096;
+    request.requested.required_bytes = 4096;
     let made = create(plugin.clone(), request).await.unwrap();
-    assert_eq!(made.wanted.required_bytes, 4096);
+    assert_eq!(made.requested.required_bytes, 4096);
     assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
-    assert_eq!(plugin.catalog.unfinished().unwrap(), []);
+    assert_eq!(plugin.catalog.unfinished_volumes().unwrap(), []);
 }
 
 #[tokio::test]
-async fn one_operation_at_a_time_about_one_volume() {
+async fn only_one_operation_runs_on_a_volume() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = open(directory.path()).await;
     let made = create(plugin.clone(), request()).await.unwrap();
-    let under_way = plugin.begin(Subject::Volume(made.id.clone())).unwrap();
+    let under_way = plugin
+        .begin_operation(OperationKey::Volume(made.id.clone()))
+        .unwrap();
     let refused = delete(plugin.clone(), made.id.clone()).await;
-    assert!(matches!(refused, Err(DeleteVolumeError::Pending(_))));
+    assert!(matches!(
+        refused,
+        Err(DeleteVolumeError::OperationPending(_))
+    ));
     drop(under_way);
     delete(plugin, made.id).await.unwrap();
 }

@@ -4,19 +4,19 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::model::Health;
-use crate::node::fakes::{Answer, FakeConnector, FakeDriver, FakePlugin, RecordingObserver};
+use crate::node::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
 use crate::ports::{PluginDirectory as _, RandomIds, SystemClock};
 
-struct Bench {
+struct TestBed {
     plugin: Arc<FakePlugin>,
     driver: Arc<FakeDriver>,
     connector: Arc<FakeConnector>,
     registry: Arc<Registry>,
-    observer: Arc<RecordingObserver>,
+    observer: Arc<FakeObserver>,
     stop: CancellationToken,
 }
 
-impl Bench {
+impl TestBed {
     fn new() -> Self {
         let plugin = Arc::new(FakePlugin::named("fake.csi.example"));
         Self {
@@ -52,7 +52,7 @@ impl Bench {
         };
         let supervisor = Supervisor::new(
             task,
-            Surroundings {
+            SupervisorDeps {
                 driver: self.driver.clone(),
                 connector: self.connector.clone(),
                 registry: self.registry.clone(),
@@ -75,48 +75,53 @@ impl Bench {
     async fn end(&self, run: JoinHandle<()>) {
         self.stop.cancel();
         run.await.unwrap();
-        assert!(self.driver.all_ended(), "a process is left");
+        assert!(self.driver.all_ended(), "a process is still running");
         assert!(!self.is_registered().await);
     }
 }
 
-/// B62: no registration before it is well, one after.
+/// B62: a plugin is registered only after its first healthy fingerprint. B70: when supervision ends, it
+/// is reported as gone.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_is_registered_once_it_is_well() {
-    let bench = Bench::new();
-    bench.plugin.now_answers(Answer::Unavailable);
-    let (status, run) = bench.supervise(None);
-    bench.driver.until_started(1).await;
+async fn a_plugin_is_registered_once_it_is_healthy() {
+    let bed = TestBed::new();
+    bed.plugin.set_probe_response(ProbeResponse::Unavailable);
+    let (status, run) = bed.supervise(None);
+    bed.driver.until_started(1).await;
     let reason = wait_until_healthy(status.clone(), Duration::from_secs(7))
         .await
         .unwrap_err();
     assert_eq!(reason, "Probe failed with Unavailable: no connection");
-    assert!(!bench.is_registered().await);
+    assert!(!bed.is_registered().await);
     assert!(
-        bench.observer.told().is_empty(),
-        "an unwell first report creates nothing"
+        bed.observer.reports().is_empty(),
+        "an unhealthy first report creates nothing"
     );
 
-    bench.plugin.now_answers(Answer::Ready);
+    bed.plugin.set_probe_response(ProbeResponse::Ready);
     wait_until_healthy(status.clone(), Duration::from_secs(10))
         .await
         .unwrap();
-    assert!(bench.is_registered().await);
-    assert_eq!(bench.observer.told(), ["healthy"]);
-    assert_eq!(bench.driver.started(), 1);
-    bench.end(run).await;
-    assert_eq!(bench.observer.told(), ["healthy", "gone"], "B70");
+    assert!(bed.is_registered().await);
+    assert_eq!(bed.observer.reports(), ["healthy"]);
+    assert_eq!(bed.driver.started(), 1);
+    bed.end(run).await;
+    assert_eq!(
+        bed.observer.reports(),
+        ["healthy", "gone"],
+        "reported as gone"
+    );
     assert_eq!(*status.borrow(), TaskStatus::Stopped);
 }
 
-/// B63 and W42: restarted after the health timeout, and supervised again exactly once.
+/// B63: after the health timeout the plugin is restarted. W42: it is supervised again exactly once.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_never_becomes_well_is_restarted() {
-    let bench = Bench::new();
-    bench.plugin.now_answers(Answer::NotReady);
+async fn a_plugin_that_never_becomes_healthy_is_restarted() {
+    let bed = TestBed::new();
+    bed.plugin.set_probe_response(ProbeResponse::NotReady);
     let begun = Instant::now();
-    let (status, run) = bench.supervise(None);
-    bench.driver.until_started(2).await;
+    let (status, run) = bed.supervise(None);
+    bed.driver.until_started(2).await;
     let waited = begun.elapsed();
     assert!(
         waited >= PluginTask::HEALTH_TIMEOUT && waited < Duration::from_secs(40),
@@ -127,61 +132,59 @@ async fn a_plugin_that_never_becomes_well_is_restarted() {
         .unwrap_err();
     assert_eq!(
         reason,
-        "the plugin was not healthy within 30 s: the plugin says that it is not ready; it last wrote: cannot listen"
+        "the plugin was not healthy within 30 s: the plugin reports that it is not ready; it last wrote: cannot listen"
     );
-    bench.end(run).await;
+    bed.end(run).await;
 }
 
-/// W42: ill health after a good start restarts it too; Nomad never does.
+/// W42: a plugin that becomes unhealthy later is restarted too, unlike in Nomad.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_stays_unwell_is_restarted() {
-    let bench = Bench::new();
-    let (status, run) = bench.supervise(None);
-    bench.observer.until("healthy").await;
-    bench.plugin.now_answers(Answer::NotReady);
-    bench
-        .observer
-        .until("the plugin says that it is not ready")
+async fn a_plugin_that_stays_unhealthy_is_restarted() {
+    let bed = TestBed::new();
+    let (status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    bed.observer
+        .until("the plugin reports that it is not ready")
         .await;
     assert!(matches!(
         &*status.borrow(),
         TaskStatus::Unhealthy { .. } | TaskStatus::Healthy
     ));
-    bench.driver.until_started(2).await;
-    bench.plugin.now_answers(Answer::Ready);
-    bench.observer.until("healthy").await;
-    let told = bench.observer.told();
+    bed.driver.until_started(2).await;
+    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    bed.observer.until("healthy").await;
+    let reports = bed.observer.reports();
     assert_eq!(
-        told[..2],
-        ["healthy", "the plugin says that it is not ready"]
+        reports[..2],
+        ["healthy", "the plugin reports that it is not ready"]
     );
     assert!(
-        told[2].starts_with("the plugin was not healthy within 30 s"),
-        "{told:?}"
+        reports[2].starts_with("the plugin was not healthy within 30 s"),
+        "{reports:?}"
     );
-    bench.end(run).await;
+    bed.end(run).await;
 }
 
-/// B64: one report per transition.
+/// B64: each change of health is reported once.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_recovers_is_left_running() {
-    let bench = Bench::new();
-    let (_status, run) = bench.supervise(None);
-    bench.observer.until("healthy").await;
-    bench.plugin.now_answers(Answer::NotReady);
-    bench
-        .observer
-        .until("the plugin says that it is not ready")
+async fn a_plugin_that_recovers_keeps_running() {
+    let bed = TestBed::new();
+    let (_status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
+    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    bed.observer
+        .until("the plugin reports that it is not ready")
         .await;
-    bench.plugin.now_answers(Answer::Ready);
-    bench.observer.until("healthy").await;
-    bench.end(run).await;
-    assert_eq!(bench.driver.started(), 1);
+    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    bed.observer.until("healthy").await;
+    bed.end(run).await;
+    assert_eq!(bed.driver.started(), 1);
     assert_eq!(
-        bench.observer.told(),
+        bed.observer.reports(),
         [
             "healthy",
-            "the plugin says that it is not ready",
+            "the plugin reports that it is not ready",
             "healthy",
             "gone"
         ]
@@ -189,14 +192,13 @@ async fn a_plugin_that_recovers_is_left_running() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_dies_is_marked_at_once_and_started_again() {
-    let bench = Bench::new();
-    let (status, run) = bench.supervise(None);
-    bench.observer.until("healthy").await;
+async fn a_crashed_plugin_is_reported_immediately_and_restarted() {
+    let bed = TestBed::new();
+    let (status, run) = bed.supervise(None);
+    bed.observer.until("healthy").await;
     let died = Instant::now();
-    bench.driver.end(1, "was killed by signal 9");
-    bench
-        .observer
+    bed.driver.end(1, "was killed by signal 9");
+    bed.observer
         .until("the plugin's process was killed by signal 9; it last wrote")
         .await;
     assert!(
@@ -205,35 +207,34 @@ async fn a_plugin_that_dies_is_marked_at_once_and_started_again() {
         died.elapsed()
     );
     assert!(
-        bench.is_registered().await,
-        "calls fail as unavailable and are tried again"
+        bed.is_registered().await,
+        "calls fail as unavailable and are retried"
     );
-    bench.observer.until("healthy").await;
+    bed.observer.until("healthy").await;
     assert!(
         died.elapsed() < Duration::from_millis(200),
         "{:?}",
         died.elapsed()
     );
     assert_eq!(
-        bench.connector.sockets.lock().unwrap().len(),
+        bed.connector.sockets.lock().unwrap().len(),
         2,
-        "connected anew"
+        "connected again"
     );
     assert_eq!(*status.borrow(), TaskStatus::Healthy);
-    bench.end(run).await;
+    bed.end(run).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_cannot_be_started_is_given_up_by_who_waits_not_by_us() {
-    let bench = Bench::new();
-    bench
-        .driver
+async fn waiting_ends_after_failed_starts_and_supervision_continues() {
+    let bed = TestBed::new();
+    bed.driver
         .failures
         .lock()
         .unwrap()
         .extend([std::io::ErrorKind::NotFound; 4]);
     let begun = Instant::now();
-    let (status, run) = bench.supervise(None);
+    let (status, run) = bed.supervise(None);
     let reason = wait_until_healthy(status, Duration::from_secs(600))
         .await
         .unwrap_err();
@@ -243,13 +244,13 @@ async fn a_program_that_cannot_be_started_is_given_up_by_who_waits_not_by_us() {
         "{:?}",
         begun.elapsed()
     );
-    bench.observer.until("healthy").await;
-    bench.end(run).await;
+    bed.observer.until("healthy").await;
+    bed.end(run).await;
 }
 
-/// Otherwise a plugin that cannot be started any more would be listed for ever (B70).
+/// B70: a plugin that cannot be started any more is not listed forever.
 #[tokio::test(start_paused = true)]
-async fn an_instance_of_an_earlier_run_goes_with_its_supervision() {
+async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
     let recorded = PluginInstance {
         alloc_id: "earlier".into(),
         health: Health {
@@ -264,33 +265,32 @@ async fn an_instance_of_an_earlier_run_goes_with_its_supervision() {
         controller: None,
         node: None,
     };
-    let bench = Bench::new();
+    let bed = TestBed::new();
     let failures = [std::io::ErrorKind::NotFound; 50];
-    bench.driver.failures.lock().unwrap().extend(failures);
-    let (status, run) = bench.supervise(Some(recorded));
+    bed.driver.failures.lock().unwrap().extend(failures);
+    let (status, run) = bed.supervise(Some(recorded));
     wait_until_healthy(status, Duration::from_secs(60))
         .await
         .unwrap_err();
-    bench.end(run).await;
+    bed.end(run).await;
     assert_eq!(
-        bench.observer.told(),
+        bed.observer.reports(),
         ["cannot start task p: entity not found", "gone"]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_be_stopped_while_it_waits_to_restart() {
-    let bench = Bench::new();
-    bench
-        .driver
+async fn it_stops_during_the_pause_before_a_restart() {
+    let bed = TestBed::new();
+    bed.driver
         .failures
         .lock()
         .unwrap()
         .extend([std::io::ErrorKind::NotFound; 50]);
-    let (mut status, run) = bench.supervise(None);
+    let (mut status, run) = bed.supervise(None);
     let many = |status: &TaskStatus| matches!(status, TaskStatus::Restarting { failures: 10, .. });
     status.wait_for(many).await.unwrap();
     let stopped = Instant::now();
-    bench.end(run).await;
+    bed.end(run).await;
     assert!(stopped.elapsed() < Duration::from_millis(1));
 }

@@ -1,12 +1,12 @@
-//! What a plan says, by what is wanted, what is there, and whose server it is.
+//! Plans by specification, observed state and server.
 
 use super::*;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
-    ExternalId, MountOptions, Namespace, PluginId, SecretRefs, Secrets, Volume, VolumeId,
-    WantedRequest,
+    ExternalId, MountOptions, Namespace, PluginId, SecretRefs, Secrets, UnresolvedRequest, Volume,
+    VolumeId,
 };
-use crate::plan::diff::{Change, Shown};
+use crate::plan::diff::{Change, FieldValue};
 use crate::plan::inputs::PluginState;
 use crate::plan::merge::{Expansion, SecretsChange};
 use crate::plan::rules::MergeRules;
@@ -18,18 +18,18 @@ use crate::spec::Purpose;
 
 const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
 
-/// `users` 12: a run without changes is a fixpoint, also where order and absence differ (W19, W21).
+/// A plan after an apply is empty, even if order and absence differ (W19, W21).
 #[test]
-fn what_was_created_as_specified_is_unchanged() {
+fn an_applied_volume_is_unchanged() {
     for rules in BOTH {
         let planned = against(wanted(), existing(), rules);
         assert_eq!(planned.action, Action::Unchanged, "{rules:?}");
-        assert_eq!(planned.pin, Pin::At(9));
+        assert_eq!(planned.expected_version, VolumeVersion::At(9));
         assert!(planned.warnings.is_empty());
     }
 }
 
-/// W21: what Nomad compares by position is sent as it has it.
+/// Nomad compares topologies by position, so they are sent in the stored order (W21).
 #[test]
 fn a_request_to_nomad_has_the_stored_order() {
     let there = observed(Some(existing()), plugin(|_| {}));
@@ -40,12 +40,12 @@ fn a_request_to_nomad_has_the_stored_order() {
 }
 
 #[test]
-fn absence_asks_for_creation_and_an_external_id_for_registration() {
+fn a_missing_volume_is_created_or_with_an_external_id_registered() {
     let nothing = observed(None, plugin(|_| {}));
     let create = one(wanted(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert!(matches!(create.action, Action::Create(_)));
-    assert_eq!(create.pin, Pin::Absent);
-    let request = WantedRequest {
+    assert_eq!(create.expected_version, VolumeVersion::Absent);
+    let request = UnresolvedRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };
@@ -67,20 +67,24 @@ fn an_update_names_the_fields_with_old_and_new() {
         let expected = [
             (
                 "capacity_max",
-                Shown::Size(bytes(2000)),
-                Shown::Size(bytes(3000)),
+                FieldValue::Size(bytes(2000)),
+                FieldValue::Size(bytes(3000)),
             ),
             (
                 "capability",
-                Shown::Capabilities([WRITER, READERS].into()),
-                Shown::Capabilities([WRITER].into()),
+                FieldValue::Capabilities([WRITER, READERS].into()),
+                FieldValue::Capabilities([WRITER].into()),
             ),
             (
                 "mount_options.fs_type",
-                Shown::Absent,
-                Shown::Text("xfs".into()),
+                FieldValue::Absent,
+                FieldValue::Text("xfs".into()),
             ),
-            ("mount_options.mount_flags", Shown::Absent, Shown::Hidden),
+            (
+                "mount_options.mount_flags",
+                FieldValue::Absent,
+                FieldValue::Hidden,
+            ),
         ]
         .map(|(field, old, new)| Change { field, old, new });
         assert_eq!(changes(&planned), expected, "{rules:?}");
@@ -88,7 +92,6 @@ fn an_update_names_the_fields_with_old_and_new() {
     }
 }
 
-/// `nomad-http-api` 10.1, item 5.
 #[test]
 fn hidden_flags_differ_only_by_presence() {
     let hidden = |flags: &[&str]| {
@@ -114,23 +117,22 @@ fn hidden_flags_differ_only_by_presence() {
         );
     }
     for rules in BOTH {
-        let unsaid = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
-        assert_eq!(unsaid.action, Action::Unchanged);
+        let omitted = against(wanted(), hidden(&[MountOptions::REDACTED]), rules);
+        assert_eq!(omitted.action, Action::Unchanged);
         let mut none = wanted();
         none.mount_options = Some(MountOptions::default());
         let lost = against(none, hidden(&[MountOptions::REDACTED]), rules);
         let expected = Change {
             field: "mount_options.mount_flags",
-            old: Shown::Hidden,
-            new: Shown::Absent,
+            old: FieldValue::Hidden,
+            new: FieldValue::Absent,
         };
         assert_eq!(changes(&lost), [expected]);
     }
 }
 
-/// B01, B02, B04, `users` 8.
 #[test]
-fn every_refusal_is_foretold_with_the_servers_words_and_a_place() {
+fn every_refusal_is_predicted_with_the_servers_text_and_a_span() {
     let mut request = wanted();
     request.name = Some("other".into());
     request.capabilities = vec![READERS];
@@ -153,14 +155,14 @@ fn every_refusal_is_foretold_with_the_servers_words_and_a_place() {
         };
         assert_eq!(
             reasons[0].notes,
-            ["the server would say: volume name cannot be updated"]
+            ["the server would return: volume name cannot be updated"]
         );
         assert_eq!(reasons[0].labels[0].span, planned.span().unwrap());
     }
 }
 
 #[test]
-fn a_maximum_below_the_size_is_blocked_at_its_place() {
+fn a_maximum_below_the_size_is_blocked_at_its_span() {
     let mut request = wanted();
     request.capacity = CapacityRange {
         min: bytes(100),
@@ -178,7 +180,7 @@ fn a_maximum_below_the_size_is_blocked_at_its_place() {
 }
 
 #[test]
-fn growing_beyond_the_size_asks_the_plugin_to_expand() {
+fn a_minimum_above_the_size_expands() {
     let mut request = wanted();
     request.capacity = CapacityRange {
         min: bytes(1500),
@@ -206,12 +208,12 @@ fn growing_beyond_the_size_asks_the_plugin_to_expand() {
     assert_eq!(codes(&planned), ["plugin/unsupported"]);
 }
 
-/// W20: on Nomad, an update without secrets erases them; on the agent it keeps them.
+/// On Nomad, an update without secrets clears them; on the agent it keeps them (W20).
 #[test]
-fn an_update_that_erases_secrets_says_so() {
+fn an_update_that_clears_secrets_warns() {
     let mut changed = wanted();
     changed.capacity.max = bytes(3000);
-    let with = |secrets: Option<SecretRefs>| WantedRequest {
+    let with = |secrets: Option<SecretRefs>| UnresolvedRequest {
         secrets,
         ..changed.clone()
     };
@@ -246,10 +248,10 @@ fn an_update_that_erases_secrets_says_so() {
     }
 }
 
-/// Secrets cannot be read, so they are no difference by themselves; who says `register` sends them.
+/// Secrets cannot be read, so they are not a difference by themselves. `register` sends them.
 #[test]
-fn secrets_alone_change_nothing_unless_they_are_sent_on_purpose() {
-    let request = WantedRequest {
+fn secrets_alone_are_sent_only_by_register() {
+    let request = UnresolvedRequest {
         secrets: Some(SecretRefs::from(&Secrets::from_iter([("key", "value")]))),
         ..wanted()
     };
@@ -262,9 +264,9 @@ fn secrets_alone_change_nothing_unless_they_are_sent_on_purpose() {
     }
 }
 
-/// W21: Nomad takes a topology request for a volume that has none, and forgets it.
+/// Nomad accepts a topology request for a volume without topologies and ignores it (W21).
 #[test]
-fn a_topology_request_that_nomad_ignores_is_warned_of() {
+fn a_topology_request_that_nomad_ignores_causes_a_warning() {
     let mut volume = existing();
     volume.topologies.clear();
     volume.topology_request = None;
@@ -275,10 +277,9 @@ fn a_topology_request_that_nomad_ignores_is_warned_of() {
     assert_eq!(changes(&planned)[0].field, "topology_request.required");
 }
 
-/// `users` 18: what a plugin cannot do is found before it is asked.
 #[test]
-fn a_plugin_that_cannot_do_it_blocks() {
-    let registered = WantedRequest {
+fn a_missing_plugin_ability_blocks() {
+    let registered = UnresolvedRequest {
         external_id: Some(ExternalId::new("vol-1")),
         ..wanted()
     };
@@ -364,7 +365,7 @@ fn a_plugin_that_cannot_do_it_blocks() {
 }
 
 #[test]
-fn a_misspelt_plugin_is_told_the_nearest() {
+fn a_misspelt_plugin_gets_a_suggestion() {
     let mut request = wanted();
     request.plugin_id = PluginId::new("hostpaht");
     let mut there = observed(None, plugin(|_| {}));
@@ -373,10 +374,7 @@ fn a_misspelt_plugin_is_told_the_nearest() {
     let Action::Blocked(reasons) = &planned.action else {
         panic!("{planned:?}")
     };
-    assert_eq!(
-        reasons[0].help,
-        ["there is a plugin hostpath; is it meant?"]
-    );
+    assert_eq!(reasons[0].help, ["did you mean plugin `hostpath`?"]);
 }
 
 #[test]
@@ -387,7 +385,7 @@ fn counts_add_up() {
     let mut other = wanted();
     other.id = VolumeId::new("new");
     let specs = vec![spec(wanted()), spec(blocked), spec(other)];
-    let plan = build(inputs(
+    let plan = build_plan(inputs(
         specs,
         &there,
         MergeRules::NOMAD,
@@ -405,10 +403,9 @@ fn counts_add_up() {
     );
 }
 
-/// Issue 3, point 1: what ends with the volume's use is waited for; what does not is blocked, and
-/// everything is told at once.
+/// A refusal that ends with the claims waits; every other one blocks, with all reasons.
 #[test]
-fn an_update_waits_for_use_to_end_and_is_blocked_if_that_would_not_help() {
+fn an_update_waits_only_if_claims_alone_prevent_it() {
     let in_use = Volume {
         access_mode: Some(AccessMode::SingleNodeWriter),
         attachment_mode: Some(AttachmentMode::FileSystem),
@@ -423,12 +420,12 @@ fn an_update_waits_for_use_to_end_and_is_blocked_if_that_would_not_help() {
     });
     for rules in BOTH {
         let planned = against(request.clone(), in_use.clone(), rules);
-        let Action::Waits(wait) = &planned.action else {
+        let Action::WaitingForClaims(wait) = &planned.action else {
             panic!("{planned:?}")
         };
         assert_eq!(wait.reasons.len(), 2);
-        assert_eq!(wait.holders[0].id, AllocId::new("a1"));
-        assert_eq!(planned.stakes, None);
+        assert_eq!(wait.claims[0].id, AllocId::new("a1"));
+        assert_eq!(planned.impact, None);
 
         let mut too_small = request.clone();
         too_small.capacity.max = bytes(1);
@@ -450,21 +447,20 @@ fn an_update_waits_for_use_to_end_and_is_blocked_if_that_would_not_help() {
     }
 }
 
-/// A create into a namespace that does not exist leaves its data in the provider on Nomad, and
-/// nothing that names it.
+/// On Nomad, creating a volume in a missing namespace leaves unregistered data at the provider.
 #[test]
-fn a_new_volume_wants_a_namespace_that_exists() {
+fn a_new_volume_needs_an_existing_namespace() {
     let mut there = observed(None, plugin(|_| {}));
     for (namespaces, expected) in [
         (None, None),
         (Some(vec!["default"]), None),
         (
             Some(vec!["defaults"]),
-            Some("there is a namespace defaults; is it meant?"),
+            Some("did you mean namespace `defaults`?"),
         ),
         (
             Some(vec!["prod"]),
-            Some("make it first: `nomad namespace apply default`"),
+            Some("run `nomad namespace apply default` first"),
         ),
     ] {
         there.namespaces = namespaces.map(|names| names.into_iter().map(Namespace::new).collect());

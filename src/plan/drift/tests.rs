@@ -6,14 +6,14 @@ use crate::plan::Ownership;
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{bytes, existing, spec, wanted};
 
-fn sent(request: &WantedRequest) -> VolumeRequest {
+fn sent(request: &UnresolvedRequest) -> VolumeRequest {
     request
         .resolve(|_, secret| Ok::<_, ()>(Secret::new(secret.literal().unwrap().into())))
         .expect("it has a value")
 }
 
-/// A set that applied this last.
-fn applied(request: &WantedRequest) -> LedgerSet {
+/// Returns a set that last applied this request.
+fn applied(request: &UnresolvedRequest) -> LedgerSet {
     let name = SetName::parse("web").unwrap();
     let mut set = LedgerSet::new(name, LedgerKey::new([7; 32]));
     set.record_applied(&sent(request));
@@ -25,18 +25,18 @@ struct Case {
     wanted: Vec<VolumeSpec>,
     found: Option<Volume>,
     ignore: BTreeSet<String>,
-    unseen: Unseen,
+    unreported: UnreportedFields,
 }
 
 impl Case {
-    /// As it was applied, and a file that says so still.
+    /// A volume and a file as last applied.
     fn new() -> Self {
         Self {
             set: Some(applied(&wanted())),
             wanted: vec![spec(wanted())],
             found: Some(existing()),
             ignore: BTreeSet::new(),
-            unseen: MergeRules::NOMAD.unseen,
+            unreported: MergeRules::NOMAD.unreported,
         }
     }
 
@@ -50,11 +50,11 @@ impl Case {
             .found
             .iter()
             .map(|volume| (volume.key(), volume.clone()));
-        drift(&DriftInputs {
+        detect_drift(&DriftInputs {
             wanted: &self.wanted,
             set: self.set.as_ref(),
             volumes: &volumes.collect(),
-            unseen: self.unseen,
+            unreported: self.unreported,
             ignore: &self.ignore,
         })
     }
@@ -73,53 +73,52 @@ impl Case {
     }
 }
 
-fn size(count: u64) -> Shown {
-    Shown::Size(bytes(count))
+fn size(count: u64) -> FieldValue {
+    FieldValue::Size(bytes(count))
 }
 
-/// Capabilities and places are compared as sets, and what nobody said is nobody's drift: the
-/// provider's ID of a volume that it made, sizes that it chose.
+/// Capabilities and topologies compare as sets. Fields that the file omits never drift, such as the
+/// external ID and the size that the provider chose.
 #[test]
-fn what_is_as_it_was_applied_has_not_drifted() {
+fn an_unchanged_volume_has_not_drifted() {
     let found = Case::new().one();
     assert_eq!(
         (found.state, found.basis),
-        (DriftState::Same, Basis::Applied)
+        (DriftState::Unchanged, Baseline::Applied)
     );
     assert!(found.pending.is_empty() && found.hidden.is_empty());
 }
 
 #[test]
-fn a_field_that_somebody_changed_has_drifted_and_the_file_says_what_it_was() {
+fn a_changed_field_has_drifted_and_the_file_has_its_value_before() {
     let case = Case::new().found(|volume| volume.requested_capacity.max = bytes(5000));
     let expected = FieldDrift {
         field: "capacity_max",
         before: Some(size(2000)),
         now: size(5000),
-        file: FileSays::AsBefore,
+        file: FileState::MatchesBefore,
     };
     assert_eq!(case.fields(), [expected]);
-    assert!(case.one().is_drift() && case.one().pending.is_empty());
+    assert!(case.one().has_drifted() && case.one().pending.is_empty());
 }
 
-/// `users` 24: drift apart from what is pending.
 #[test]
-fn what_only_the_file_changed_is_pending_and_no_drift() {
+fn a_change_in_the_file_only_is_pending_and_not_drift() {
     let mut case = Case::new();
     case.wanted[0].request.capacity.max = bytes(9000);
     case.wanted[0].request.context = Some([("a".into(), "b".into())].into());
     case.wanted[0].request.external_id = Some(ExternalId::new("vol-1"));
     let found = case.one();
-    assert_eq!(found.state, DriftState::Same);
+    assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(found.pending, ["capacity_max", "external_id", "context"]);
 }
 
 #[test]
-fn of_a_field_that_both_changed_it_is_said_whether_they_agree() {
+fn a_field_changed_on_both_sides_is_compared_with_the_file() {
     for (file, expected) in [
-        (bytes(5000), FileSays::AsNow),
-        (bytes(9000), FileSays::Other),
-        (bytes(0), FileSays::Nothing),
+        (bytes(5000), FileState::MatchesNow),
+        (bytes(9000), FileState::Differs),
+        (bytes(0), FileState::Omitted),
     ] {
         let mut case = Case::new().found(|volume| volume.requested_capacity.max = bytes(5000));
         case.wanted[0].request.capacity.max = file;
@@ -130,7 +129,7 @@ fn of_a_field_that_both_changed_it_is_said_whether_they_agree() {
 }
 
 #[test]
-fn drift_that_nobody_wants_to_hear_of_is_not_told() {
+fn ignored_drift_is_not_reported() {
     let moved = || Case::new().found(|volume| volume.requested_capacity.max = bytes(5000));
     let mut by_file = moved();
     by_file.wanted[0].ignore = vec!["capacity_max".into()];
@@ -139,12 +138,12 @@ fn drift_that_nobody_wants_to_hear_of_is_not_told() {
     for case in [by_file, by_flag] {
         let found = case.one();
         assert_eq!(found.ignored, ["capacity_max"]);
-        assert!(!found.is_drift());
+        assert!(!found.has_drifted());
     }
 }
 
 #[test]
-fn a_volume_that_is_not_there_is_gone_only_if_it_ever_was() {
+fn a_missing_volume_is_gone_only_if_it_was_applied() {
     let gone = |set| {
         let case = Case {
             set,
@@ -155,39 +154,39 @@ fn a_volume_that_is_not_there_is_gone_only_if_it_ever_was() {
     };
     assert_eq!(gone(Some(applied(&wanted()))), DriftState::Gone);
     let empty = LedgerSet::new(SetName::parse("web").unwrap(), LedgerKey::new([7; 32]));
-    assert_eq!(gone(Some(empty)), DriftState::NotYet);
-    assert_eq!(gone(None), DriftState::Gone, "nobody knows better");
+    assert_eq!(gone(Some(empty)), DriftState::NotApplied);
+    assert_eq!(gone(None), DriftState::Gone, "no ledger");
 }
 
 #[test]
-fn a_volume_of_the_set_that_no_file_names_is_looked_at_too() {
+fn an_owned_volume_without_a_file_is_checked() {
     let mut case = Case::new().found(|volume| volume.name = "other".into());
     case.wanted.clear();
     let fields = case.fields();
-    assert_eq!(fields[0].file, FileSays::Nothing);
+    assert_eq!(fields[0].file, FileState::Omitted);
     assert_eq!(case.one().span, None);
 }
 
 #[test]
-fn what_was_never_applied_is_held_against_the_file() {
+fn an_unapplied_volume_is_compared_with_the_file() {
     let empty = LedgerSet::new(SetName::parse("web").unwrap(), LedgerKey::new([7; 32]));
     for set in [None, Some(empty)] {
         let case = Case { set, ..Case::new() };
-        assert_eq!(case.one().state, DriftState::Same);
+        assert_eq!(case.one().state, DriftState::Unchanged);
         let case = case.found(|volume| volume.requested_capacity.max = bytes(5000));
-        assert_eq!(case.one().basis, Basis::File);
+        assert_eq!(case.one().basis, Baseline::File);
         assert_eq!(case.fields()[0].before, Some(size(2000)));
     }
 }
 
-/// A head that was lost takes the hashes with it; the volume is still the set's.
+/// Losing the head loses the hashes; the set still owns the volume.
 #[test]
-fn without_hashes_and_without_a_file_nothing_is_known() {
+fn without_hashes_and_file_the_state_is_unknown() {
     let mut case = Case::new();
     let key = wanted().key();
     case.set.as_mut().unwrap().own(key, Ownership::default());
     case.wanted.clear();
-    assert_eq!(case.one().state, DriftState::NotKnown);
+    assert_eq!(case.one().state, DriftState::Unknown);
     case.found = None;
     assert_eq!(case.one().state, DriftState::Gone);
 }
@@ -199,9 +198,9 @@ fn flags(flags: &[&str]) -> MountOptions {
     }
 }
 
-/// W20: flags are redacted, so only that there are some now, or none any more, can be told.
+/// Redacted flags compare only by presence.
 #[test]
-fn of_redacted_flags_only_their_presence_can_be_told() {
+fn redacted_flags_drift_only_by_presence() {
     const SEEN: &str = "mount_options.mount_flags";
     for (before, now, drifted, hidden) in [
         (&["ro"][..], &["[REDACTED]"][..], false, true),
@@ -217,14 +216,14 @@ fn of_redacted_flags_only_their_presence_can_be_told() {
         case.set = Some(applied(&request));
         case.wanted = vec![spec(request)];
         let found = case.one();
-        assert_eq!(found.is_drift(), drifted, "{before:?} {now:?}");
+        assert_eq!(found.has_drifted(), drifted, "{before:?} {now:?}");
         assert_eq!(found.hidden.contains(&SEEN), hidden, "{before:?} {now:?}");
         assert!(!format!("{found:?}").contains("\"ro\""), "flags are hidden");
     }
 }
 
 #[test]
-fn secrets_and_what_an_old_server_leaves_out_cannot_be_compared() {
+fn secrets_and_unreported_fields_cannot_be_compared() {
     let mut request = wanted();
     let secret = SecretRef::Literal(Secret::new("v".into()));
     request.secrets = Some(SecretRefs::from_iter([("k", secret)]));
@@ -234,25 +233,25 @@ fn secrets_and_what_an_old_server_leaves_out_cannot_be_compared() {
     });
     case.set = Some(applied(&request));
     case.wanted = vec![spec(request)];
-    case.unseen.sizes = true;
+    case.unreported.sizes = true;
     let found = case.one();
-    assert_eq!(found.state, DriftState::Same);
+    assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(
         found.hidden,
         ["secrets", "capacity_min", "capacity_max", "capability"]
     );
 }
 
-/// What a file says to be unknown is neither pending nor drift.
+/// A value marked `unknown` is neither pending nor drift.
 #[test]
-fn an_unknown_value_is_no_difference() {
+fn an_unknown_value_is_not_a_difference() {
     let mut case = Case::new().found(|volume| volume.mount_options = Some(flags(&["[REDACTED]"])));
     case.wanted[0].request.mount_options = Some(MountOptions::default());
     case.wanted[0].unknown = HiddenField::ALL.into();
     for set in [case.set.take(), None] {
         case.set = set;
         let found = case.one();
-        assert_eq!(found.state, DriftState::Same);
+        assert_eq!(found.state, DriftState::Unchanged);
         assert_eq!(found.hidden, ["secrets", "mount_options.mount_flags"]);
         assert!(!found.pending.contains(&"mount_options.mount_flags"));
     }

@@ -3,13 +3,13 @@ use crate::diagnostic::{Diagnostics, Severity, SourceMap};
 use crate::model::{Capability, ServerVersion, VolumeId};
 use crate::plan::action::Action;
 use crate::plan::build::build;
-use crate::plan::inputs::{Inputs, Requests};
+use crate::plan::inputs::{PlanInputs, PlanOptions};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{existing, observed, plugin};
 use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, encode_file, parse, validate};
 
 fn written(volume: &Volume, syntax: Syntax) -> Vec<VolumeSpec> {
-    let imported = import(volume, &Surroundings::default());
+    let imported = import_volume(volume, &ImportContext::default());
     let text = encode_file(&imported.written, None, syntax);
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("imported", text.as_str());
@@ -36,10 +36,10 @@ fn flags(flags: &[&str]) -> Option<MountOptions> {
     })
 }
 
-/// Issue 3, point 14: an immediate plan is empty, whatever the volume and whichever the server; before
-/// 1.3 none shows mount options that could be written down.
+/// A plan of an imported file is empty for every volume and server. Nomad before 1.3 shows no mount
+/// options to import.
 #[test]
-fn a_plan_made_at_once_is_empty() {
+fn a_plan_after_an_import_is_empty() {
     let strange = |map: &mut BTreeMap<String, String>| {
         map.insert("${a}".into(), "\"b\"\n".into());
     };
@@ -65,13 +65,13 @@ fn a_plan_made_at_once_is_empty() {
     for volume in volumes {
         for syntax in Syntax::ALL {
             for rules in &rules {
-                let plan = build(Inputs {
+                let plan = build_plan(PlanInputs {
                     wanted: written(&volume, syntax),
                     purpose: Purpose::ByExternalId,
                     observed: &observed(Some(volume.clone()), plugin(|_| {})),
                     rules: *rules,
                     owned: None,
-                    requests: &Requests::default(),
+                    options: &PlanOptions::default(),
                 });
                 let action = &plan.volumes[0].action;
                 assert!(
@@ -84,7 +84,7 @@ fn a_plan_made_at_once_is_empty() {
 }
 
 #[test]
-fn what_is_not_as_it_should_be_is_marked() {
+fn problems_are_reported() {
     let other = |id: &str, external: Option<&str>| VolumeSummary {
         namespace: crate::model::Namespace::default(),
         id: VolumeId::new(id),
@@ -101,7 +101,7 @@ fn what_is_not_as_it_should_be_is_marked() {
         modify_index: 1,
     };
     let key = |id: &str| NamespacedId::new(crate::model::Namespace::default(), VolumeId::new(id));
-    let surroundings = Surroundings {
+    let context = ImportContext {
         registered: vec![
             other("db", Some("vol-1")),
             other("db2", Some("vol-1")),
@@ -116,14 +116,17 @@ fn what_is_not_as_it_should_be_is_marked() {
         volume.write_allocs.insert(alloc.clone());
         volume.capabilities = Vec::<Capability>::new();
     });
-    let marks = import(&volume, &surroundings).marks;
+    let issues = import_volume(&volume, &context).issues;
     let expected = [
-        Mark::Redacted,
-        Mark::Shared(vec![key("db2"), key("vol-1")]),
-        Mark::Orphan,
-        Mark::Stuck(vec![alloc]),
-        Mark::Unusable,
+        ImportIssue::RedactedMountFlags,
+        ImportIssue::SharedExternalId(vec![key("db2"), key("vol-1")]),
+        ImportIssue::NotInProvider,
+        ImportIssue::StuckClaims(vec![alloc]),
+        ImportIssue::NoCapability,
     ];
-    assert_eq!(marks, expected);
-    assert_eq!(import(&existing(), &Surroundings::default()).marks, []);
+    assert_eq!(issues, expected);
+    assert_eq!(
+        import_volume(&existing(), &ImportContext::default()).issues,
+        []
+    );
 }

@@ -1,8 +1,7 @@
-//! The JSON of a shard, with its version.
+//! The JSON documents of a ledger, with their format version.
 //!
-//! A document says first of which format it is. One of a later program is refused and not
-//! misread; so is one with a field that this program does not know, since writing it back would lose
-//! that field.
+//! A document of a newer format is refused. A document with an unknown field is also refused, because
+//! writing it back would lose that field.
 
 use std::collections::BTreeMap;
 
@@ -12,42 +11,39 @@ use serde::{Deserialize, Serialize};
 use super::entry::{Entry, Ownership};
 use super::hash::LedgerKey;
 use super::intent::Intent;
-use super::shard::{LedgerProblem, ShardName};
+use super::shard_name::ShardName;
+use super::stored_set::{FORMAT, LedgerProblem};
 use crate::model::{Namespace, NamespacedId, VolumeId};
 
-/// The format that this program writes, and the latest that it reads.
-pub(super) const FORMAT: u32 = 1;
-
-/// What concerns a set as a whole.
+/// The document of the head shard: the data of the set as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Head {
+pub(super) struct HeadDocument {
     pub(super) format: u32,
-    /// Counts the times that the set was written.
+    /// The number of times that the set was written.
     pub(super) sequence: u64,
-    /// Told apart from every other writing: who finds it there after a lost reply knows that it is
-    /// his.
+    /// The unique ID of this write. A writer that lost the response finds its own ID.
     pub(super) save: String,
     pub(super) key: LedgerKey,
-    /// Saved plans that were applied, and when.
+    /// The applied saved plans, with their times.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) plans: BTreeMap<String, i64>,
 }
 
-/// A part of a set's volumes.
+/// The document of another shard: a part of the set's volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Shard {
+pub(super) struct ShardDocument {
     pub(super) format: u32,
-    /// The head's, when this was written.
+    /// The sequence of the head when this shard was written.
     pub(super) sequence: u64,
-    pub(super) volumes: Vec<Row>,
+    pub(super) volumes: Vec<VolumeRecord>,
 }
 
-/// A volume of a shard.
+/// The record of one volume in a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Row {
+pub(super) struct VolumeRecord {
     namespace: Namespace,
     id: VolumeId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +52,7 @@ pub(super) struct Row {
     intent: Option<Intent>,
 }
 
-impl Row {
+impl VolumeRecord {
     pub(super) fn new(key: &NamespacedId, entry: &Entry) -> Self {
         Self {
             namespace: key.namespace.clone(),
@@ -78,7 +74,7 @@ impl Row {
     }
 }
 
-/// Reads a document of this format or an earlier one.
+/// Reads a document of this or an earlier format.
 pub(super) fn read<T: DeserializeOwned>(shard: &ShardName, text: &str) -> Result<T, LedgerProblem> {
     #[derive(Deserialize)]
     struct Version {
@@ -98,6 +94,6 @@ pub(super) fn read<T: DeserializeOwned>(shard: &ShardName, text: &str) -> Result
 
 /// Writes a document.
 pub(super) fn write(document: &impl Serialize) -> String {
-    // Texts, numbers and lists of them: there is nothing that JSON could not hold.
+    // JSON can represent every value of these types.
     serde_json::to_string(document).unwrap_or_default()
 }

@@ -1,46 +1,51 @@
-//! What a ledger holds of one volume.
+//! The ledger's entry for one volume.
 //!
-//! Owning a volume and having begun something with it are two facts: a register that never arrived
-//! leaves an intent and no ownership, so that it never makes a stranger's volume removable.
+//! Ownership and an open intent are separate. A registration that never arrived leaves an intent
+//! without ownership, so it never makes a volume of another owner removable.
 
 use serde::{Deserialize, Serialize};
 
 use super::hash::FieldHashes;
 use super::intent::Intent;
 
-/// A set owns a volume: it made it, or took it over, and may remove it unless it is protected.
+/// A set's ownership of a volume that it created or adopted. The set may remove the volume unless it
+/// is protected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ownership {
-    /// Whether removing it is refused until somebody says otherwise.
+    /// Whether the volume is protected from removal.
     #[serde(default, skip_serializing_if = "is_false")]
     pub protect: bool,
-    /// How often it was replaced: which of the provider's volumes of that name it is.
+    /// How often the volume was replaced, which distinguishes the provider's volumes of this name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: u32,
-    /// Hashes of the fields that were last applied, by their keys in a specification
-    /// (`spec::schema`), dotted where they are nested. A field that was not said is not there.
+    /// Hashes of the last applied fields, by their keys in a specification, with dots where they are
+    /// nested. Omitted fields have no hash.
     #[serde(default, skip_serializing_if = "FieldHashes::is_empty")]
     pub applied: FieldHashes,
-    /// When it was last seen as it was applied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_equal: Option<SeenEqual>,
+    /// When the volume was last verified to be as it was applied.
+    #[serde(
+        rename = "seen_equal",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_verified: Option<LastVerified>,
 }
 
-/// A moment at which a volume was as it was last applied.
+/// When a volume was last verified to be as it was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeenEqual {
-    /// The volume's modify index then.
+pub struct LastVerified {
+    /// The volume's modify index at that time.
     pub modify_index: u64,
-    /// When, nanoseconds since the epoch.
+    /// The time, in nanoseconds since the epoch.
     pub at: i64,
 }
 
-/// What a set knows of a field whose value no server shows.
+/// What the ledger records of a hidden value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue {
-    /// Nothing: it was never applied from here, or its hash is lost.
+    /// Nothing: it was never applied, or its hash is lost.
     Unknown,
     /// It was applied as empty.
     Empty,
@@ -48,7 +53,7 @@ pub enum StoredValue {
     Given,
 }
 
-/// All that is kept of one volume; one of the two is there.
+/// The entry of one volume, with an ownership, an intent or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) owned: Option<Ownership>,

@@ -1,13 +1,12 @@
-//! Hashes of fields: enough to see that a value is another one, and nothing of the value.
+//! Hashes of fields, which show that a value has changed without revealing it.
 //!
-//! Every hash is HMAC-SHA256, cut to 128 bits, under a random key of the set, over the volume's name,
-//! the field's name and the value in one canonical form. So equal values of two volumes have unequal
-//! hashes, and hashes of two sets cannot be compared. The key lies in the same ledger: whoever reads
-//! that can try values out, which is why a ledger is to be read by those who may read the secrets,
-//! and why a secret that can be guessed is none.
+//! Each hash is HMAC-SHA256, truncated to 128 bits, with a random key per set, over the volume's name,
+//! the field's name and the canonical value. Equal values of two volumes have different hashes, and
+//! hashes of two sets cannot be compared. The key is in the same ledger, so a reader of the ledger
+//! can test guesses; only readers of the secrets should have access to it.
 //!
-//! A canonical form is the one in which plans compare (`plan::diff`): sizes in bytes,
-//! capabilities, topologies and mount flags as sets, absent and empty alike.
+//! The canonical form is the one that plans compare (`plan::diff`): sizes in bytes; capabilities,
+//! topologies and mount flags as sets; absent equal to empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +15,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
 use crate::model::{
-    Bytes, MountOptions, NamespacedId, Secrets, Topology, Volume, VolumeRequest, WantedRequest, hex,
+    Bytes, MountOptions, NamespacedId, Secrets, Topology, UnresolvedRequest, Volume, VolumeRequest,
+    hex,
 };
 
-/// The key under which a set's hashes are made.
+/// The key of a set's hashes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LedgerKey([u8; 32]);
 
 impl LedgerKey {
-    /// A key of bytes that come from chance.
+    /// Returns a key of random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The hash of one field's value in its canonical form.
+    /// Returns the hash of a field's canonical value.
     fn hash(&self, volume: &NamespacedId, field: &str, value: &serde_json::Value) -> FieldHash {
-        // HMAC fills a short key up with zeros to the block of its hash, so this is the same key.
+        // HMAC pads a short key with zeros to the block size, so this key is equivalent.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.0);
         let mut mac = Hmac::<Sha256>::new(&block.into());
@@ -46,21 +46,21 @@ impl LedgerKey {
         FieldHash(short)
     }
 
-    /// Of secrets, as they were sent.
+    /// Returns the hash of secrets, as they were sent.
     pub fn of_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> FieldHash {
         let pairs: BTreeMap<&str, &str> = secrets.expose().collect();
         self.hash(volume, "secrets", &value(&pairs))
     }
 
-    /// Of mount flags, as a set.
+    /// Returns the hash of mount flags, as a set.
     pub fn of_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> FieldHash {
         let flags: BTreeSet<&String> = flags.iter().collect();
         self.hash(volume, "mount_options.mount_flags", &value(&flags))
     }
 
-    /// Every field that a request says, hidden ones too.
+    /// Returns the hashes of every field that a request specifies, including hidden ones.
     pub fn of_request(&self, request: &VolumeRequest) -> FieldHashes {
-        let mut hashes = self.but_secrets(request);
+        let mut hashes = self.without_secrets(request);
         if let Some(secrets) = &request.secrets {
             let hash = self.of_secrets(&request.key(), secrets);
             hashes.insert("secrets".to_owned(), hash);
@@ -68,14 +68,15 @@ impl LedgerKey {
         hashes
     }
 
-    /// Every field that a specification says but its secrets, which nobody has looked up yet.
-    pub fn of_wanted(&self, request: &WantedRequest) -> FieldHashes {
-        self.but_secrets(request)
+    /// Returns the hashes of every field that a specification specifies, except its secrets, which
+    /// are not resolved yet.
+    pub fn of_wanted(&self, request: &UnresolvedRequest) -> FieldHashes {
+        self.without_secrets(request)
     }
 
-    fn but_secrets<S>(&self, request: &VolumeRequest<S>) -> FieldHashes {
+    fn without_secrets<S>(&self, request: &VolumeRequest<S>) -> FieldHashes {
         let key = request.key();
-        let mut hashes: FieldHashes = Said::of(request)
+        let mut hashes: FieldHashes = VisibleFields::of_request(request)
             .0
             .iter()
             .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
@@ -87,11 +88,11 @@ impl LedgerKey {
         hashes
     }
 
-    /// Every field that a server shows: never `secrets`, and mount flags only where they are not
-    /// redacted.
+    /// Returns the hashes of every field that a server shows: never `secrets`, and mount flags only
+    /// if they are not redacted.
     pub fn of_volume(&self, volume: &Volume) -> FieldHashes {
         let key = volume.key();
-        let mut hashes: FieldHashes = Said::by(volume)
+        let mut hashes: FieldHashes = VisibleFields::of_volume(volume)
             .0
             .iter()
             .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
@@ -112,10 +113,10 @@ impl std::fmt::Debug for LedgerKey {
     }
 }
 
-/// Hashes by field, named by the keys of a specification, dotted where they are nested.
+/// Hashes by the keys of a specification, with dots where they are nested.
 pub type FieldHashes = BTreeMap<String, FieldHash>;
 
-/// Whether two values are the same is all that it says.
+/// The hash of a value. It reveals only whether two values are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldHash([u8; 16]);
 
@@ -163,12 +164,12 @@ fn bytes<'de, const N: usize, D: Deserializer<'de>>(deserializer: D) -> Result<[
     Ok(bytes)
 }
 
-/// Fields that are not hidden, in their canonical form.
-struct Said(Vec<(&'static str, serde_json::Value)>);
+/// The fields that are not hidden, in their canonical form.
+struct VisibleFields(Vec<(&'static str, serde_json::Value)>);
 
-impl Said {
-    /// What a request says. What it does not say is not there: nobody wants anything of it.
-    fn of<S>(request: &VolumeRequest<S>) -> Self {
+impl VisibleFields {
+    /// The fields that a request specifies; omitted fields are not included.
+    fn of_request<S>(request: &VolumeRequest<S>) -> Self {
         let size = |bytes: Bytes| (!bytes.is_zero()).then(|| value(&bytes.to_wire()));
         let topology = request.topology_request.as_ref();
         let capabilities: BTreeSet<_> = request.capabilities.iter().collect();
@@ -187,21 +188,21 @@ impl Said {
             ),
             (
                 "topology_request.required",
-                topology.map(|topology| places(&topology.required)),
+                topology.map(|topology| topologies(&topology.required)),
             ),
             (
                 "topology_request.preferred",
-                topology.map(|topology| places(&topology.preferred)),
+                topology.map(|topology| topologies(&topology.preferred)),
             ),
             ("parameters", request.parameters.as_ref().map(value)),
             ("context", request.context.as_ref().map(value)),
         ];
-        let said = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
-        Self(fields.into_iter().filter_map(said).collect())
+        let specified = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
+        Self(fields.into_iter().filter_map(specified).collect())
     }
 
-    /// What a server shows, absent fields as empty ones.
-    fn by(volume: &Volume) -> Self {
+    /// The fields that a server shows, with absent fields as empty ones.
+    fn of_volume(volume: &Volume) -> Self {
         let options = volume.mount_options.as_ref();
         let topology = volume.topology_request.as_ref();
         let capabilities: BTreeSet<_> = volume.capabilities.iter().collect();
@@ -228,11 +229,11 @@ impl Said {
             ),
             (
                 "topology_request.required",
-                places(topology.map_or(&[], |topology| &topology.required)),
+                topologies(topology.map_or(&[], |topology| &topology.required)),
             ),
             (
                 "topology_request.preferred",
-                places(topology.map_or(&[], |topology| &topology.preferred)),
+                topologies(topology.map_or(&[], |topology| &topology.preferred)),
             ),
             ("parameters", value(&volume.parameters)),
             ("context", value(&volume.context)),
@@ -240,11 +241,11 @@ impl Said {
     }
 }
 
-fn places(list: &[Topology]) -> serde_json::Value {
+fn topologies(list: &[Topology]) -> serde_json::Value {
     value(&list.iter().collect::<BTreeSet<_>>())
 }
 
-/// As JSON; what stands here always can be written so.
+/// Returns a value as JSON; every value in this file can be converted.
 fn value(of: &impl Serialize) -> serde_json::Value {
     serde_json::to_value(of).unwrap_or_default()
 }

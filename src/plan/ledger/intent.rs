@@ -1,12 +1,12 @@
-//! What was about to be done, and who was about to do it.
+//! Intents: the steps that a run has started and not completed.
 //!
-//! An intent is written before the first call of a step and taken away when its outcome is known, so
-//! that a run that was cut short leaves a note: the next one reads the volume back before it repeats
-//! anything, and says what was under way.
+//! A run records an intent before the first call of a step and clears it when the outcome is known.
+//! After an interruption the next run reads the volume before it repeats a step, and reports the
+//! interrupted one.
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody who changes volumes: a person or a machine, at a command.
+/// The user, machine and process that run a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Actor {
@@ -14,9 +14,9 @@ pub struct Actor {
     pub user: String,
     /// The machine's name.
     pub host: String,
-    /// The process.
+    /// The process ID.
     pub process: u32,
-    /// What was run: `apply`.
+    /// The command: `apply`.
     pub command: String,
 }
 
@@ -39,20 +39,20 @@ impl std::fmt::Display for Actor {
 pub enum IntentStep {
     /// Create it in the provider and register it.
     Create,
-    /// Register it, or register it again with other fields.
+    /// Register it or update its registration.
     Register,
-    /// Make it larger.
+    /// Expand it.
     Expand,
     /// Remove the registration; the data stays.
     Deregister,
     /// Delete the data.
     Delete,
-    /// Cut a snapshot of it.
+    /// Take a snapshot of it.
     Snapshot,
 }
 
 impl IntentStep {
-    /// The word for it.
+    /// Its name in JSON documents and the ledger: `create`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -63,10 +63,20 @@ impl IntentStep {
             Self::Snapshot => "snapshot",
         }
     }
-}
 
-impl IntentStep {
-    /// Whether it may have left other hidden values behind than were there.
+    /// Its noun in messages: `creation`.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Create => "creation",
+            Self::Register => "registration",
+            Self::Expand => "expansion",
+            Self::Deregister => "deregistration",
+            Self::Delete => "deletion",
+            Self::Snapshot => "snapshot",
+        }
+    }
+
+    /// Whether the step may have changed the hidden values of the volume.
     pub const fn writes_values(self) -> bool {
         match self {
             Self::Create | Self::Register | Self::Expand => true,
@@ -75,14 +85,14 @@ impl IntentStep {
     }
 }
 
-/// A step that was begun and whose end nobody has recorded.
+/// A step that was started and whose outcome is not recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
-    /// What was about to be done.
+    /// The step.
     pub step: IntentStep,
-    /// Since when, nanoseconds since the epoch.
+    /// When it was started, in nanoseconds since the epoch.
     pub since: i64,
-    /// By whom.
+    /// The user and process that started it.
     pub by: Actor,
 }

@@ -1,28 +1,29 @@
-//! What a set owns, written down: the ledger, as far as it needs no outside.
+//! The ledger: the record of what a set owns.
 //!
-//! A plan is computed from what is wanted and what is observed, never from what the last run
-//! remembers. The ledger only guards: a volume is removed only if the set owns it and it is not
-//! protected; what a server hides (secrets, mount flags) is known to be ours or changed by its keyed
-//! hash; a step that was begun and not ended is an open intent; a saved plan is applied once. **Losing
-//! the ledger is safe**: what nobody owns is never removed, and what has no hash is not known.
+//! The ledger only guards; a plan never depends on an earlier run. A volume is removed only if the set
+//! owns it. Keyed hashes show whether hidden values have changed. Intents record interrupted steps.
+//! A saved plan is applied once. **Losing the ledger is safe**: unowned volumes are never removed, and
+//! values without a hash count as unknown.
 //!
-//! [`LedgerSet`] is the thing; [`StoredSet`] is how it lies in a ledger, as shards below the size
-//! that every server takes, each written by check-and-set. Who keeps them (Nomad's variables, a
-//! file) is an adapter of `ports::Ledger`. No value of a specification is in a ledger, only hashes.
+//! [`LedgerSet`] is the ledger of a set. [`StoredSet`] is its stored form: shards, written by
+//! check-and-set, for an adapter of `ports::Ledger`. A ledger has only hashes of values.
 
 mod document;
 mod entry;
 mod hash;
 mod intent;
 mod set;
-mod shard;
+mod shard_name;
+mod sharding;
+mod stored_set;
 
 pub use crate::model::{SetName, SetNameProblem};
-pub use entry::{Ownership, SeenEqual, StoredValue};
+pub use entry::{Ownership, LastVerified, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
 pub use set::LedgerSet;
-pub use shard::{LedgerProblem, ShardChange, ShardName, StoredSet, StoredShard};
+pub use shard_name::ShardName;
+pub use stored_set::{LedgerProblem, ShardChange, StoredSet, StoredShard};
 
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,26 @@
-//! [`LedgerSet`]: the volumes of one set, as the ledger remembers them.
+//! [`LedgerSet`]: the ledger of one set.
 
 use std::collections::BTreeMap;
 
-use super::document::{self, FORMAT, Head, Shard};
+use super::document::{self, HeadDocument, ShardDocument};
 use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
 use super::intent::Intent;
-use super::shard::{LedgerProblem, ShardChange, ShardName, StoredSet, join, lay_out};
+use super::shard_name::ShardName;
+use super::sharding::{assign_to_shards, merge_shards};
+use super::stored_set::{FORMAT, LedgerProblem, ShardChange, StoredSet};
 use crate::model::{
-    HiddenField, MountOptions, NamespacedId, Secret, Secrets, SetName, Volume, VolumeRequest,
-    WantedRequest,
+    HiddenField, MountOptions, NamespacedId, Secret, Secrets, SetName, UnresolvedRequest, Volume,
+    VolumeRequest,
 };
 
-/// So many applied plans are remembered, the latest.
+/// The number of applied plans that a ledger records.
 const PLANS: usize = 100;
-/// Fields that no server shows, or only as far as that there is something, by their hashes' names.
+/// The names of the hashes of hidden fields.
 const SECRETS: &str = "secrets";
 const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 
-/// What one set owns and what it has begun.
+/// The volumes that one set owns, and its open intents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerSet {
     name: SetName,
@@ -28,7 +30,7 @@ pub struct LedgerSet {
 }
 
 impl LedgerSet {
-    /// A set that owns nothing yet. `key` comes from chance.
+    /// Returns a set that owns nothing. `key` must be random.
     pub fn new(name: SetName, key: LedgerKey) -> Self {
         Self {
             name,
@@ -38,13 +40,13 @@ impl LedgerSet {
         }
     }
 
-    /// A set as it is stored; of a set that is not stored, an empty one with `fresh` as its key.
+    /// Reads a stored set; an empty set with the key `fresh` if nothing is stored.
     ///
-    /// If the head is lost and shards are left, the set still owns what it owns; hashes under the
-    /// lost key are dropped, so that hidden fields count as unknown.
+    /// If the head is lost and other shards remain, the set keeps its ownerships. Hashes under the lost
+    /// key are removed, so hidden fields count as unknown.
     ///
     /// # Errors
-    /// If a later program wrote it, or something else did.
+    /// If a newer program wrote it, or it is damaged.
     pub fn read(
         name: SetName,
         stored: &StoredSet,
@@ -52,7 +54,7 @@ impl LedgerSet {
     ) -> Result<Self, LedgerProblem> {
         let (head, shards) = parse(stored)?;
         let mut set = Self {
-            entries: join(&shards)?,
+            entries: merge_shards(&shards)?,
             ..Self::new(name, fresh)
         };
         match head {
@@ -68,11 +70,11 @@ impl LedgerSet {
         Ok(set)
     }
 
-    /// What has to be written so that this set is stored, in this order; nothing if it is already.
-    /// `save` is a text that no other writing has (a UUID).
+    /// Returns the writes that store this set, in order; none if it is already stored. `save` is a
+    /// unique ID of this write (a UUID).
     ///
     /// # Errors
-    /// If what is stored cannot be read, or a volume fits into no shard.
+    /// If the stored set cannot be read, or a volume fits into no shard.
     pub fn changes(
         &self,
         stored: &StoredSet,
@@ -82,7 +84,7 @@ impl LedgerSet {
         let written = old.values().map(|shard| shard.sequence);
         let written = written.chain(head.iter().map(|head| head.sequence));
         let sequence = written.max().unwrap_or_default() + 1;
-        let layout = lay_out(&self.entries, &old)?;
+        let layout = assign_to_shards(&self.entries, &old)?;
         let change = |shard: &ShardName, text: Option<String>| ShardChange {
             shard: shard.clone(),
             expected: stored.shards.get(shard).map(|stored| stored.revision),
@@ -91,7 +93,7 @@ impl LedgerSet {
         let mut changes = vec![];
         for (name, volumes) in &layout {
             if old.get(name).is_none_or(|old| old.volumes != *volumes) {
-                let text = document::write(&Shard {
+                let text = document::write(&ShardDocument {
                     format: FORMAT,
                     sequence,
                     volumes: volumes.clone(),
@@ -105,7 +107,7 @@ impl LedgerSet {
         if changes.is_empty() && same_head {
             return Ok(vec![]);
         }
-        let head = document::write(&Head {
+        let head = document::write(&HeadDocument {
             format: FORMAT,
             sequence,
             save: save.to_owned(),
@@ -116,50 +118,50 @@ impl LedgerSet {
         Ok(changes)
     }
 
-    /// Its name.
+    /// Returns the set's name.
     pub fn name(&self) -> &SetName {
         &self.name
     }
 
-    /// The key of its hashes.
+    /// Returns the key of its hashes.
     pub fn key(&self) -> &LedgerKey {
         &self.key
     }
 
-    /// What it owns, by volume.
+    /// Returns the owned volumes.
     pub fn owned(&self) -> impl Iterator<Item = (&NamespacedId, &Ownership)> {
         self.entries
             .iter()
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
 
-    /// How it owns a volume; `None` if it does not.
+    /// Returns the ownership of a volume; `None` if the set does not own it.
     pub fn ownership(&self, volume: &NamespacedId) -> Option<&Ownership> {
         self.entries.get(volume)?.owned.as_ref()
     }
 
-    /// The same, to be changed.
+    /// Returns the ownership of a volume for changes.
     pub fn ownership_mut(&mut self, volume: &NamespacedId) -> Option<&mut Ownership> {
         self.entries.get_mut(volume)?.owned.as_mut()
     }
 
-    /// Takes a volume into the set, or says anew how it owns it.
+    /// Sets the ownership of a volume.
     pub fn own(&mut self, volume: NamespacedId, ownership: Ownership) {
         self.entries.entry(volume).or_default().owned = Some(ownership);
     }
 
-    /// Records that a request was carried out: the set owns the volume, with the request's hashes.
-    /// Protection, generation and what was seen stay as they were, and so does what is known of a
-    /// hidden value that the request does not say; [`Self::record_none`] says that it is gone.
+    /// Records an applied request: the set owns the volume, with the request's hashes. Protection,
+    /// generation and last verification stay. The hash of a hidden value that the request omits also
+    /// stays; [`Self::record_cleared`] clears it.
     pub fn record_applied(&mut self, request: &VolumeRequest) {
         let applied = self.key.of_request(request);
         self.replace_applied(request.key(), applied);
     }
 
-    /// Records that an owned volume has another size, and what else was sent with it says nothing of
-    /// what is wanted. Of a volume of which nothing was recorded nothing is.
+    /// Records the new size of an owned volume, and no other field of the request. A volume without
+    /// recorded fields stays without.
     pub fn record_size(&mut self, request: &VolumeRequest) {
-        let said = self.key.of_request(request);
+        let hashes = self.key.of_request(request);
         let Some(owned) = self.ownership_mut(&request.key()) else {
             return;
         };
@@ -168,14 +170,14 @@ impl LedgerSet {
         }
         let is_size = |field: &str| field.starts_with("capacity_");
         owned.applied.retain(|field, _| !is_size(field));
-        let sizes = said.into_iter().filter(|(field, _)| is_size(field));
+        let sizes = hashes.into_iter().filter(|(field, _)| is_size(field));
         owned.applied.extend(sizes);
     }
 
-    /// Records that a volume was found as a file wants it: the set owns it. Of what the server does
-    /// not show nothing new is known.
-    pub fn record_found(&mut self, wanted: &WantedRequest, found: &Volume) {
-        let without = WantedRequest {
+    /// Records that a volume is as its file wants it: the set owns it. Hashes of hidden values do not
+    /// change.
+    pub fn record_found(&mut self, wanted: &UnresolvedRequest, found: &Volume) {
+        let without = UnresolvedRequest {
             secrets: None,
             ..wanted.clone()
         };
@@ -201,8 +203,8 @@ impl LedgerSet {
         owned.applied = applied;
     }
 
-    /// Records that an owned volume has none of a hidden value.
-    pub fn record_none(&mut self, volume: &NamespacedId, field: HiddenField) {
+    /// Records that a hidden value of an owned volume is empty.
+    pub fn record_cleared(&mut self, volume: &NamespacedId, field: HiddenField) {
         let (name, hash) = match field {
             HiddenField::Secrets => (SECRETS, self.key.of_secrets(volume, &Secrets::default())),
             HiddenField::MountFlags => (MOUNT_FLAGS, self.key.of_mount_flags(volume, &[])),
@@ -212,48 +214,47 @@ impl LedgerSet {
         }
     }
 
-    /// Records that nobody knows any more which hidden values a volume has.
-    pub fn doubt_hidden(&mut self, volume: &NamespacedId) {
+    /// Records that the hidden values of a volume are unknown.
+    pub fn mark_hidden_unknown(&mut self, volume: &NamespacedId) {
         if let Some(owned) = self.ownership_mut(volume) {
             owned.applied.remove(SECRETS);
             owned.applied.remove(MOUNT_FLAGS);
         }
     }
 
-    /// Lets a volume go: the set no longer owns it. Whether it did.
+    /// Removes the ownership of a volume. Returns whether the set owned it.
     pub fn forget(&mut self, volume: &NamespacedId) -> bool {
         self.take(volume, |entry| entry.owned.take().is_some())
     }
 
-    /// What has been begun and not ended, by volume.
+    /// Returns the open intents, by volume.
     pub fn intents(&self) -> impl Iterator<Item = (&NamespacedId, &Intent)> {
         self.entries
             .iter()
             .filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
     }
 
-    /// What has been begun with a volume and not ended.
+    /// Returns the open intent of a volume.
     pub fn intent(&self, volume: &NamespacedId) -> Option<&Intent> {
         self.entries.get(volume)?.intent.as_ref()
     }
 
-    /// Records that something is about to be done to a volume. One thing at a time is.
-    pub fn intend(&mut self, volume: NamespacedId, intent: Intent) {
+    /// Records an intent for a volume. A volume has at most one.
+    pub fn record_intent(&mut self, volume: NamespacedId, intent: Intent) {
         self.entries.entry(volume).or_default().intent = Some(intent);
     }
 
-    /// Records that what was begun with a volume has ended, in whatever way. Whether there was
-    /// something.
-    pub fn settle(&mut self, volume: &NamespacedId) -> bool {
+    /// Clears the intent of a volume. Returns whether it had one.
+    pub fn clear_intent(&mut self, volume: &NamespacedId) -> bool {
         self.take(volume, |entry| entry.intent.take().is_some())
     }
 
-    /// When a saved plan was applied, nanoseconds since the epoch; `None` if it was not.
+    /// Returns when a saved plan was applied, in nanoseconds since the epoch; `None` if it was not.
     pub fn applied_plan(&self, id: &str) -> Option<i64> {
         self.plans.get(id).copied()
     }
 
-    /// Records that a saved plan is applied. The latest hundred are remembered.
+    /// Records that a saved plan was applied. The ledger keeps the latest hundred.
     pub fn record_plan(&mut self, id: impl Into<String>, at: i64) {
         self.plans.insert(id.into(), at);
         while self.plans.len() > PLANS {
@@ -265,25 +266,25 @@ impl LedgerSet {
         }
     }
 
-    /// What is known of a volume's stored secrets, which no server shows.
+    /// Returns what is recorded of a volume's secrets.
     pub fn secrets(&self, volume: &NamespacedId) -> StoredValue {
         let empty = self.key.of_secrets(volume, &Secrets::default());
         self.hidden(volume, SECRETS, empty)
     }
 
-    /// Whether these secrets are those that were last applied; `None` if that is not known.
+    /// Whether these secrets are the last applied ones; `None` if unknown.
     pub fn same_secrets(&self, volume: &NamespacedId, secrets: &Secrets) -> Option<bool> {
         let hash = self.key.of_secrets(volume, secrets);
         Some(self.applied(volume, SECRETS)? == hash)
     }
 
-    /// What is known of a volume's stored mount flags, which servers redact.
+    /// Returns what is recorded of a volume's mount flags.
     pub fn mount_flags(&self, volume: &NamespacedId) -> StoredValue {
         let empty = self.key.of_mount_flags(volume, &[]);
         self.hidden(volume, MOUNT_FLAGS, empty)
     }
 
-    /// Whether these flags are those that were last applied; `None` if that is not known.
+    /// Whether these flags are the last applied ones; `None` if unknown.
     pub fn same_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> Option<bool> {
         let hash = self.key.of_mount_flags(volume, flags);
         Some(self.applied(volume, MOUNT_FLAGS)? == hash)
@@ -313,7 +314,9 @@ impl LedgerSet {
     }
 }
 
-fn parse(stored: &StoredSet) -> Result<(Option<Head>, BTreeMap<ShardName, Shard>), LedgerProblem> {
+fn parse(
+    stored: &StoredSet,
+) -> Result<(Option<HeadDocument>, BTreeMap<ShardName, ShardDocument>), LedgerProblem> {
     let mut head = None;
     let mut shards = BTreeMap::new();
     for (name, shard) in &stored.shards {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::shard::LARGEST;
+use super::sharding::LARGEST;
 use super::*;
 use crate::model::HiddenField;
 use crate::model::{
@@ -54,14 +54,14 @@ fn request(id: &str) -> VolumeRequest {
     }
 }
 
-/// Who makes a volume larger sends everything else as it is stored, whoever put it there.
+/// An expansion sends every other field as stored, whatever its origin.
 #[test]
-fn a_size_is_recorded_and_nothing_else_of_what_was_sent() {
+fn an_expansion_records_only_the_size() {
     let (mut set, first) = (set(), request("db"));
     set.record_applied(&first);
     let before = set.ownership(&volume("db")).unwrap().applied.clone();
     let sent = VolumeRequest {
-        name: Some("renamed by somebody".into()),
+        name: Some("renamed".into()),
         capacity: CapacityRange {
             min: Bytes::new(2 << 30).unwrap(),
             max: Bytes::new(3 << 30).unwrap(),
@@ -75,7 +75,7 @@ fn a_size_is_recorded_and_nothing_else_of_what_was_sent() {
     let sizes = set.key().of_request(&sent).into_iter();
     expected.extend(sizes.filter(|(field, _)| field.starts_with("capacity_")));
     assert_eq!(set.ownership(&volume("db")).unwrap().applied, expected);
-    // Nothing is recorded of what nothing was recorded of.
+    // A volume without recorded fields stays without.
     set.own(volume("bare"), Ownership::default());
     set.record_size(&request("bare"));
     set.record_size(&request("stranger"));
@@ -83,7 +83,7 @@ fn a_size_is_recorded_and_nothing_else_of_what_was_sent() {
     assert_eq!(set.ownership(&volume("stranger")), None);
 }
 
-/// A ledger in memory, which compares and sets. Stops after so many changes.
+/// Writes changes to a ledger in memory, by check-and-set.
 fn write(stored: &mut StoredSet, changes: &[ShardChange], revision: &mut u64) {
     for change in changes {
         let now = stored.shards.get(&change.shard).map(|shard| shard.revision);
@@ -118,7 +118,7 @@ fn many(count: usize) -> LedgerSet {
 }
 
 #[test]
-fn names_of_sets_fit_into_a_path() {
+fn set_names_are_valid_paths() {
     let long = "x".repeat(49);
     for (text, expected) in [
         ("web", None),
@@ -135,7 +135,7 @@ fn names_of_sets_fit_into_a_path() {
 }
 
 #[test]
-fn no_secret_and_no_mount_flag_stands_in_any_shard() {
+fn no_shard_contains_a_secret_or_mount_flag() {
     let mut stored = StoredSet::default();
     save(&many(100), &mut stored);
     for (name, shard) in &stored.shards {
@@ -151,7 +151,7 @@ fn no_secret_and_no_mount_flag_stands_in_any_shard() {
 }
 
 #[test]
-fn what_was_applied_of_hidden_fields_is_recognised() {
+fn applied_hidden_values_are_recognised() {
     let mut set = set();
     let db = volume("db");
     assert_eq!(set.secrets(&db), StoredValue::Unknown);
@@ -174,15 +174,15 @@ fn what_was_applied_of_hidden_fields_is_recognised() {
     set.record_applied(&without);
     assert_eq!(set.secrets(&db), StoredValue::Empty);
     assert_eq!(set.mount_flags(&db), StoredValue::Given);
-    set.record_none(&db, HiddenField::MountFlags);
+    set.record_cleared(&db, HiddenField::MountFlags);
     assert_eq!(set.mount_flags(&db), StoredValue::Empty);
-    set.doubt_hidden(&db);
+    set.mark_hidden_unknown(&db);
     assert_eq!(set.secrets(&db), StoredValue::Unknown);
     assert_eq!(set.mount_flags(&db), StoredValue::Unknown);
 }
 
 #[test]
-fn equal_values_of_two_volumes_have_unequal_hashes() {
+fn equal_values_of_two_volumes_have_different_hashes() {
     let key = LedgerKey::new(KEY);
     let secrets = Secrets::from_iter([("token", SECRET)]);
     let of = |id: &str| key.of_secrets(&volume(id), &secrets);
@@ -192,7 +192,7 @@ fn equal_values_of_two_volumes_have_unequal_hashes() {
 }
 
 #[test]
-fn an_intent_owns_nothing_and_forgetting_leaves_it() {
+fn an_intent_is_independent_of_ownership() {
     let mut set = set();
     let db = volume("db");
     let intent = Intent {
@@ -205,17 +205,17 @@ fn an_intent_owns_nothing_and_forgetting_leaves_it() {
             command: "apply".into(),
         },
     };
-    set.intend(db.clone(), intent.clone());
+    set.record_intent(db.clone(), intent.clone());
     assert_eq!(set.owned().count(), 0);
     set.own(db.clone(), Ownership::default());
     assert!(set.forget(&db) && !set.forget(&db));
     assert_eq!(set.intents().collect::<Vec<_>>(), [(&db, &intent)]);
-    assert!(set.settle(&db) && !set.settle(&db));
+    assert!(set.clear_intent(&db) && !set.clear_intent(&db));
     assert_eq!(set, self::set());
 }
 
 #[test]
-fn only_the_latest_hundred_plans_are_remembered() {
+fn only_the_latest_hundred_plans_are_kept() {
     let mut set = set();
     for at in 0..150 {
         set.record_plan(format!("plan-{at}"), at);
@@ -226,7 +226,7 @@ fn only_the_latest_hundred_plans_are_remembered() {
 }
 
 #[test]
-fn a_set_that_is_stored_already_is_not_written_again() {
+fn a_stored_set_is_not_written_again() {
     let mut stored = StoredSet::default();
     let set = many(200);
     assert!(!save(&set, &mut stored).is_empty());
@@ -235,7 +235,7 @@ fn a_set_that_is_stored_already_is_not_written_again() {
 }
 
 #[test]
-fn one_changed_volume_changes_its_shard_and_the_head() {
+fn one_changed_volume_rewrites_its_shard_and_the_head() {
     let mut stored = StoredSet::default();
     let mut set = many(2_000);
     save(&set, &mut stored);
@@ -246,9 +246,8 @@ fn one_changed_volume_changes_its_shard_and_the_head() {
     assert!(changes[0].shard.is_head());
 }
 
-/// Without its head a set still owns what it owns, and knows no hash.
 #[test]
-fn a_lost_head_loses_hashes_and_no_ownership() {
+fn a_lost_head_loses_hashes_but_no_ownership() {
     let mut stored = StoredSet::default();
     save(&many(3), &mut stored);
     stored.shards.remove(&ShardName::head());
@@ -258,7 +257,7 @@ fn a_lost_head_loses_hashes_and_no_ownership() {
 }
 
 #[test]
-fn what_another_program_wrote_is_refused() {
+fn damaged_and_newer_documents_are_refused() {
     let mut stored = StoredSet::default();
     save(&many(3), &mut stored);
     let root = ShardName::parse("v").unwrap();
@@ -280,7 +279,7 @@ fn what_another_program_wrote_is_refused() {
 }
 
 #[test]
-fn a_volume_that_fits_into_no_shard_is_named() {
+fn a_volume_too_large_for_a_shard_is_reported() {
     let mut set = many(3);
     let huge = volume("x".repeat(LARGEST));
     set.own(huge.clone(), Ownership::default());
@@ -289,7 +288,7 @@ fn a_volume_that_fits_into_no_shard_is_named() {
 }
 
 #[test]
-fn a_shards_name_is_the_head_or_bits() {
+fn a_shard_name_is_head_or_bits() {
     for (text, is_one) in [
         ("head", true),
         ("v", true),
@@ -302,14 +301,14 @@ fn a_shards_name_is_the_head_or_bits() {
     }
 }
 
-/// What happens to a set: volumes come, change and go.
+/// A change of a set: a volume is added, changed or removed.
 #[derive(Clone, Debug)]
 enum Step {
     Own(u16, bool),
     Forget(u16),
     ForgetMost,
     Save,
-    /// A save of which only so many changes arrive.
+    /// A save that stops after this many changes.
     CrashedSave(usize),
 }
 
@@ -324,7 +323,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(one, 1..600)
 }
 
-fn carry_out(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
+fn apply_step(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
     match step {
         Step::Own(id, protect) => {
             let owned = Ownership {
@@ -348,17 +347,17 @@ fn carry_out(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Sharding and joining again is the identity, whatever the shards were before, also those that
-    /// a crash left; no shard is above the limit; of a crashed save, every volume is as before or
-    /// as after, and the set goes on.
+    /// Writing and reading a set is the identity, whatever shards exist before, including those of a
+    /// crash. No shard exceeds the limit. After a crashed save, every volume is as before or as after,
+    /// and the next save succeeds.
     #[test]
-    fn a_set_is_what_was_stored(steps in steps()) {
+    fn a_stored_set_is_read_back(steps in steps()) {
         let mut stored = StoredSet::default();
         let mut revision = 0;
         let mut set = set();
         let applied = set.key().of_request(&request("volume"));
         for step in &steps {
-            carry_out(&mut set, step, &applied);
+            apply_step(&mut set, step, &applied);
             let (Step::Save | Step::CrashedSave(_)) = step else { continue };
             let before = if stored.is_empty() { self::set() } else { read(&stored) };
             let changes = set.changes(&stored, "a-save").unwrap();

@@ -58,7 +58,7 @@ fn mount_options(fs_type: &str, flags: &[&str]) -> MountOptions {
     }
 }
 
-/// A created volume with every field set, unclaimed.
+/// Returns an unclaimed, created volume with every field set.
 fn stored() -> Volume {
     Volume {
         namespace: Namespace::default(),
@@ -104,9 +104,9 @@ fn claimed() -> Volume {
     }
 }
 
-/// The update that says again everything that is stored.
-fn again(volume: &Volume) -> WantedRequest {
-    WantedRequest {
+/// Returns the update that repeats every stored value.
+fn again(volume: &Volume) -> UnresolvedRequest {
+    UnresolvedRequest {
         namespace: volume.namespace.clone(),
         id: volume.id.clone(),
         name: Some(volume.name.clone()),
@@ -132,9 +132,8 @@ fn texts(outcome: Result<Merged, Vec<Refusal>>) -> Vec<String> {
         .collect()
 }
 
-/// B01, B09.
 #[test]
-fn saying_the_same_again_changes_nothing() {
+fn repeating_the_stored_values_changes_nothing() {
     for (server, rules) in BOTH {
         for volume in [stored(), claimed()] {
             let merged = merge(&volume, &again(&volume), rules).unwrap();
@@ -144,11 +143,10 @@ fn saying_the_same_again_changes_nothing() {
     }
 }
 
-/// B05.
 #[test]
-fn all_changed_identities_are_refused_at_once_in_nomads_order() {
+fn all_changed_identities_are_refused_together_in_nomads_order() {
     for (server, rules) in BOTH {
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             name: Some("other".into()),
             external_id: Some(ExternalId::new("vol-2")),
             plugin_id: PluginId::new("ceph"),
@@ -197,10 +195,9 @@ fn all_changed_identities_are_refused_at_once_in_nomads_order() {
     }
 }
 
-/// B06.
 #[test]
-fn omitted_or_empty_immutable_fields_keep_what_is_stored() {
-    let omitted = WantedRequest {
+fn omitted_or_empty_immutable_fields_keep_their_values() {
+    let omitted = UnresolvedRequest {
         name: None,
         external_id: None,
         clone_id: None,
@@ -209,7 +206,7 @@ fn omitted_or_empty_immutable_fields_keep_what_is_stored() {
         context: None,
         ..again(&stored())
     };
-    let empty = WantedRequest {
+    let empty = UnresolvedRequest {
         name: Some(String::new()),
         external_id: Some(ExternalId::new("")),
         clone_id: Some(String::new()),
@@ -229,9 +226,8 @@ fn omitted_or_empty_immutable_fields_keep_what_is_stored() {
     }
 }
 
-/// A volume without an external ID or name is not given one by an update.
 #[test]
-fn what_a_volume_never_had_cannot_be_given_to_it() {
+fn an_update_cannot_add_an_external_id_or_a_name() {
     let bare = Volume {
         name: String::new(),
         external_id: None,
@@ -253,12 +249,11 @@ fn what_a_volume_never_had_cannot_be_given_to_it() {
     }
 }
 
-/// B02.
 #[test]
 fn other_parameters_are_refused() {
     for (server, rules) in BOTH {
         for parameters in [map(&[("type", "io2")]), map(&[("type", "gp3"), ("a", "b")])] {
-            let update = WantedRequest {
+            let update = UnresolvedRequest {
                 parameters: Some(parameters),
                 ..again(&stored())
             };
@@ -271,7 +266,6 @@ fn other_parameters_are_refused() {
     }
 }
 
-/// B04.
 #[test]
 fn the_capability_in_force_must_stay() {
     for (server, rules) in BOTH {
@@ -286,7 +280,7 @@ fn the_capability_in_force_must_stay() {
             (half, vec![READERS], false),
             (stored(), vec![READERS], true),
         ] {
-            let update = WantedRequest {
+            let update = UnresolvedRequest {
                 capabilities: wanted.clone(),
                 ..again(&volume)
             };
@@ -305,9 +299,9 @@ fn the_capability_in_force_must_stay() {
     }
 }
 
-/// B03, W21: Nomad compares by position and tells absent from empty, the agent compares sets.
+/// Nomad compares by position and distinguishes absent from empty; the agent compares sets (W21).
 #[test]
-fn a_topology_request_of_a_placed_volume_cannot_change() {
+fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
     let stored_request = Some(topology_request(&["a", "b"], &["a"]));
     for (case, stored_request, wanted, nomad, agent) in [
         ("same", &stored_request, stored_request.clone(), true, true),
@@ -353,7 +347,7 @@ fn a_topology_request_of_a_placed_volume_cannot_change() {
             topology_request: stored_request.clone(),
             ..stored()
         };
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             topology_request: wanted,
             ..again(&volume)
         };
@@ -370,9 +364,9 @@ fn a_topology_request_of_a_placed_volume_cannot_change() {
     }
 }
 
-/// W21: of a volume that has no topologies, Nomad drops the new request, the agent stores it.
+/// For a volume without topologies, Nomad drops the new request and the agent stores it (W21).
 #[test]
-fn a_topology_request_of_a_volume_without_a_place_is_stored_by_the_agent() {
+fn the_agent_stores_a_topology_request_of_a_volume_without_topologies() {
     let volume = Volume {
         topologies: vec![],
         ..stored()
@@ -387,7 +381,7 @@ fn a_topology_request_of_a_volume_without_a_place_is_stored_by_the_agent() {
         ("nomad", MergeRules::NOMAD, &None, &old),
         ("agent", MergeRules::AGENT, &None, &old),
     ] {
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             topology_request: wanted.clone(),
             ..again(&volume)
         };
@@ -396,10 +390,10 @@ fn a_topology_request_of_a_volume_without_a_place_is_stored_by_the_agent() {
     }
 }
 
-/// W19: an update without mount options says that there are none; whether stored as absent is the
-/// same as that depends on the server.
+/// An update without mount options clears them; whether absent equals empty depends on the server
+/// (W19).
 #[test]
-fn mount_options_change_only_while_nobody_uses_the_volume() {
+fn mount_options_change_only_while_the_volume_is_unclaimed() {
     let (ext4, turned) = (
         Some(mount_options("ext4", &["a", "b"])),
         Some(mount_options("ext4", &["b", "a"])),
@@ -426,7 +420,7 @@ fn mount_options_change_only_while_nobody_uses_the_volume() {
                     mount_options: stored_options.clone(),
                     ..volume
                 };
-                let update = WantedRequest {
+                let update = UnresolvedRequest {
                     mount_options: wanted.clone(),
                     ..again(&volume)
                 };
@@ -444,9 +438,8 @@ fn mount_options_change_only_while_nobody_uses_the_volume() {
     }
 }
 
-/// A server that hides flags leaves only their presence to compare.
 #[test]
-fn hidden_flags_are_compared_as_far_as_they_are_seen() {
+fn hidden_flags_are_compared_by_presence() {
     let volume = Volume {
         mount_options: Some(mount_options("ext4", &[MountOptions::REDACTED])),
         ..claimed()
@@ -456,7 +449,7 @@ fn hidden_flags_are_compared_as_far_as_they_are_seen() {
         (mount_options("ext4", &[]), false),
         (mount_options("xfs", &["anything"]), false),
     ] {
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             mount_options: Some(wanted.clone()),
             ..again(&volume)
         };
@@ -468,9 +461,9 @@ fn hidden_flags_are_compared_as_far_as_they_are_seen() {
     }
 }
 
-/// W20, B26: Nomad loses secrets that are left out, the agent keeps them.
+/// Nomad clears omitted secrets, the agent keeps them (W20).
 #[test]
-fn secrets_follow_the_rule_for_absent() {
+fn omitted_secrets_follow_the_rule() {
     let secrets = SecretRefs::from(&Secrets::from_iter([("token", "t")]));
     for (wanted, nomad, agent) in [
         (None, SecretsChange::Clear, SecretsChange::Keep),
@@ -487,7 +480,7 @@ fn secrets_follow_the_rule_for_absent() {
     ] {
         for ((server, rules), expected) in BOTH.into_iter().zip([nomad, agent]) {
             for volume in [stored(), claimed()] {
-                let update = WantedRequest {
+                let update = UnresolvedRequest {
                     secrets: wanted.clone(),
                     ..again(&volume)
                 };
@@ -498,11 +491,11 @@ fn secrets_follow_the_rule_for_absent() {
     }
 }
 
-/// B21; GH-24922: older servers erase a context that is left out.
+/// Older servers clear an omitted context (GH-24922).
 #[test]
-fn a_context_replaces_and_its_absence_follows_the_rule() {
+fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
     let wiping = MergeRules {
-        omitted_context: OmittedMap::Wipe,
+        omitted_context: OmittedMap::Clear,
         ..MergeRules::NOMAD
     };
     let new = map(&[("n", "1")]);
@@ -513,7 +506,7 @@ fn a_context_replaces_and_its_absence_follows_the_rule() {
         (MergeRules::AGENT, Some(BTreeMap::new()), stored().context),
         (wiping, None, BTreeMap::new()),
     ] {
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             context: wanted,
             ..again(&stored())
         };
@@ -524,7 +517,6 @@ fn a_context_replaces_and_its_absence_follows_the_rule() {
     }
 }
 
-/// `csi-orchestration` 2.7.
 #[test]
 fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
     let needed = |min, max| {
@@ -552,7 +544,7 @@ fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
         ((1500, 1500), needed(1500, 1500)),
     ] {
         for (server, rules) in BOTH {
-            let update = WantedRequest {
+            let update = UnresolvedRequest {
                 capacity: range(min, max),
                 ..again(&stored())
             };
@@ -578,7 +570,7 @@ fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
     }
 }
 
-/// A volume that was only registered has capacity 0: any positive minimum asks for expansion.
+/// A registered volume has capacity 0, so every positive minimum expands it.
 #[test]
 fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
     let registered = Volume {
@@ -586,7 +578,7 @@ fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
         requested_capacity: CapacityRange::default(),
         ..stored()
     };
-    let update = WantedRequest {
+    let update = UnresolvedRequest {
         capacity: range(1, 0),
         ..again(&registered)
     };
@@ -598,10 +590,10 @@ fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
     );
 }
 
-/// A directory has no size of its own. Nomad takes that for zero bytes and asks the provider to expand
-/// it, whatever changed; the agent only asks if the least grows.
+/// A directory has no size. Nomad takes it for zero bytes and expands it at every change; the agent
+/// expands it only if the minimum grows.
 #[test]
-fn a_volume_of_unknown_size_holds_the_minimum_it_was_made_with_on_the_agent() {
+fn on_the_agent_a_volume_of_unknown_size_has_its_requested_minimum() {
     let created = Volume {
         capacity: Bytes::ZERO,
         ..stored()
@@ -617,7 +609,7 @@ fn a_volume_of_unknown_size_holds_the_minimum_it_was_made_with_on_the_agent() {
             },
         ),
     ] {
-        let update = WantedRequest {
+        let update = UnresolvedRequest {
             capacity: range(min, max),
             ..again(&created)
         };

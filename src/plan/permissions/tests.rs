@@ -1,4 +1,4 @@
-//! Needs and grants, row by row.
+//! Required permissions and grants, row by row.
 
 use super::*;
 use crate::spec::acl_policy;
@@ -7,57 +7,62 @@ fn grants(rules: &[&str]) -> Grants {
     Grants::of(rules.iter().map(|text| acl_policy(text).unwrap()))
 }
 
-fn of(steps: &[(Step, &str)]) -> Needs {
-    let mut needs = Needs::default();
+fn of(steps: &[(AclOperation, &str)]) -> RequiredPermissions {
+    let mut needs = RequiredPermissions::default();
     for (step, namespace) in steps {
         needs.add(*step, &Namespace::new(*namespace));
     }
     needs
 }
 
-fn told(needs: &Needs) -> Vec<String> {
+fn list(needs: &RequiredPermissions) -> Vec<String> {
     needs.iter().map(|(one, _)| one.to_string()).collect()
 }
 
-/// `nomad-http-api` 2.10, row by row.
 #[test]
-fn each_step_needs_what_the_server_asks_for() {
+fn each_operation_requires_what_the_server_checks() {
     for (step, expected) in [
-        (Step::List, &["csi-list-volume in namespace prod"][..]),
         (
-            Step::Observe,
+            AclOperation::List,
+            &["csi-list-volume in namespace prod"][..],
+        ),
+        (
+            AclOperation::Observe,
             &["csi-read-volume in namespace prod", "plugin read"],
         ),
         (
-            Step::Write,
-            &["csi-write-volume in namespace prod", "plugin read"],
-        ),
-        (Step::Deregister, &["csi-write-volume in namespace prod"]),
-        (
-            Step::Delete,
+            AclOperation::Write,
             &["csi-write-volume in namespace prod", "plugin read"],
         ),
         (
-            Step::Snapshot,
+            AclOperation::Deregister,
+            &["csi-write-volume in namespace prod"],
+        ),
+        (
+            AclOperation::Delete,
             &["csi-write-volume in namespace prod", "plugin read"],
         ),
         (
-            Step::Detach,
+            AclOperation::Snapshot,
+            &["csi-write-volume in namespace prod", "plugin read"],
+        ),
+        (
+            AclOperation::Detach,
             &["csi-mount-volume in namespace prod", "plugin read"],
         ),
     ] {
-        assert_eq!(told(&of(&[(step, "prod")])), expected, "{step:?}");
+        assert_eq!(list(&of(&[(step, "prod")])), expected, "{step:?}");
     }
 }
 
 #[test]
-fn what_is_missing_is_told_and_the_policy_to_paste_grants_just_that() {
+fn missing_permissions_are_reported_with_the_smallest_policy() {
     let mut needs = of(&[
-        (Step::Observe, "prod"),
-        (Step::Write, "prod"),
-        (Step::Detach, "dev"),
+        (AclOperation::Observe, "prod"),
+        (AclOperation::Write, "prod"),
+        (AclOperation::Detach, "dev"),
     ]);
-    needs.add_ledger(&LedgerPlace {
+    needs.add_ledger(&LedgerLocation {
         namespace: Namespace::default(),
         set: SetName::parse("web").unwrap(),
     });
@@ -67,7 +72,7 @@ fn what_is_missing_is_told_and_the_policy_to_paste_grants_just_that() {
     ]);
     let missing = needs.missing(&some);
     assert_eq!(
-        told(&missing),
+        list(&missing),
         [
             "csi-mount-volume in namespace dev",
             "csi-write-volume in namespace prod",
@@ -91,10 +96,9 @@ fn what_is_missing_is_told_and_the_policy_to_paste_grants_just_that() {
     assert_eq!(needs.missing(&grants(&[])), needs);
 }
 
-/// `nomad-neighbour-apis` 3.5: which of the coarse and fine words give which capability.
 #[test]
-fn words_give_what_the_server_says_they_give() {
-    use VolumeCapability::{List, Mount, Read, Write};
+fn policies_and_capabilities_grant_what_nomad_documents() {
+    use AclVolumeCapability::{List, Mount, Read, Write};
     for (rule, expected) in [
         ("policy = \"read\"", &[List, Read][..]),
         ("policy = \"write\"", &[List, Read, Write, Mount]),
@@ -114,16 +118,15 @@ fn words_give_what_the_server_says_they_give() {
     ] {
         let grants = grants(&[&format!("namespace \"a\" {{ {rule} }}")]);
         let own = Namespace::new("a");
-        let has = VolumeCapability::ALL
+        let has = AclVolumeCapability::ALL
             .into_iter()
             .filter(|one| grants.allows(&Permission::Volumes(own.clone(), *one)) == Some(true));
         assert_eq!(has.collect::<Vec<_>>(), expected, "{rule}");
     }
 }
 
-/// 3.6: the label itself, else the closest pattern, and only that.
 #[test]
-fn the_closest_label_decides_alone() {
+fn only_the_closest_label_decides() {
     let rules = [
         "namespace \"*\" { policy = \"write\" }",
         "namespace \"prod-*\" { policy = \"read\" }",
@@ -142,14 +145,14 @@ fn the_closest_label_decides_alone() {
             let on = Permission::Volumes(Namespace::new(namespace), capability);
             grants.allows(&on)
         };
-        assert_eq!(may(VolumeCapability::Read), Some(read), "{namespace}");
-        assert_eq!(may(VolumeCapability::Write), Some(write), "{namespace}");
+        assert_eq!(may(AclVolumeCapability::Read), Some(read), "{namespace}");
+        assert_eq!(may(AclVolumeCapability::Write), Some(write), "{namespace}");
     }
 }
 
-/// 1.11: `read` lists too, `write` gives nothing else, the namespace's own policy gives nothing.
+/// `read` also lists, `write` grants nothing else, and the policy of the namespace grants nothing.
 #[test]
-fn variables_have_rules_of_their_own() {
+fn variables_have_their_own_rules() {
     let rule = |path: &str, words: &str| {
         format!(
             "namespace \"*\" {{ policy = \"write\"\n variables {{ path \"{path}\" {{ capabilities = [{words}] }} }} }}"
@@ -181,9 +184,9 @@ fn variables_have_rules_of_their_own() {
     }
 }
 
-/// 3.5: a plugin policy of `write` satisfies neither check.
+/// A plugin policy of `write` grants neither permission.
 #[test]
-fn plugins_are_read_by_those_who_may_read() {
+fn plugins_need_a_read_policy() {
     for (word, list, read) in [
         ("list", true, false),
         ("read", true, true),
@@ -205,9 +208,9 @@ fn plugins_are_read_by_those_who_may_read() {
     }
 }
 
-/// Who cannot list somewhere does not know what is registered nowhere.
+/// Only a token that lists every namespace can find unregistered data.
 #[test]
-fn every_namespace_is_listed_only_by_a_rule_for_all_that_none_takes_away() {
+fn every_namespace_is_listed_only_by_an_unrevoked_rule_for_all() {
     let everywhere = "namespace \"*\" { capabilities = [\"csi-list-volume\"] }";
     let closer = |rule: &str| format!("{everywhere} namespace \"prod-*\" {{ {rule} }}");
     for (rules, expected) in [

@@ -1,4 +1,4 @@
-//! Which version merges how, and what follows for a plan (`nomad-http-api` 8, `users` table 1b).
+//! The rules of each Nomad version, and their effect on a plan.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use proptest::sample::select;
 
 use super::*;
 use crate::model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
-use crate::plan::action::{Action, Planned};
+use crate::plan::action::{Action, PlannedVolume};
 use crate::plan::build::build;
-use crate::plan::inputs::{Inputs, Requests};
+use crate::plan::inputs::{PlanInputs, PlanOptions};
 use crate::plan::merge::{Expansion, merge};
 use crate::plan::samples::{
     against, bytes, codes, existing, inputs, observed, one, places, plugin, sent, spec, wanted,
@@ -24,25 +24,25 @@ fn of(text: &str) -> MergeRules {
     MergeRules::of_nomad(&version(text))
 }
 
-/// 8.1 and 8.3: the releases at which something changed, and those right before them.
+/// Covers the releases that changed a rule and those immediately before.
 #[test]
 fn each_version_has_its_rules() {
-    use OmittedMap::{Keep, Wipe};
+    use OmittedMap::{Clear, Keep};
     use UpdateRule::{FieldByField, Overwrite, WhileUnused};
-    for (release, update, context, unseen) in [
-        ("1.1.0", Overwrite, Wipe, 7),
-        ("1.1.12", Overwrite, Wipe, 7),
-        ("1.1.13", Overwrite, Wipe, 2),
-        ("1.2.6", Overwrite, Wipe, 7),
-        ("1.2.7", Overwrite, Wipe, 2),
-        ("1.3.0", WhileUnused, Wipe, 0),
-        ("1.6.2+ent", WhileUnused, Wipe, 0),
-        ("1.6.3", FieldByField, Wipe, 0),
-        ("1.7.17", FieldByField, Wipe, 0),
+    for (release, update, context, unreported) in [
+        ("1.1.0", Overwrite, Clear, 7),
+        ("1.1.12", Overwrite, Clear, 7),
+        ("1.1.13", Overwrite, Clear, 2),
+        ("1.2.6", Overwrite, Clear, 7),
+        ("1.2.7", Overwrite, Clear, 2),
+        ("1.3.0", WhileUnused, Clear, 0),
+        ("1.6.2+ent", WhileUnused, Clear, 0),
+        ("1.6.3", FieldByField, Clear, 0),
+        ("1.7.17", FieldByField, Clear, 0),
         ("1.7.18", FieldByField, Keep, 0),
-        ("1.8.9", FieldByField, Wipe, 0),
+        ("1.8.9", FieldByField, Clear, 0),
         ("1.8.10", FieldByField, Keep, 0),
-        ("1.9.5", FieldByField, Wipe, 0),
+        ("1.9.5", FieldByField, Clear, 0),
         ("1.9.6", FieldByField, Keep, 0),
         ("1.10.0-beta.1", FieldByField, Keep, 0),
         ("2.0.5", FieldByField, Keep, 0),
@@ -50,29 +50,28 @@ fn each_version_has_its_rules() {
         let rules = of(release);
         assert_eq!(rules.update, update, "{release}");
         assert_eq!(rules.omitted_context, context, "{release}");
-        assert_eq!(rules.omitted_secrets, Wipe, "{release}");
-        assert_eq!(rules.unseen.fields().len(), unseen, "{release}");
+        assert_eq!(rules.omitted_secrets, Clear, "{release}");
+        assert_eq!(rules.unreported.fields().len(), unreported, "{release}");
     }
     assert_eq!(of("2.0.5"), MergeRules::NOMAD);
 }
 
-/// The strictest rules hold wherever nobody knows better, and somebody says so.
 #[test]
-fn a_server_that_does_not_say_its_version_is_the_strictest_and_that_is_told() {
+fn an_unknown_version_has_the_strictest_rules_and_causes_a_warning() {
     let oldest = MergeRules {
-        creates: CreateRule::PerhapsWithMaximum,
+        creates: CreateRule::MaybeWithMaximum,
         ..of("1.3.0")
     };
     assert_eq!(MergeRules::STRICTEST, oldest);
-    let remark = rules_remark(None).expect("it is told");
+    let remark = server_version_warning(None).expect("the version causes a warning");
     assert_eq!(remark.code, Code::PlanUnknownVersion);
-    assert_eq!(rules_remark(Some(&version("2.0.5"))), None);
-    let remark = rules_remark(Some(&version("1.2.3"))).expect("it is told");
+    assert_eq!(server_version_warning(Some(&version("2.0.5"))), None);
+    let remark = server_version_warning(Some(&version("1.2.3"))).expect("the version causes a warning");
     assert_eq!(remark.code, Code::PlanUnseenField);
     assert!(remark.message.contains("capability"), "{}", remark.message);
 }
 
-fn texts(volume: &Volume, update: &WantedRequest, rules: MergeRules) -> Vec<String> {
+fn texts(volume: &Volume, update: &UnresolvedRequest, rules: MergeRules) -> Vec<String> {
     let refusals = merge(volume, update, rules).expect_err("it is refused");
     refusals.into_iter().map(|refusal| refusal.text).collect()
 }
@@ -84,9 +83,9 @@ fn claimed() -> Volume {
     }
 }
 
-/// The stored topology request, in its order, so that nothing else is in the way.
-fn again() -> WantedRequest {
-    WantedRequest {
+/// Returns an update with the stored topology request in its order, to exclude other refusals.
+fn again() -> UnresolvedRequest {
+    UnresolvedRequest {
         topology_request: existing().topology_request,
         mount_options: Some(MountOptions::default()),
         capacity: CapacityRange {
@@ -97,11 +96,11 @@ fn again() -> WantedRequest {
     }
 }
 
-/// 8.3: what Nomad 1.3 to 1.6.2 refuses beyond later versions, in its own words.
+/// The additional refusals of Nomad 1.3 to 1.6.2, with their exact text.
 #[test]
 fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
     let rules = of("1.6.2");
-    let range = |min, max| WantedRequest {
+    let range = |min, max| UnresolvedRequest {
         capacity: CapacityRange {
             min: bytes(min),
             max: bytes(max),
@@ -134,15 +133,15 @@ fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
     assert_eq!(merged.expansion, Expansion::None);
 }
 
-/// As Nomad 1.3.16 answered: the size has its place among the reasons, mount options have none, and
-/// that the volume is in use is said where nothing else is.
+/// Nomad 1.3.16 returned these: the size among the other reasons, never the mount options, and the use
+/// only if there is no other reason.
 #[test]
 fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
     let other_options = Some(MountOptions {
         fs_type: "xfs".into(),
         mount_flags: vec![],
     });
-    let several = WantedRequest {
+    let several = UnresolvedRequest {
         name: Some("other".into()),
         capacity: CapacityRange::default(),
         topology_request: None,
@@ -150,7 +149,7 @@ fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
         parameters: Some([("type".to_owned(), "other".to_owned())].into()),
         ..again()
     };
-    let remounted = WantedRequest {
+    let remounted = UnresolvedRequest {
         mount_options: other_options,
         ..again()
     };
@@ -177,11 +176,11 @@ fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
     }
 }
 
-/// 8.3: what Nomad 1.1 and 1.2 refuses and loses.
+/// The refusals and losses of Nomad 1.1 and 1.2.
 #[test]
 fn before_1_3_an_update_takes_the_volumes_place() {
     let rules = of("1.2.16");
-    let same = WantedRequest {
+    let same = UnresolvedRequest {
         external_id: existing().external_id,
         ..again()
     };
@@ -190,7 +189,7 @@ fn before_1_3_an_update_takes_the_volumes_place() {
         (claimed(), same.clone()),
         (
             existing(),
-            WantedRequest {
+            UnresolvedRequest {
                 plugin_id: PluginId::new("other"),
                 ..same.clone()
             },
@@ -207,8 +206,8 @@ fn before_1_3_an_update_takes_the_volumes_place() {
     assert!(!stored.capacity.is_zero() && merged.volume.capacity.is_zero());
 }
 
-/// As Nomad 1.1.18 did: it takes a new name, new parameters and a larger size, and nothing but its
-/// record changes. That is shown, and it is said.
+/// Nomad 1.1.18 accepts a new name, new parameters and a larger size, and changes only its record. The
+/// plan shows the change and warns.
 #[test]
 fn before_1_3_what_only_the_record_changes_is_told() {
     let mut request = wanted();
@@ -221,28 +220,27 @@ fn before_1_3_what_only_the_record_changes_is_told() {
     };
     let fields: Vec<_> = update.changes.iter().map(|change| change.field).collect();
     assert_eq!(fields, ["name", "capacity_min", "parameters"]);
-    let told = &planned.warnings[0];
-    assert_eq!(told.code, Code::PlanIgnoredField);
+    let warning = &planned.warnings[0];
+    assert_eq!(warning.code, Code::PlanIgnoredField);
     let all = "the new name, capacity_min, parameters of volume db";
-    assert!(told.message.contains(all), "{}", told.message);
+    assert!(warning.message.contains(all), "{}", warning.message);
     let planned = against(wanted(), existing(), of("1.2.16"));
-    let ignored = |told: &Diagnostic| told.code == Code::PlanIgnoredField;
+    let ignored = |warning: &Diagnostic| warning.code == Code::PlanIgnoredField;
     assert!(!planned.warnings.iter().any(ignored), "{planned:?}");
 }
 
-/// As Nomad 1.1.18 and 1.3.16 answered, and 1.6.10 did not: a create without a largest size is
-/// refused by the Nomad that is to call the plugin, so that neither is a volume deleted to be made
-/// anew so; also not where nobody says how old the server is, though a create is tried there.
+/// Nomad 1.1.18 and 1.3.16 refuse a create with only a minimum size, and 1.6.10 does not. So no volume is
+/// deleted for such a replacement, also on a server of unknown version, where a create is still tried.
 #[test]
 fn before_1_6_3_nothing_is_created_without_a_largest_size() {
-    let range = |min, max| WantedRequest {
+    let range = |min, max| UnresolvedRequest {
         capacity: CapacityRange {
             min: bytes(min),
             max: bytes(max),
         },
         ..wanted()
     };
-    let nobody = observed(None, plugin(|_| {}));
+    let empty = observed(None, plugin(|_| {}));
     for (rules, min, max, refused) in [
         (of("1.1.0"), 1000, 0, true),
         (of("1.6.2"), 1000, 0, true),
@@ -253,7 +251,7 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
         (MergeRules::STRICTEST, 1000, 0, false),
         (MergeRules::AGENT, 1000, 0, false),
     ] {
-        let planned = one(range(min, max), &nobody, rules, Purpose::Create);
+        let planned = one(range(min, max), &empty, rules, Purpose::Create);
         if refused {
             assert_eq!(
                 codes(&planned),
@@ -266,9 +264,9 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
         }
     }
     let there = observed(Some(existing()), plugin(|_| {}));
-    let requests = Requests {
+    let requests = PlanOptions {
         replace: [existing().key()].into(),
-        ..Requests::default()
+        ..PlanOptions::default()
     };
     for (rules, refused) in [
         (of("1.6.2"), true),
@@ -276,25 +274,24 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
         (MergeRules::STRICTEST, true),
     ] {
         let wanted = vec![spec(range(1000, 0))];
-        let inputs = Inputs {
-            requests: &requests,
+        let inputs = PlanInputs {
+            options: &requests,
             ..inputs(wanted, &there, rules, Purpose::Create)
         };
-        let planned = build(inputs).volumes.remove(0);
+        let planned = build_plan(inputs).volumes.remove(0);
         let is_blocked = matches!(planned.action, Action::Blocked(_));
         assert_eq!(is_blocked, refused, "{rules:?}: {planned:?}");
     }
 }
 
-/// What helps with a size that is refused is not the same everywhere: before 1.6.3 a missing
-/// `capacity_max` is what is refused.
+/// The help for a refused size depends on the version: before 1.6.3 a missing `capacity_max` is refused.
 #[test]
-fn the_help_for_a_refused_size_is_that_of_the_version() {
+fn the_help_for_a_refused_size_matches_the_version() {
     let mut request = wanted();
     request.capacity.max = bytes(500);
     request.capacity.min = Bytes::default();
     for (release, help) in [
-        ("1.6.2", "enclose the size"),
+        ("1.6.2", "enclose the current size"),
         ("1.6.3", "raise `capacity_max`"),
     ] {
         let planned = against(request.clone(), existing(), of(release));
@@ -305,9 +302,8 @@ fn the_help_for_a_refused_size_is_that_of_the_version() {
     }
 }
 
-/// `users` 10: what this server would lose, and would be lost by leaving it out, is sent again.
 #[test]
-fn what_an_old_server_would_forget_is_sent_again() {
+fn fields_that_an_old_server_would_clear_are_resent() {
     let context = || [("attach".to_owned(), "iscsi".to_owned())].into();
     let stored = Volume {
         context: context(),
@@ -326,22 +322,22 @@ fn what_an_old_server_would_forget_is_sent_again() {
     ] {
         let mut request = request.clone();
         if release == "1.2.16" {
-            // Mount options are not shown there, so that something else has to differ.
+            // Mount options are not shown there, so another field must differ.
             request.capabilities = vec![request.capabilities[0]];
         }
         let planned = against(request, stored.clone(), of(release));
         let Action::Update(update) = &planned.action else {
             panic!("{release}: {planned:?}")
         };
-        assert_eq!(update.sent_again, again, "{release}");
+        assert_eq!(update.resent_fields, again, "{release}");
         let is_sent = sent(&planned).context == Some(context());
         assert_eq!(is_sent, again.contains(&"context"), "{release}");
     }
 }
 
-/// An old server refuses what it has already; a plan does not ask it to take that.
+/// An old server refuses even an update without changes, so a plan never sends one.
 #[test]
-fn what_is_as_wanted_is_unchanged_however_strict_the_server() {
+fn an_unchanged_volume_is_unchanged_on_every_server() {
     let mut request = wanted();
     request.capacity.max = Bytes::default();
     let mut stored = claimed();
@@ -352,13 +348,15 @@ fn what_is_as_wanted_is_unchanged_however_strict_the_server() {
     }
 }
 
-/// A volume in use can change once it is not, also where the server refuses it as a whole.
 #[test]
 fn a_volume_in_use_waits_on_an_old_server() {
     let mut request = wanted();
     request.capabilities = vec![request.capabilities[0]];
     let planned = against(request.clone(), claimed(), of("1.6.2"));
-    assert!(matches!(planned.action, Action::Waits(_)), "{planned:?}");
+    assert!(
+        matches!(planned.action, Action::WaitingForClaims(_)),
+        "{planned:?}"
+    );
     request.name = Some("other".into());
     let planned = against(request, claimed(), of("1.6.2"));
     assert_eq!(codes(&planned), ["volume/immutable-field"]);
@@ -408,8 +406,8 @@ prop_compose! {
         capacity in sizes(), mount_options in options(), parameters in maps(), context in maps(),
         topology_request in topologies(), reversed in any::<bool>(), fewer in any::<bool>(),
         said_name in any::<bool>(),
-    ) -> WantedRequest {
-        let mut request = WantedRequest {
+    ) -> UnresolvedRequest {
+        let mut request = UnresolvedRequest {
             capacity, mount_options, parameters, context, topology_request, ..wanted()
         };
         if reversed {
@@ -446,12 +444,13 @@ prop_compose! {
     }
 }
 
-/// What a server shows of a volume that was updated so.
-fn after(volume: &Volume, planned: &Planned, rules: MergeRules) -> Option<Volume> {
+/// Returns the volume as the server shows it after the update.
+fn after(volume: &Volume, planned: &PlannedVolume, rules: MergeRules) -> Option<Volume> {
     let (Action::Update(update) | Action::Expand(update)) = &planned.action else {
         return None;
     };
-    let merged = merge(volume, &update.request, rules).expect("what is planned is taken");
+    let merged =
+        merge(volume, &update.request, rules).expect("the server accepts a planned update");
     let mut volume = merged.volume;
     if let Expansion::Needed { to } = merged.expansion {
         volume.capacity = to.min;
@@ -461,10 +460,10 @@ fn after(volume: &Volume, planned: &Planned, rules: MergeRules) -> Option<Volume
 }
 
 proptest! {
-    /// Issue 3, point 7: what was done is not to be done again, under every rule set; and what a plan
-    /// sends is never refused by the rules that it was made by.
+    /// Under every rule set, the plan after an update is empty, and the rules of a plan never refuse its
+    /// requests.
     #[test]
-    fn the_plan_of_what_was_merged_is_unchanged(
+    fn the_plan_after_an_update_is_unchanged(
         request in requests(),
         volume in volumes(),
         rules in select(vec![

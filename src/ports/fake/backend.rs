@@ -1,9 +1,9 @@
-//! The strict fake plugin without a protocol: one world, a script of faults, and a record of wrongs.
+//! The strict fake plugin without a protocol: its state, injected faults, and violations.
 //!
-//! Two fronts use it: [`super::plugin`] is the ports themselves, `tests/support/fake_plugin.rs` is
-//! real gRPC over a Unix socket. A wrong is what CSI forbids the orchestrator (see
-//! [`super::world`], and two calls at once about one volume, section 3.4); a backend that is dropped
-//! with wrongs that nobody took fails the test.
+//! Two front ends use it: [`super::plugin`] implements the ports, `tests/support/fake_plugin.rs`
+//! serves gRPC on a Unix socket. A violation is a call that CSI forbids (see
+//! [`super::provider_state`]), such as two concurrent calls for one volume. Dropping a backend with
+//! violations that the test did not take fails the test.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -11,77 +11,79 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::settings::Settings;
-use super::world::{FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, Refusal, World};
+use super::provider_state::{
+    FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, ProviderState, Refusal,
+};
+use super::settings::PluginSettings;
 use crate::model::{Condition, ExternalId};
 use crate::ports::plugin::{Rpc, StatusCode};
 
-/// What goes wrong with one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The plugin refuses with that code, and does nothing.
+    /// The plugin refuses with this code and does nothing.
     Fail(StatusCode),
-    /// The plugin does it, and says that it failed with that code.
+    /// The plugin does the work and returns this code.
     FailAfterEffect(StatusCode),
-    /// The plugin does nothing until [`FakeBackend::release`], and then goes on as usual.
+    /// The plugin waits until [`FakeBackend::release`], then continues normally.
     Hang,
-    /// The plugin does it, and the connection breaks before the answer.
+    /// The plugin does the work; the connection breaks before the reply.
     LoseReply,
-    /// Something on the way repeats the call: it arrives twice.
+    /// The call is duplicated in transit and arrives twice.
     ApplyTwice,
-    /// The plugin does it, and answers only after the next call has arrived.
-    AnswerLate,
-    /// The plugin dies before it does anything, and stays dead until [`FakeBackend::restart`].
+    /// The plugin does the work, but replies only after the next call has arrived.
+    DelayReply,
+    /// The plugin dies before it does the work, until [`FakeBackend::restart`].
     Crash,
-    /// The plugin does it and dies.
+    /// The plugin does the work and dies.
     CrashAfterEffect,
 }
 
-/// Why a call had no good answer.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallFailed {
-    /// The plugin answered with a code.
+pub enum CallError {
+    /// The plugin returned an error code.
     Refused(Refusal),
-    /// Nobody listens; nothing was sent.
+    /// Nothing listens on the socket; the call was not sent.
     NotConnected,
-    /// The connection broke while the call was under way.
+    /// The connection broke during the call.
     ConnectionLost,
 }
 
-/// One call that arrived.
+/// A call that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which.
+    /// The RPC.
     pub rpc: Rpc,
-    /// About what: a volume's external ID, a new volume's name; empty for information.
+    /// A volume's external ID or a new volume's name; empty for RPCs about the plugin.
     pub subject: String,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    world: World,
+    state: ProviderState,
     faults: BTreeMap<Rpc, VecDeque<Fault>>,
     calls: Vec<Call>,
     in_flight: BTreeMap<String, Rpc>,
 }
 
-/// The plugin. Shared by its fronts and the test.
+/// The state of the fake plugin, shared by its front ends and the test.
 #[derive(Debug)]
 pub struct FakeBackend {
     inner: Mutex<Inner>,
-    /// How many calls have arrived, how often calls were released.
+    /// The number of calls that arrived, and of calls that were released.
     arrived: watch::Sender<u64>,
     released: watch::Sender<u64>,
-    /// Counts deaths and restarts together, so it is even while the plugin lives.
+    /// Counts deaths and restarts together; even while the plugin is alive.
     lives: watch::Sender<u64>,
 }
 
 impl FakeBackend {
-    /// A plugin with an empty world.
-    pub fn new(settings: Settings) -> Arc<Self> {
+    /// Creates a plugin without volumes.
+    pub fn new(settings: PluginSettings) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(Inner {
-                world: World::new(settings),
+                state: ProviderState::new(settings),
                 ..Inner::default()
             }),
             arrived: watch::Sender::default(),
@@ -94,17 +96,17 @@ impl FakeBackend {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts faults in line for the next calls of `rpc`, one each; after them all is well.
-    pub fn script(&self, rpc: Rpc, faults: impl IntoIterator<Item = Fault>) {
+    /// Queues faults for the next calls of `rpc`, one each. Calls after them succeed.
+    pub fn inject_faults(&self, rpc: Rpc, faults: impl IntoIterator<Item = Fault>) {
         self.inner().faults.entry(rpc).or_default().extend(faults);
     }
 
-    /// Lets every call go on that hangs.
+    /// Continues every hanging call.
     pub fn release(&self) {
         self.released.send_modify(|times| *times += 1);
     }
 
-    /// The plugin dies: calls under way lose their connection, later ones find nobody.
+    /// Kills the plugin. Running calls lose their connection; later calls cannot connect.
     pub fn crash(&self) {
         self.lives.send_if_modified(|lives| {
             let was_alive = is_alive(*lives);
@@ -113,7 +115,7 @@ impl FakeBackend {
         });
     }
 
-    /// The plugin runs again; its world is as it was.
+    /// Restarts the plugin with its previous state.
     pub fn restart(&self) {
         self.lives.send_if_modified(|lives| {
             let was_dead = !is_alive(*lives);
@@ -122,107 +124,107 @@ impl FakeBackend {
         });
     }
 
-    /// Whether it runs.
+    /// Whether the plugin runs.
     pub fn is_alive(&self) -> bool {
         is_alive(*self.lives.borrow())
     }
 
-    /// Hears of every death and every restart from now on.
+    /// Returns a receiver of deaths and restarts.
     pub fn lives(&self) -> watch::Receiver<u64> {
         self.lives.subscribe()
     }
 
     /// Waits until `count` calls have arrived since the start.
-    pub async fn arrived(&self, count: u64) {
+    pub async fn wait_for_calls(&self, count: u64) {
         let mut arrived = self.arrived.subscribe();
         // The sender lives as long as `self`.
         drop(arrived.wait_for(|so_far| *so_far >= count).await);
     }
 
-    /// Changes what the plugin says of itself.
-    pub fn change(&self, change: impl FnOnce(&mut Settings)) {
-        change(&mut self.inner().world.settings);
+    /// Changes the settings of the plugin.
+    pub fn update_settings(&self, change: impl FnOnce(&mut PluginSettings)) {
+        change(&mut self.inner().state.settings);
     }
 
-    /// What the plugin says of itself.
-    pub fn settings(&self) -> Settings {
-        self.inner().world.settings.clone()
+    /// Returns the settings of the plugin.
+    pub fn settings(&self) -> PluginSettings {
+        self.inner().state.settings.clone()
     }
 
-    /// Adds a volume that nobody created here.
+    /// Adds a volume that was not created through this plugin.
     pub fn add_volume(&self, external_id: ExternalId, context: BTreeMap<String, String>) {
-        self.inner().world.add(external_id, context);
+        self.inner().state.add(external_id, context);
     }
 
-    /// Takes a volume away behind everybody's back.
-    pub fn lose_volume(&self, external_id: &ExternalId) {
-        self.inner().world.volumes.remove(external_id);
+    /// Removes a volume without a call.
+    pub fn remove_volume(&self, external_id: &ExternalId) {
+        self.inner().state.volumes.remove(external_id);
     }
 
-    /// All volumes, by external ID.
+    /// Returns all volumes, sorted by external ID.
     pub fn volumes(&self) -> Vec<FakeVolume> {
-        self.inner().world.volumes.values().cloned().collect()
+        self.inner().state.volumes.values().cloned().collect()
     }
 
-    /// Says how a volume is from now on.
+    /// Sets the condition of a volume.
     pub fn set_condition(&self, external_id: &ExternalId, condition: Condition) {
-        if let Some(volume) = self.inner().world.volumes.get_mut(external_id) {
+        if let Some(volume) = self.inner().state.volumes.get_mut(external_id) {
             volume.condition = condition;
         }
     }
 
-    /// All snapshots, by ID.
+    /// Returns all snapshots, sorted by ID.
     pub fn snapshots(&self) -> Vec<FakeSnapshot> {
-        self.inner().world.snapshots.values().cloned().collect()
+        self.inner().state.snapshots.values().cloned().collect()
     }
 
-    /// All stagings.
+    /// Returns all staged volumes.
     pub fn stagings(&self) -> BTreeMap<ExternalId, FakeStaging> {
-        self.inner().world.stagings.clone()
+        self.inner().state.stagings.clone()
     }
 
-    /// All targets.
+    /// Returns all published targets.
     pub fn targets(&self) -> BTreeMap<(ExternalId, PathBuf), FakeTarget> {
-        self.inner().world.targets.clone()
+        self.inner().state.targets.clone()
     }
 
-    /// All calls that arrived, in order, repeated ones too.
+    /// Returns all calls that arrived, in order, including retries.
     pub fn calls(&self) -> Vec<Call> {
         self.inner().calls.clone()
     }
 
-    /// How many calls of `rpc` arrived.
+    /// Returns the number of calls of `rpc`.
     pub fn count(&self, rpc: Rpc) -> usize {
         let inner = self.inner();
         inner.calls.iter().filter(|call| call.rpc == rpc).count()
     }
 
-    /// Takes the wrongs so far, for a test that expects some.
-    pub fn take_wrongs(&self) -> Vec<String> {
-        std::mem::take(&mut self.inner().world.wrongs)
+    /// Takes the violations so far, for a test that expects some.
+    pub fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.inner().state.violations)
     }
 
-    /// One call about `subject`, with the fault that is next in line.
+    /// Handles one call for `subject` with the next queued fault.
     ///
     /// # Errors
-    /// As the world or the script says.
+    /// The error of the state or of the fault.
     pub async fn call<T>(
         &self,
         rpc: Rpc,
         subject: &str,
-        act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
-    ) -> Result<T, CallFailed> {
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
+    ) -> Result<T, CallError> {
         let mut lives = self.lives.subscribe();
-        let (_guard, fault) = self.arrive(rpc, subject)?;
+        let (_guard, fault) = self.begin_call(rpc, subject)?;
         let before = *self.arrived.borrow();
-        let act = || act(&mut self.inner().world).map_err(CallFailed::Refused);
+        let act = || act(&mut self.inner().state).map_err(CallError::Refused);
         let failed = |code: StatusCode| {
-            CallFailed::Refused(Refusal {
+            CallError::Refused(Refusal {
                 code,
                 message: format!("scripted {}", code.as_str()),
             })
         };
-        let lost = CallFailed::ConnectionLost;
+        let lost = CallError::ConnectionLost;
         match fault {
             None => act(),
             Some(Fault::Fail(code)) => Err(failed(code)),
@@ -236,7 +238,7 @@ impl FakeBackend {
                     _ = lives.changed() => Err(lost),
                 }
             }
-            Some(Fault::AnswerLate) => {
+            Some(Fault::DelayReply) => {
                 let answer = act();
                 let mut arrived = self.arrived.subscribe();
                 tokio::select! {
@@ -256,11 +258,15 @@ impl FakeBackend {
         }
     }
 
-    /// Records the call; refuses a second one about the same volume while the first is under way.
-    fn arrive(&self, rpc: Rpc, subject: &str) -> Result<(InFlight<'_>, Option<Fault>), CallFailed> {
+    /// Records the call. Refuses a second call for a volume while the first is running.
+    fn begin_call(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+    ) -> Result<(InFlight<'_>, Option<Fault>), CallError> {
         let mut inner = self.inner();
         if !self.is_alive() {
-            return Err(CallFailed::NotConnected);
+            return Err(CallError::NotConnected);
         }
         inner.calls.push(Call {
             rpc,
@@ -268,9 +274,9 @@ impl FakeBackend {
         });
         self.arrived.send_modify(|so_far| *so_far += 1);
         if let Some(pending) = inner.in_flight.get(subject).copied() {
-            let what = format!("{pending} about {subject} is under way");
-            let refused = inner.world.wrong(rpc, StatusCode::Aborted, what);
-            return refused.map_err(CallFailed::Refused);
+            let what = format!("{pending} for {subject} is still running");
+            let refused = inner.state.violation(rpc, StatusCode::Aborted, what);
+            return refused.map_err(CallError::Refused);
         }
         let key = (!subject.is_empty()).then(|| subject.to_owned());
         if let Some(key) = &key {
@@ -285,12 +291,12 @@ impl FakeBackend {
 impl Drop for FakeBackend {
     #[expect(
         clippy::panic,
-        reason = "a test in which the orchestrator broke the specification is to fail"
+        reason = "a test in which the orchestrator violates CSI must fail"
     )]
     fn drop(&mut self) {
-        let wrongs = self.take_wrongs();
-        if !wrongs.is_empty() && !std::thread::panicking() {
-            panic!("CSI forbids the orchestrator:\n{}", wrongs.join("\n"));
+        let violations = self.take_violations();
+        if !violations.is_empty() && !std::thread::panicking() {
+            panic!("the orchestrator violated CSI:\n{}", violations.join("\n"));
         }
     }
 }
@@ -299,7 +305,7 @@ fn is_alive(lives: u64) -> bool {
     lives.is_multiple_of(2)
 }
 
-/// A call under way; ends when it is dropped, also if nobody waits for the answer any more.
+/// A running call. It ends when it is dropped, also if the caller stopped waiting.
 struct InFlight<'a> {
     backend: &'a FakeBackend,
     key: Option<String>,

@@ -1,4 +1,4 @@
-//! Loop devices in a table; files and copies are real.
+//! Fake loop devices in a table, with real files and copies.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::mounter::FakeMounter;
 use crate::ports::block_storage::{
-    Attach, AttachedDevice, BlockStorage, Copied, FileSystem, LoopDevice, Offers, Tuning,
+    AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
+    FileSystem, LoopDevice,
 };
 
-/// Keeps loop devices as the kernel would: one that does not stay goes when its last mount (in the
-/// table of the [`FakeMounter`] it is made with) and its last holder are gone. A clone is the same
-/// machine, which therefore outlives a restart of the plugin.
+/// Loop devices that behave as in the kernel. A device that is not persistent goes with its last mount
+/// (in the table of its [`FakeMounter`]) and its last open handle. A clone is the same machine, so it
+/// survives a restart of the plugin.
 #[derive(Clone, Debug)]
 pub struct FakeBlockStorage {
     table: Arc<Mutex<Table>>,
@@ -21,10 +22,10 @@ pub struct FakeBlockStorage {
 
 #[derive(Debug, Default)]
 struct Table {
-    offers: Offers,
-    shares_blocks: bool,
+    features: BlockStorageFeatures,
+    supports_reflink: bool,
     devices: BTreeMap<u32, Device>,
-    /// Devices whose file system is frozen, with where it was.
+    /// Mount points that are frozen, with their devices.
     frozen: Vec<(PathBuf, String)>,
     next: u32,
 }
@@ -32,35 +33,35 @@ struct Table {
 #[derive(Debug)]
 struct Device {
     attached: AttachedDevice,
-    stays: bool,
-    is_held: bool,
+    persistent: bool,
+    is_open: bool,
     bytes: u64,
 }
 
-/// Ends when it is dropped.
+/// Marks the device as closed when it is dropped.
 #[derive(Debug)]
-struct Hold {
+struct DeviceGuard {
     table: Arc<Mutex<Table>>,
     number: u32,
 }
 
-impl Drop for Hold {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = table.devices.get_mut(&self.number) {
-            device.is_held = false;
+            device.is_open = false;
         }
     }
 }
 
 impl FakeBlockStorage {
-    /// A machine with loop devices and ext4.
+    /// Creates a machine with loop devices and ext4.
     pub fn new(mounter: FakeMounter) -> Self {
         let table = Table {
-            offers: Offers {
-                no_loop_devices: None,
+            features: BlockStorageFeatures {
+                loop_devices_unavailable: None,
                 file_systems: vec![FileSystem::Ext4],
-                grow_unmounted: vec![],
+                offline_growth_only: vec![],
             },
             ..Table::default()
         };
@@ -70,47 +71,47 @@ impl FakeBlockStorage {
         }
     }
 
-    /// A machine that has none.
+    /// Creates a machine without loop devices.
     pub fn without_loop_devices(mounter: FakeMounter) -> Self {
         let storage = Self::new(mounter);
-        storage.lock().offers.no_loop_devices = Some("this machine has none".to_owned());
+        storage.lock().features.loop_devices_unavailable = Some("this machine has none".to_owned());
         storage
     }
 
-    /// A machine on which ext4 does not grow while it is mounted.
-    pub fn growing_unmounted(mounter: FakeMounter) -> Self {
+    /// Creates a machine on which ext4 cannot grow while it is mounted.
+    pub fn with_offline_growth(mounter: FakeMounter) -> Self {
         let storage = Self::new(mounter);
-        storage.lock().offers.grow_unmounted = vec![FileSystem::Ext4];
+        storage.lock().features.offline_growth_only = vec![FileSystem::Ext4];
         storage
     }
 
-    /// Lets copies share blocks from now on.
-    pub fn share_blocks(&self) {
-        self.lock().shares_blocks = true;
+    /// Makes later copies share blocks.
+    pub fn enable_reflink(&self) {
+        self.lock().supports_reflink = true;
     }
 
-    /// All devices are gone, as after a reboot.
+    /// Removes all devices, as a reboot does.
     pub fn reboot(&self) {
         let mut table = self.lock();
         table.devices.clear();
         table.frozen.clear();
     }
 
-    /// The devices that are there now.
+    /// Returns the current devices.
     pub fn devices(&self) -> Vec<AttachedDevice> {
         let mut table = self.lock();
-        self.settle(&mut table);
+        self.drop_unused(&mut table);
         let devices = table.devices.values();
         devices.map(|device| device.attached.clone()).collect()
     }
 
-    /// How large a device is, in bytes.
+    /// Returns the size of a device in bytes.
     pub fn bytes_of(&self, device: &Path) -> Option<u64> {
         let number = number_of(device)?;
         self.lock().devices.get(&number).map(|device| device.bytes)
     }
 
-    /// Mounts that are frozen now.
+    /// Returns the frozen mount points.
     pub fn frozen(&self) -> Vec<PathBuf> {
         let table = self.lock();
         table
@@ -124,19 +125,19 @@ impl FakeBlockStorage {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device whose file system is mounted there.
+    /// Returns the device of the file system that is mounted at `mount`.
     fn device_at(&self, mount: &Path) -> String {
         let mounts = self.mounter.mounts();
         let found = mounts.into_iter().rev().find(|entry| entry.target == mount);
         found.map(|entry| entry.source).unwrap_or_default()
     }
 
-    /// Devices without a user that do not stay are gone.
-    fn settle(&self, table: &mut Table) {
+    /// Removes devices that are neither persistent nor in use.
+    fn drop_unused(&self, table: &mut Table) {
         let mounts = self.mounter.mounts();
         table.devices.retain(|_, device| {
             let name = device.attached.path.to_string_lossy();
-            device.stays || device.is_held || mounts.iter().any(|mount| mount.source == name)
+            device.persistent || device.is_open || mounts.iter().any(|mount| mount.source == name)
         });
     }
 }
@@ -146,15 +147,15 @@ fn number_of(device: &Path) -> Option<u32> {
 }
 
 impl BlockStorage for FakeBlockStorage {
-    fn offers(&self) -> Offers {
-        self.lock().offers.clone()
+    fn features(&self) -> BlockStorageFeatures {
+        self.lock().features.clone()
     }
 
-    fn shares_blocks(&self, _: &Path) -> bool {
-        self.lock().shares_blocks
+    fn supports_reflink(&self, _: &Path) -> bool {
+        self.lock().supports_reflink
     }
 
-    fn attach(&self, file: &Path, how: Attach, _: &Tuning) -> io::Result<LoopDevice> {
+    fn attach(&self, file: &Path, how: AttachOptions, _: &DeviceTuning) -> io::Result<LoopDevice> {
         self.mounter.step()?;
         let bytes = std::fs::metadata(file)?.len();
         let mut table = self.lock();
@@ -170,14 +171,14 @@ impl BlockStorage for FakeBlockStorage {
             number,
             Device {
                 attached,
-                stays: how.stays,
-                is_held: true,
+                persistent: how.persistent,
+                is_open: true,
                 bytes,
             },
         );
         Ok(LoopDevice {
             path,
-            hold: Box::new(Hold {
+            guard: Box::new(DeviceGuard {
                 table: self.table.clone(),
                 number,
             }),
@@ -192,11 +193,11 @@ impl BlockStorage for FakeBlockStorage {
             .collect())
     }
 
-    fn hold(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
+    fn open(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
         let is_there = self.devices().contains(device);
         Ok(is_there.then(|| LoopDevice {
             path: device.path.clone(),
-            hold: Box::new(()),
+            guard: Box::new(()),
         }))
     }
 
@@ -220,7 +221,7 @@ impl BlockStorage for FakeBlockStorage {
         Ok(())
     }
 
-    fn tune(&self, _: &Path, _: &Tuning) -> io::Result<()> {
+    fn tune(&self, _: &Path, _: &DeviceTuning) -> io::Result<()> {
         Ok(())
     }
 
@@ -237,7 +238,7 @@ impl BlockStorage for FakeBlockStorage {
 
     fn grow_file_system(&self, _: &Path, kind: FileSystem, _: u64) -> io::Result<()> {
         self.mounter.step()?;
-        if self.lock().offers.grow_unmounted.contains(&kind) {
+        if self.lock().features.offline_growth_only.contains(&kind) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(())
@@ -265,23 +266,23 @@ impl BlockStorage for FakeBlockStorage {
         Ok(())
     }
 
-    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<Copied> {
+    fn copy_file(&self, from: &Path, to: &Path) -> io::Result<CopyMethod> {
         self.mounter.step()?;
         let mut source = std::fs::File::open(from)?;
         let mut target = std::fs::File::create_new(to)?;
-        // Sparse files of any size are copied in no time: only their beginning ever has data here.
+        // Copies only the beginning, so that large sparse files are fast: no test writes further.
         let length = source.metadata()?.len();
         let mut beginning = io::Read::take(&mut source, 1 << 16);
         io::copy(&mut beginning, &mut target)?;
         target.set_len(length)?;
-        Ok(if self.lock().shares_blocks {
-            Copied::Shared
+        Ok(if self.lock().supports_reflink {
+            CopyMethod::Reflink
         } else {
-            Copied::Blocks
+            CopyMethod::BlockByBlock
         })
     }
 
-    /// Files directly in it only.
+    /// Copies the files in `from`, without subdirectories.
     fn copy_directory(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.mounter.step()?;
         for entry in std::fs::read_dir(from)? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ports::clock::Clock;
 
-/// A clock that stands still until it is told to go on. A clone shows the same time.
+/// A clock that moves only when a test advances it. A clone shows the same time.
 #[derive(Clone, Debug)]
 pub struct FakeClock(Arc<AtomicI64>);
 
@@ -14,12 +14,12 @@ impl FakeClock {
     /// 2026-01-01T00:00:00Z, in nanoseconds since the epoch.
     pub const START: i64 = 1_767_225_600_000_000_000;
 
-    /// A clock that shows `nanoseconds` since the epoch.
+    /// Creates a clock at `nanoseconds` since the epoch.
     pub fn at(nanoseconds: i64) -> Self {
         Self(Arc::new(AtomicI64::new(nanoseconds)))
     }
 
-    /// Goes on by that much.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         self.0.fetch_add(by, Ordering::SeqCst);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fake_clock_goes_on_only_when_told() {
+    fn a_fake_clock_moves_only_when_advanced() {
         let clock = FakeClock::default();
         let same = clock.clone();
         assert_eq!(clock.now(), FakeClock::START);

@@ -1,18 +1,18 @@
-//! IDs and jitter that are the same in every run.
+//! Deterministic IDs and jitter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ports::ids::IdSource;
 
-/// Counts. A clone goes on where the other is.
+/// An ID source that counts. A clone shares the counter.
 #[derive(Clone, Debug, Default)]
 pub struct CountingIds {
     next: Arc<AtomicU64>,
 }
 
 impl CountingIds {
-    /// The first ID is made of `seed`, the next of `seed + 1`.
+    /// Creates a source whose first ID contains `seed`, the next `seed + 1`.
     pub fn from(seed: u64) -> Self {
         Self {
             next: Arc::new(AtomicU64::new(seed)),
@@ -21,13 +21,13 @@ impl CountingIds {
 }
 
 impl IdSource for CountingIds {
-    /// `00000000-0000-4000-8000-000000000007`: a well-formed version 4 UUID that ends in the count.
+    /// Returns a valid version 4 UUID that ends in the count: `00000000-0000-4000-8000-000000000007`.
     fn uuid(&self) -> String {
         let count = self.next.fetch_add(1, Ordering::SeqCst) & 0xffff_ffff_ffff;
         format!("00000000-0000-4000-8000-{count:012x}")
     }
 
-    /// Always in the middle.
+    /// Always returns 0.5.
     fn jitter(&self) -> f64 {
         0.5
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counted_ids_are_uuids_and_never_repeat() {
+    fn counted_ids_are_unique_valid_uuids() {
         let ids = CountingIds::from(15);
         let same = ids.clone();
         let made = [ids.uuid(), same.uuid(), ids.uuid()];

@@ -1,4 +1,4 @@
-//! A journal in memory, that can fail in the ways a real one can.
+//! A journal in memory with injected failures.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -9,17 +9,16 @@ use async_trait::async_trait;
 use crate::ports::journal::{Journal, JournalError, JournalErrorKind, Replay};
 use crate::state::{Event, State, StateSnapshot};
 
-/// What goes wrong with one append.
+/// A fault of one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendFault {
     /// Nothing is written, and an error is returned.
-    Refused(JournalErrorKind),
-    /// It is written, and an error is returned all the same: an fsync that failed afterwards.
+    NotWritten(JournalErrorKind),
+    /// The events are written, and an error is returned, like a failed fsync.
     WrittenButFailed,
 }
 
-/// A journal that lives as long as its value. A clone is the same journal, so that an agent can be
-/// started on it again.
+/// A journal in memory. A clone is the same journal, so a test can restart an agent on it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal(Arc<Mutex<Content>>);
 
@@ -33,8 +32,8 @@ struct Content {
 }
 
 impl MemoryJournal {
-    /// A journal that holds that.
-    pub fn holding(replay: Replay) -> Self {
+    /// Creates a journal with this content.
+    pub fn with_content(replay: Replay) -> Self {
         let start = replay.snapshot.as_ref().map_or(FIRST, |s| s.index + 1);
         Self(Arc::new(Mutex::new(Content {
             events: (start..).zip(replay.events).collect(),
@@ -43,17 +42,17 @@ impl MemoryJournal {
         })))
     }
 
-    /// The next appends go wrong in this way, one each, in order.
+    /// Makes the next appends fail, one per fault, in order.
     pub fn fail_next(&self, faults: impl IntoIterator<Item = AppendFault>) {
         self.content().faults.extend(faults);
     }
 
-    /// How many appends have yet to go wrong.
+    /// Returns the number of faults that have not happened yet.
     pub fn faults_left(&self) -> usize {
         self.content().faults.len()
     }
 
-    /// What it holds now.
+    /// Returns the current content.
     pub fn replay(&self) -> Replay {
         let content = self.content();
         Replay {
@@ -62,12 +61,12 @@ impl MemoryJournal {
         }
     }
 
-    /// How many events each successful append had, in order.
+    /// Returns the number of events in each successful append, in order.
     pub fn append_sizes(&self) -> Vec<usize> {
         self.content().appends.clone()
     }
 
-    /// How many snapshots were written.
+    /// Returns the number of snapshots that were written.
     pub fn snapshot_count(&self) -> u64 {
         self.content().snapshots
     }
@@ -79,7 +78,7 @@ impl MemoryJournal {
 
 const NAME: &str = "memory";
 
-/// The first event's index.
+/// The index of the first event.
 const FIRST: u64 = State::FIRST_INDEX + 1;
 
 impl Content {
@@ -119,16 +118,16 @@ impl Journal for MemoryJournal {
     }
 
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
-        // Others run first, as they do while a disk writes.
+        // Lets other tasks run, as a disk write does.
         tokio::task::yield_now().await;
         let mut content = self.content();
         match content.faults.pop_front() {
             None => content.write(first, &events)?,
-            Some(AppendFault::Refused(kind)) => return Err(error(kind, "as the test asked")),
+            Some(AppendFault::NotWritten(kind)) => return Err(error(kind, "an injected fault")),
             Some(AppendFault::WrittenButFailed) => {
                 content.write(first, &events)?;
                 let kind = JournalErrorKind::Unavailable;
-                return Err(error(kind, "written, and failed as the test asked"));
+                return Err(error(kind, "an injected fault after the write"));
             }
         }
         content.appends.push(events.len());

@@ -1,4 +1,4 @@
-//! A ledger in memory: compares and sets, knows who holds a lock, and fails as told.
+//! A ledger in memory, with check-and-set, locks and injected failures.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use crate::diagnostic::Code;
 use crate::plan::{SetName, ShardChange, StoredSet};
 use crate::ports::ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
-/// What goes wrong with one write.
+/// A fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerFault {
-    /// It is made, and nobody hears of it.
-    AnswerLost,
-    /// Only its first change is made, then somebody else comes between.
-    CutShort,
-    /// The ledger is away.
+    /// The changes are made, but the reply is lost.
+    ReplyLost,
+    /// Only the first change is made; then another command interferes.
+    ConflictAfterFirst,
+    /// The ledger is unavailable.
     Unavailable,
 }
 
-/// A ledger in memory. A clone is the same.
+/// A ledger in memory. A clone is the same ledger.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLedger(Arc<Mutex<Content>>);
 
@@ -34,22 +34,22 @@ struct Content {
 }
 
 impl MemoryLedger {
-    /// The next writes go wrong, in this order.
-    pub fn fail(&self, faults: &[LedgerFault]) {
+    /// Makes the next writes fail, in this order.
+    pub fn fail_next(&self, faults: &[LedgerFault]) {
         self.content().faults.extend(faults);
     }
 
-    /// All locks run out.
+    /// Expires all locks.
     pub fn expire_locks(&self) {
         self.content().locks.clear();
     }
 
-    /// Whether somebody holds the set's lock.
+    /// Whether the set is locked.
     pub fn is_locked(&self, set: &SetName) -> bool {
         self.content().locks.contains_key(set)
     }
 
-    /// The text of every shard, for canaries.
+    /// Returns the text of every shard, so a test can search it for secrets.
     pub fn texts(&self) -> Vec<String> {
         let content = self.content();
         let shards = content.sets.values().flat_map(|set| set.shards.values());
@@ -78,7 +78,7 @@ fn failed(failure: LedgerFailure, code: Code) -> LedgerError {
     LedgerError::new(
         failure,
         code,
-        "the ledger in memory was told to fail".to_owned(),
+        "the ledger in memory failed because of an injected fault".to_owned(),
     )
 }
 
@@ -105,8 +105,8 @@ impl Ledger for MemoryLedger {
         let mut content = self.content();
         let fault = content.faults.pop_front();
         let arriving = match fault {
-            None | Some(LedgerFault::AnswerLost) => changes.len(),
-            Some(LedgerFault::CutShort) => changes.len().min(1),
+            None | Some(LedgerFault::ReplyLost) => changes.len(),
+            Some(LedgerFault::ConflictAfterFirst) => changes.len().min(1),
             Some(LedgerFault::Unavailable) => 0,
         };
         for change in &changes[..arriving] {
@@ -117,11 +117,11 @@ impl Ledger for MemoryLedger {
         }
         match fault {
             None => Ok(()),
-            Some(LedgerFault::AnswerLost) => Err(failed(
+            Some(LedgerFault::ReplyLost) => Err(failed(
                 LedgerFailure::OutcomeUnknown,
                 Code::ApiOutcomeUnknown,
             )),
-            Some(LedgerFault::CutShort) => Err(LedgerError::conflict(set)),
+            Some(LedgerFault::ConflictAfterFirst) => Err(LedgerError::conflict(set)),
             Some(LedgerFault::Unavailable) => {
                 Err(failed(LedgerFailure::Unavailable, Code::ApiConnectionLost))
             }
@@ -135,7 +135,7 @@ impl Ledger for MemoryLedger {
     ) -> Result<Box<dyn SetLock>, LedgerError> {
         let mut content = self.content();
         if let Some((_, other)) = content.locks.get(set) {
-            return Err(LedgerError::held(set, Some(other.clone())));
+            return Err(LedgerError::locked(set, Some(other.clone())));
         }
         content.revision += 1;
         let id = content.revision;

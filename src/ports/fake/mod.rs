@@ -1,4 +1,4 @@
-//! Ports over worlds in memory, for tests: as strict as the real thing, and able to fail like it.
+//! Fakes of the ports in memory: as strict as the real adapters, with injected failures.
 
 mod backend;
 mod block_storage;
@@ -8,13 +8,13 @@ mod journal;
 mod ledger;
 mod mounter;
 mod plugin;
+mod provider_state;
 mod sealer;
 mod settings;
 mod storage;
 mod volume_api;
-mod world;
 
-pub use backend::{Call, CallFailed, FakeBackend, Fault};
+pub use backend::{Call, CallError, FakeBackend, Fault};
 pub use block_storage::FakeBlockStorage;
 pub use clock::FakeClock;
 pub use ids::CountingIds;
@@ -22,7 +22,9 @@ pub use journal::{AppendFault, MemoryJournal};
 pub use ledger::{LedgerFault, MemoryLedger};
 pub use mounter::FakeMounter;
 pub use plugin::{FakeConnector, FakeDirectory, FakePlugin};
+pub use provider_state::{
+    FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, ProviderState, Refusal,
+};
 pub use sealer::FakeSealer;
-pub use settings::Settings;
+pub use settings::PluginSettings;
 pub use volume_api::{CallFault, FakeServer};
-pub use world::{FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, Refusal, World};

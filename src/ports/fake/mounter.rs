@@ -1,4 +1,4 @@
-//! A mount table in memory.
+//! A fake mount table in memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use crate::ports::block_storage::FileSystem;
 use crate::ports::mounter::{MountEntry, MountError, MountFlags, Mounter};
 
-/// Keeps mounts as the kernel would, on one file system that is mounted at `/`. A clone is the same
-/// table, which therefore outlives a restart of whoever mounts.
+/// Mounts that behave as in the kernel, on one file system that is mounted at `/`. A clone is the same
+/// table, so it survives a restart of the plugin.
 #[derive(Clone, Debug, Default)]
 pub struct FakeMounter(Arc<Mutex<Table>>);
 
@@ -18,7 +18,7 @@ pub struct FakeMounter(Arc<Mutex<Table>>);
 struct Table {
     mounts: Vec<MountEntry>,
     unprivileged: bool,
-    /// How many calls still succeed before the process is dead.
+    /// The number of further calls that succeed before the process counts as dead.
     steps: Option<u32>,
     busy: Vec<PathBuf>,
 }
@@ -26,25 +26,25 @@ struct Table {
 const DEVICE: &str = "0:1";
 
 impl FakeMounter {
-    /// A mounter that may mount.
+    /// Creates a mounter that may mount.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A mounter that may not, like one of an ordinary user.
+    /// Creates a mounter without the privilege to mount.
     pub fn unprivileged() -> Self {
         let mounter = Self::default();
         mounter.table().unprivileged = true;
         mounter
     }
 
-    /// Lets so many more calls (of this and of the block storage over it) succeed and every later
-    /// one fail, as if the process had died there; `None` ends that.
-    pub fn die_after(&self, steps: Option<u32>) {
+    /// Makes every call after the next `steps` calls fail, as if the process had died. Calls of the
+    /// block storage with this mounter count too. `None` ends this.
+    pub fn fail_after(&self, steps: Option<u32>) {
         self.table().steps = steps;
     }
 
-    /// One more call, if the process lives.
+    /// Counts one call. Fails if the process counts as dead.
     pub(super) fn step(&self) -> io::Result<()> {
         match &mut self.table().steps {
             None => Ok(()),
@@ -56,12 +56,12 @@ impl FakeMounter {
         }
     }
 
-    /// All mounts are gone, as after a reboot.
+    /// Removes all mounts, as a reboot does.
     pub fn reboot(&self) {
         self.table().mounts.clear();
     }
 
-    /// Lets something use the mount at `target`, or no longer.
+    /// Sets whether the mount at `target` is busy.
     pub fn set_busy(&self, target: &Path, is_busy: bool) {
         let mut table = self.table();
         table.busy.retain(|path| path != target);
@@ -70,7 +70,7 @@ impl FakeMounter {
         }
     }
 
-    /// Mounts something foreign there.
+    /// Mounts a file system that does not belong to the plugin.
     pub fn mount_foreign(&self, target: &Path) {
         self.table().mounts.push(MountEntry {
             target: target.to_owned(),
@@ -81,7 +81,7 @@ impl FakeMounter {
         });
     }
 
-    /// What is mounted now.
+    /// Returns the current mounts.
     pub fn mounts(&self) -> Vec<MountEntry> {
         self.table().mounts.clone()
     }
@@ -103,7 +103,7 @@ impl Table {
         std::iter::once(root).chain(self.mounts.clone()).collect()
     }
 
-    /// The mount that `path` lies on.
+    /// Returns the mount that contains `path`.
     fn over(&self, path: &Path) -> Option<MountEntry> {
         self.all()
             .into_iter()
@@ -112,19 +112,11 @@ impl Table {
     }
 }
 
-fn fail(operation: &'static str, path: &Path, kind: io::ErrorKind) -> MountError {
+fn mount_error(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> MountError {
     MountError {
         operation,
         path: path.to_owned(),
-        source: kind.into(),
-    }
-}
-
-fn died(operation: &'static str, path: &Path, source: io::Error) -> MountError {
-    MountError {
-        operation,
-        path: path.to_owned(),
-        source,
+        source: source.into(),
     }
 }
 
@@ -136,9 +128,9 @@ impl Mounter for FakeMounter {
         target: &Path,
         flags: MountFlags,
     ) -> Result<(), MountError> {
-        let failed = |kind| fail("bind-mount onto", target, kind);
+        let failed = |kind: io::ErrorKind| mount_error("bind-mount onto", target, kind);
         self.step()
-            .map_err(|error| died("bind-mount onto", target, error))?;
+            .map_err(|error| mount_error("bind-mount onto", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
@@ -171,9 +163,9 @@ impl Mounter for FakeMounter {
         _: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError> {
-        let failed = |kind| fail("mount a file system at", target, kind);
+        let failed = |kind: io::ErrorKind| mount_error("mount a file system at", target, kind);
         self.step()
-            .map_err(|error| died("mount a file system at", target, error))?;
+            .map_err(|error| mount_error("mount a file system at", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
@@ -193,9 +185,9 @@ impl Mounter for FakeMounter {
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        let failed = |kind| fail("unmount", target, kind);
+        let failed = |kind: io::ErrorKind| mount_error("unmount", target, kind);
         self.step()
-            .map_err(|error| died("unmount", target, error))?;
+            .map_err(|error| mount_error("unmount", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));

@@ -1,7 +1,7 @@
-//! Front 1 of the fake plugin: the ports themselves, without a protocol.
+//! The fake plugin as an implementation of the ports, without a protocol.
 //!
-//! Failures read as the gRPC adapter would read them: the same verdicts, the same deadlines in
-//! virtual time, and a connection that is gone is `UNAVAILABLE`.
+//! Failures look as they do through the gRPC adapter: the same verdicts, the same deadlines in
+//! virtual time, and a broken connection is `UNAVAILABLE`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::backend::{CallFailed, FakeBackend};
-use super::settings::Settings;
-use super::world::{Refusal, World};
+use super::backend::{CallError, FakeBackend};
+use super::provider_state::{ProviderState, Refusal};
+use super::settings::PluginSettings;
 use crate::model::{
     ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
     Secrets, Snapshot, SnapshotId,
@@ -29,7 +29,7 @@ use crate::ports::storage::{
 };
 use crate::ports::verdict::{verdict_of, verdict_unsent};
 
-/// How long a call may take, in virtual time: as the longest of the real deadlines.
+/// The deadline of a call in virtual time: the longest of the real deadlines.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The ports over a [`FakeBackend`].
@@ -39,12 +39,12 @@ pub struct FakePlugin {
 }
 
 impl FakePlugin {
-    /// The ports of that plugin.
-    pub fn over(backend: Arc<FakeBackend>) -> Self {
+    /// Creates the ports of this backend.
+    pub fn new(backend: Arc<FakeBackend>) -> Self {
         Self { backend }
     }
 
-    /// As a connector gives it.
+    /// Returns the connection that a connector would return.
     pub fn connection(&self) -> PluginConnection {
         let plugin = Arc::new(self.clone());
         PluginConnection {
@@ -58,7 +58,7 @@ impl FakePlugin {
         &self,
         rpc: Rpc,
         subject: &str,
-        act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
     ) -> Result<T, PluginError> {
         let answer = tokio::time::timeout(DEADLINE, self.backend.call(rpc, subject, act)).await;
         let error = |code, message: &str| PluginError {
@@ -69,24 +69,24 @@ impl FakePlugin {
         };
         match answer {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(CallFailed::Refused(refusal))) => Err(error(refusal.code, &refusal.message)),
-            Ok(Err(CallFailed::ConnectionLost)) => {
+            Ok(Err(CallError::Refused(refusal))) => Err(error(refusal.code, &refusal.message)),
+            Ok(Err(CallError::ConnectionLost)) => {
                 Err(error(StatusCode::Unavailable, "the connection broke"))
             }
-            Ok(Err(CallFailed::NotConnected)) => Err(PluginError {
+            Ok(Err(CallError::NotConnected)) => Err(PluginError {
                 verdict: verdict_unsent(rpc),
-                ..error(StatusCode::Unavailable, "nobody listens")
+                ..error(StatusCode::Unavailable, "nothing listens on the socket")
             }),
             Err(_elapsed) => Err(error(StatusCode::DeadlineExceeded, "no answer")),
         }
     }
 
-    /// A call that takes something away: what is not there counts as done.
-    async fn undo(
+    /// Sends a teardown call, which succeeds if the object does not exist.
+    async fn teardown(
         &self,
         rpc: Rpc,
         id: &str,
-        act: impl Fn(&mut World) -> Result<(), Refusal> + Send,
+        act: impl Fn(&mut ProviderState) -> Result<(), Refusal> + Send,
     ) -> Result<(), PluginError> {
         match self.call(rpc, id, act).await {
             Err(error) if error.code == StatusCode::NotFound => Ok(()),
@@ -94,10 +94,10 @@ impl FakePlugin {
         }
     }
 
-    async fn ask<T>(
+    async fn read_settings<T>(
         &self,
         rpc: Rpc,
-        answer: impl Fn(&Settings) -> Option<T> + Send + Sync,
+        answer: impl Fn(&PluginSettings) -> Option<T> + Send + Sync,
     ) -> Result<T, PluginError> {
         let unimplemented = || Refusal {
             code: StatusCode::Unimplemented,
@@ -113,24 +113,25 @@ impl FakePlugin {
 #[async_trait]
 impl Identity for FakePlugin {
     async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
-        self.ask(Rpc::GetPluginInfo, |settings| Some(settings.info.clone()))
+        self.read_settings(Rpc::GetPluginInfo, |settings| Some(settings.info.clone()))
             .await
     }
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
-        self.ask(Rpc::GetPluginCapabilities, |settings| Some(settings.plugin))
+        self.read_settings(Rpc::GetPluginCapabilities, |settings| Some(settings.plugin))
             .await
     }
 
     async fn probe(&self) -> Result<bool, PluginError> {
-        self.ask(Rpc::Probe, |settings| Some(settings.ready)).await
+        self.read_settings(Rpc::Probe, |settings| Some(settings.ready))
+            .await
     }
 }
 
 #[async_trait]
 impl Controller for FakePlugin {
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
-        self.ask(Rpc::ControllerGetCapabilities, |settings| {
+        self.read_settings(Rpc::ControllerGetCapabilities, |settings| {
             settings.controller
         })
         .await
@@ -148,7 +149,7 @@ impl Controller for FakePlugin {
         external_id: ExternalId,
         secrets: Secrets,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::DeleteVolume, external_id.as_str(), |world| {
+        self.teardown(Rpc::DeleteVolume, external_id.as_str(), |world| {
             world.delete(&external_id, &secrets)
         })
         .await
@@ -176,7 +177,7 @@ impl Controller for FakePlugin {
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
-        self.undo(Rpc::DeleteSnapshot, id.as_str(), |world| {
+        self.teardown(Rpc::DeleteSnapshot, id.as_str(), |world| {
             world.delete_snapshot(&id, &secrets)
         })
         .await
@@ -201,12 +202,12 @@ impl Controller for FakePlugin {
 #[async_trait]
 impl NodeService for FakePlugin {
     async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
-        self.ask(Rpc::NodeGetCapabilities, |settings| settings.node)
+        self.read_settings(Rpc::NodeGetCapabilities, |settings| settings.node)
             .await
     }
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
-        self.ask(Rpc::NodeGetInfo, |settings| {
+        self.read_settings(Rpc::NodeGetInfo, |settings| {
             settings.node.map(|_| settings.description.clone())
         })
         .await
@@ -223,7 +224,7 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         staging_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::NodeUnstageVolume, external_id.as_str(), |world| {
+        self.teardown(Rpc::NodeUnstageVolume, external_id.as_str(), |world| {
             world.unstage(&external_id, &staging_path)
         })
         .await
@@ -242,14 +243,14 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         target_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.undo(Rpc::NodeUnpublishVolume, external_id.as_str(), |world| {
+        self.teardown(Rpc::NodeUnpublishVolume, external_id.as_str(), |world| {
             world.unpublish(&external_id, &target_path)
         })
         .await
     }
 }
 
-/// Gives the same plugin for every socket.
+/// Returns the same plugin for every socket.
 #[derive(Clone, Debug)]
 pub struct FakeConnector(pub FakePlugin);
 
@@ -259,19 +260,19 @@ impl Connector for FakeConnector {
     }
 }
 
-/// Which plugins run where, as the test says.
+/// The running plugin instances that a test defines.
 #[derive(Default)]
 pub struct FakeDirectory {
     instances: Mutex<BTreeMap<(PluginId, NodeId), PluginConnection>>,
 }
 
 impl FakeDirectory {
-    /// Lets `plugin` run on `node`.
+    /// Adds an instance of `plugin` on `node`.
     pub fn insert(&self, plugin: PluginId, node: NodeId, connection: PluginConnection) {
         self.lock().insert((plugin, node), connection);
     }
 
-    /// Lets it no longer run there.
+    /// Removes the instance.
     pub fn remove(&self, plugin: &PluginId, node: &NodeId) {
         self.lock().remove(&(plugin.clone(), node.clone()));
     }

@@ -1,12 +1,12 @@
-//! Seals that hide nothing and hold their owner to its name.
+//! A sealer that checks key and owner but does not encrypt.
 
 use crate::model::{SealedSecrets, SecretOwner, Secrets};
 use crate::ports::sealer::{SealError, Sealer};
 
-/// A sealer with a key that is a word.
+/// A sealer whose key is a string.
 #[derive(Clone, Debug, Default)]
 pub struct FakeSealer {
-    /// What is sealed with one key does not open with another.
+    /// Secrets sealed with one key do not open with another.
     pub key: String,
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use crate::model::{Namespace, NamespacedId};
 
     #[test]
-    fn a_seal_opens_with_its_key_for_its_owner_only() {
+    fn sealed_secrets_open_only_with_their_key_and_owner() {
         let key =
             |id: &str| SecretOwner::Volume(NamespacedId::new(Namespace::default(), id.into()));
         let sealer = FakeSealer::default();

@@ -1,42 +1,42 @@
-//! What the fake plugin says of itself.
+//! The settings of the fake plugin.
 
 use crate::model::{Bytes, ControllerCapabilities, ExternalNodeId, NodeCapabilities, Secrets};
 use crate::ports::plugin::{NodeDescription, PluginCapabilities, PluginInfo};
 
-/// What the plugin says of itself, and what it wants.
+/// What the plugin reports and requires.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "one flag per property of a plugin"
 )]
-pub struct Settings {
-    /// GetPluginInfo.
+pub struct PluginSettings {
+    /// The response of GetPluginInfo.
     pub info: PluginInfo,
-    /// GetPluginCapabilities.
+    /// The response of GetPluginCapabilities.
     pub plugin: PluginCapabilities,
-    /// ControllerGetCapabilities; `None` if there is no controller service.
+    /// The response of ControllerGetCapabilities; `None` without a controller service.
     pub controller: Option<ControllerCapabilities>,
-    /// NodeGetCapabilities; `None` if there is no node service.
+    /// The response of NodeGetCapabilities; `None` without a node service.
     pub node: Option<NodeCapabilities>,
-    /// NodeGetInfo.
+    /// The response of NodeGetInfo.
     pub description: NodeDescription,
-    /// Probe.
+    /// The response of Probe.
     pub ready: bool,
-    /// What every call that can carry secrets has to carry.
+    /// The secrets that every call must carry, if its RPC supports secrets.
     pub secrets: Secrets,
-    /// What a new volume's size is if nothing is asked for; zero is "unknown".
+    /// The size of a volume without a requested size; zero means unknown.
     pub default_capacity: Bytes,
-    /// Above this nothing grows.
-    pub largest_capacity: Option<Bytes>,
-    /// Whether growth has a second half on every node that has the volume.
+    /// The maximum size of an expansion.
+    pub max_capacity: Option<Bytes>,
+    /// Whether every node with the volume must expand it too.
     pub node_expansion_required: bool,
-    /// Whether snapshots are ready to use; if not, the plugin still works on them.
+    /// Whether new snapshots are ready to use.
     pub snapshots_are_ready: bool,
-    /// Whether an unknown volume is NOT_FOUND on the way down too, as some drivers have it (W28).
+    /// Whether teardown of an unknown volume returns NOT_FOUND, as some drivers do (W28).
     pub unknown_is_not_found: bool,
 }
 
-impl Default for Settings {
+impl Default for PluginSettings {
     fn default() -> Self {
         Self {
             info: PluginInfo {
@@ -63,7 +63,7 @@ impl Default for Settings {
             ready: true,
             secrets: Secrets::default(),
             default_capacity: Bytes::ZERO,
-            largest_capacity: None,
+            max_capacity: None,
             node_expansion_required: false,
             snapshots_are_ready: true,
             unknown_is_not_found: false,

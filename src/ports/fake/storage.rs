@@ -1,29 +1,29 @@
-//! Lists, snapshots and growth in the fake plugin's world (`csi-spec` 5.7, 5.11 to 5.13, 5.15).
+//! Lists, snapshots and expansion of the fake plugin.
 
-use super::world::{FakeSnapshot, FakeVolume, Refusal, World, refuse, unknown};
+use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, Refusal, refuse, unknown};
 use crate::model::{ExternalVolume, Secrets, Snapshot, SnapshotId};
 use crate::ports::plugin::{Rpc, StatusCode, VolumeSource};
 use crate::ports::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
 };
 
-/// When the world's first snapshot is cut, seconds since the epoch; each further one a second later.
+/// The creation time of the first snapshot in seconds since the epoch; each later one adds a second.
 const EPOCH: u64 = 1_700_000_000;
 
-impl World {
-    /// CSI 5.7.
+impl ProviderState {
+    /// Handles ListVolumes.
     ///
-    /// # Errors
-    /// As the specification says, or with a wrong.
+    /// A refusal, or a violation of CSI.
+    /// A refusal, or a violation of CSI.
     pub fn list_volumes(&mut self, page: &PageRequest) -> Result<Page<ExternalVolume>, Refusal> {
         let rpc = Rpc::ListVolumes;
-        self.advertised(rpc, self.controller().list_volumes)?;
-        let all = self.volumes.values().map(|volume| self.listed(volume));
-        cut(&all.collect::<Vec<_>>(), page)
+        self.require_capability(rpc, self.controller().list_volumes)?;
+        let all = self.volumes.values().map(|volume| self.list_entry(volume));
+        page_of(&all.collect::<Vec<_>>(), page)
     }
 
-    fn listed(&self, volume: &FakeVolume) -> ExternalVolume {
-        let (clone_id, snapshot_id) = match &volume.wanted.source {
+    fn list_entry(&self, volume: &FakeVolume) -> ExternalVolume {
+        let (clone_id, snapshot_id) = match &volume.arguments.source {
             Some(VolumeSource::Volume(id)) => (Some(id.clone()), None),
             Some(VolumeSource::Snapshot(id)) => (None, Some(id.clone())),
             None => (None, None),
@@ -48,23 +48,23 @@ impl World {
         }
     }
 
-    /// CSI 5.11: of one name there is one snapshot.
+    /// Handles CreateSnapshot: one name is one snapshot.
     ///
     /// # Errors
-    /// As the specification says, or with a wrong.
+    /// A refusal, or a violation of CSI.
     pub fn create_snapshot(&mut self, request: &CreateSnapshot) -> Result<Snapshot, Refusal> {
         let rpc = Rpc::CreateSnapshot;
-        self.advertised(rpc, self.controller().create_delete_snapshot)?;
-        self.carries_secrets(rpc, &request.secrets)?;
-        self.has_id(rpc, &request.source)?;
+        self.require_capability(rpc, self.controller().create_delete_snapshot)?;
+        self.require_secrets(rpc, &request.secrets)?;
+        self.require_id(rpc, &request.source)?;
         if request.name.is_empty() || request.name.len() > 128 {
-            return self.wrong(rpc, StatusCode::InvalidArgument, "that is no name");
+            return self.violation(rpc, StatusCode::InvalidArgument, "the name is not valid");
         }
         let same_name = |snapshot: &&FakeSnapshot| snapshot.name == request.name;
         let existing = self.snapshots.values().find(same_name);
         if let Some(existing) = existing {
             if existing.source == request.source {
-                return Ok(self.told(existing));
+                return Ok(self.snapshot_response(existing));
             }
             let message = format!("the name {} is taken by another snapshot", request.name);
             return refuse(StatusCode::AlreadyExists, message);
@@ -72,39 +72,39 @@ impl World {
         let Some(source) = self.volumes.get(&request.source) else {
             return unknown(&request.source);
         };
-        self.cut += 1;
+        self.snapshots_created += 1;
         let snapshot = FakeSnapshot {
-            id: SnapshotId::new(format!("snap-{}", self.cut)),
+            id: SnapshotId::new(format!("snap-{}", self.snapshots_created)),
             name: request.name.clone(),
             source: request.source.clone(),
             size: source.capacity,
-            cut_at: EPOCH + self.cut,
+            created_at: EPOCH + self.snapshots_created,
         };
-        let answer = self.told(&snapshot);
+        let answer = self.snapshot_response(&snapshot);
         self.snapshots.insert(snapshot.id.clone(), snapshot);
         Ok(answer)
     }
 
-    fn told(&self, snapshot: &FakeSnapshot) -> Snapshot {
+    fn snapshot_response(&self, snapshot: &FakeSnapshot) -> Snapshot {
         Snapshot {
             id: snapshot.id.clone(),
             source: snapshot.source.clone(),
             size: snapshot.size,
-            create_time: i64::try_from(snapshot.cut_at * 1_000_000_000).unwrap_or(i64::MAX),
+            create_time: i64::try_from(snapshot.created_at * 1_000_000_000).unwrap_or(i64::MAX),
             is_ready: self.settings.snapshots_are_ready,
         }
     }
 
-    /// CSI 5.12: what is not there is deleted.
+    /// Handles DeleteSnapshot, which succeeds if the snapshot does not exist.
     ///
     /// # Errors
-    /// As the specification says, or with a wrong.
+    /// A refusal, or a violation of CSI.
     pub fn delete_snapshot(&mut self, id: &SnapshotId, secrets: &Secrets) -> Result<(), Refusal> {
         let rpc = Rpc::DeleteSnapshot;
-        self.advertised(rpc, self.controller().create_delete_snapshot)?;
-        self.carries_secrets(rpc, secrets)?;
+        self.require_capability(rpc, self.controller().create_delete_snapshot)?;
+        self.require_secrets(rpc, secrets)?;
         if id.as_str().is_empty() {
-            return self.wrong(rpc, StatusCode::InvalidArgument, "the snapshot ID is empty");
+            return self.violation(rpc, StatusCode::InvalidArgument, "the snapshot ID is empty");
         }
         match self.snapshots.remove(id) {
             None if self.settings.unknown_is_not_found => {
@@ -114,14 +114,14 @@ impl World {
         }
     }
 
-    /// CSI 5.13: a filter that nothing matches is an empty list.
+    /// Handles ListSnapshots. A filter without a match returns an empty list.
     ///
     /// # Errors
-    /// As the specification says, or with a wrong.
+    /// A refusal, or a violation of CSI.
     pub fn list_snapshots(&mut self, request: &ListSnapshots) -> Result<Page<Snapshot>, Refusal> {
         let rpc = Rpc::ListSnapshots;
-        self.advertised(rpc, self.controller().list_snapshots)?;
-        self.carries_secrets(rpc, &request.secrets)?;
+        self.require_capability(rpc, self.controller().list_snapshots)?;
+        self.require_secrets(rpc, &request.secrets)?;
         let matches = |snapshot: &&FakeSnapshot| {
             request
                 .source
@@ -130,30 +130,32 @@ impl World {
                 && request.id.as_ref().is_none_or(|id| *id == snapshot.id)
         };
         let matching = self.snapshots.values().filter(matches);
-        let all: Vec<_> = matching.map(|snapshot| self.told(snapshot)).collect();
-        cut(&all, &request.page)
+        let all: Vec<_> = matching
+            .map(|snapshot| self.snapshot_response(snapshot))
+            .collect();
+        page_of(&all, &request.page)
     }
 
-    /// CSI 5.15: what is large enough already is expanded.
+    /// Handles ControllerExpandVolume, which succeeds if the volume is already large enough.
     ///
     /// # Errors
-    /// As the specification says, or with a wrong.
+    /// A refusal, or a violation of CSI.
     pub fn expand(&mut self, request: &ExpandVolume) -> Result<ExpandedVolume, Refusal> {
         let rpc = Rpc::ControllerExpandVolume;
-        self.advertised(rpc, self.controller().expand_volume)?;
-        self.carries_secrets(rpc, &request.secrets)?;
-        self.has_id(rpc, &request.external_id)?;
+        self.require_capability(rpc, self.controller().expand_volume)?;
+        self.require_secrets(rpc, &request.secrets)?;
+        self.require_id(rpc, &request.external_id)?;
         let (min, max) = (request.capacity.min, request.capacity.max);
         if request.capacity.is_unset() || (!max.is_zero() && min > max) {
-            return self.wrong(rpc, StatusCode::InvalidArgument, "that is no size");
+            return self.violation(rpc, StatusCode::InvalidArgument, "the size is not valid");
         }
-        let largest = self.settings.largest_capacity;
+        let largest = self.settings.max_capacity;
         let node_expansion_required = self.settings.node_expansion_required;
         let Some(volume) = self.volumes.get_mut(&request.external_id) else {
             return unknown(&request.external_id);
         };
         if largest.is_some_and(|largest| min > largest) {
-            let message = format!("{} cannot be so large", request.external_id);
+            let message = format!("{} is limited to a smaller size", request.external_id);
             return refuse(StatusCode::OutOfRange, message);
         }
         volume.capacity = volume.capacity.max(min);
@@ -164,14 +166,14 @@ impl World {
     }
 }
 
-/// A page of `all`. A token is the number of entries before the page.
-fn cut<T: Clone>(all: &[T], page: &PageRequest) -> Result<Page<T>, Refusal> {
-    let start = match page.token.as_str() {
+/// Returns one page of `all`. A token is the number of entries before the page.
+fn page_of<T: Clone>(all: &[T], page: &PageRequest) -> Result<Page<T>, Refusal> {
+    let start = match page.starting_token.as_str() {
         "" => Some(0),
         token => token.parse().ok().filter(|start| *start < all.len()),
     };
     let Some(start) = start else {
-        return refuse(StatusCode::Aborted, "the token is not one of this list");
+        return refuse(StatusCode::Aborted, "the page token is unknown");
     };
     let length = usize::try_from(page.entries).unwrap_or(usize::MAX);
     let end = match length {
@@ -180,6 +182,6 @@ fn cut<T: Clone>(all: &[T], page: &PageRequest) -> Result<Page<T>, Refusal> {
     };
     Ok(Page {
         entries: all[start..end].to_vec(),
-        next: (end < all.len()).then(|| end.to_string()),
+        next_token: (end < all.len()).then(|| end.to_string()),
     })
 }

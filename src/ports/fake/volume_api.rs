@@ -1,7 +1,7 @@
-//! A server in memory, behind the port: merges as a real one does, and fails as told.
+//! A fake server in memory: merges updates as a real server does, with injected failures.
 //!
-//! It refuses what a server refuses (an unknown plugin, an update that does not merge, a volume in
-//! use) and records every call, so that a test can say what was sent and what was not.
+//! It refuses what a server refuses: an unknown plugin, an update that cannot be merged, a volume in
+//! use. It records every call, so a test can check what was sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,18 +18,18 @@ use crate::plan::{MergeRules, merge};
 use crate::ports::document::Document;
 use crate::ports::provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 use crate::ports::volume_api::{
-    ApiError, Reading, ServerKind, VolumeApi, VolumeQuery, VolumeReader, Written,
+    ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument, WriteReply,
 };
 use crate::wire;
 
-/// What goes wrong with one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFault {
-    /// The server does nothing and says so.
+    /// The server does nothing and returns an error.
     Refused,
-    /// The server does it, and the answer is lost.
-    AnswerLost,
-    /// The request is lost, and nobody knows.
+    /// The server makes the change, and the reply is lost.
+    ReplyLost,
+    /// The request is lost, which the client cannot detect.
     RequestLost,
 }
 
@@ -50,7 +50,7 @@ struct Content {
 }
 
 impl FakeServer {
-    /// An empty server that merges by these rules.
+    /// Creates an empty server with these merge rules.
     pub fn new(rules: MergeRules) -> Self {
         Self(Arc::new(Mutex::new(Content {
             kind: if rules == MergeRules::AGENT {
@@ -68,7 +68,7 @@ impl FakeServer {
         })))
     }
 
-    /// Adds a healthy plugin with one controller and no instances to be seen.
+    /// Adds a healthy plugin with one controller and without visible instances.
     pub fn add_plugin(&self, id: &str) {
         let one = HealthCount {
             healthy: 1,
@@ -91,7 +91,7 @@ impl FakeServer {
         self.content().plugins.insert(PluginId::new(id), plugin);
     }
 
-    /// Changes a volume behind everyone's back, as another operator or an allocation would.
+    /// Changes a volume without a call, as another operator or an allocation would.
     pub fn change(&self, key: &NamespacedId, change: impl FnOnce(&mut Volume)) {
         let mut content = self.content();
         content.index += 1;
@@ -102,12 +102,12 @@ impl FakeServer {
         }
     }
 
-    /// Removes a volume behind everyone's back.
+    /// Removes a volume without a call.
     pub fn remove(&self, key: &NamespacedId) {
         self.content().volumes.remove(key);
     }
 
-    /// Registers the data of a volume under another name too, behind everyone's back.
+    /// Registers the data of a volume under another ID too, without a call.
     pub fn alias(&self, key: &NamespacedId, other: &NamespacedId) {
         let mut content = self.content();
         if let Some(volume) = content.volumes.get(key) {
@@ -121,27 +121,27 @@ impl FakeServer {
         }
     }
 
-    /// How many secrets went along with each deletion.
+    /// Returns the number of secrets in each deletion.
     pub fn delete_secrets(&self) -> Vec<usize> {
         self.content().delete_secrets.clone()
     }
 
-    /// The next call of that name (`create`, `register`, `read`, …) goes wrong; several line up.
-    pub fn fail(&self, call: &'static str, fault: CallFault) {
+    /// Makes the next call of this name (`create`, `register`, `read`, …) fail. Faults queue up.
+    pub fn fail_next(&self, call: &'static str, fault: CallFault) {
         self.content().faults.push_back((call, Some(fault)));
     }
 
-    /// The next call of that name goes well, and what lines up behind it waits for the one after.
-    pub fn pass(&self, call: &'static str) {
+    /// Makes the next call of this name succeed, before the faults that are queued after it.
+    pub fn pass_next(&self, call: &'static str) {
         self.content().faults.push_back((call, None));
     }
 
-    /// Every call so far: `create db`, `read db`.
+    /// Returns every call so far: `create db`, `read db`.
     pub fn calls(&self) -> Vec<String> {
         self.content().calls.clone()
     }
 
-    /// Calls that could have changed something.
+    /// Returns the calls that could have changed something.
     pub fn writes(&self) -> Vec<String> {
         let is_write = |call: &String| !call.starts_with("read") && !call.starts_with("list");
         self.calls().into_iter().filter(is_write).collect()
@@ -164,13 +164,13 @@ impl FakeServer {
         match next.and_then(|(_, fault)| fault) {
             None => act(&mut content),
             Some(CallFault::Refused) => Err(refusal(Code::ApiServerError, "it failed")),
-            Some(CallFault::RequestLost) => Err(lost()),
-            Some(CallFault::AnswerLost) => act(&mut content).and_then(|_| Err(lost())),
+            Some(CallFault::RequestLost) => Err(connection_lost()),
+            Some(CallFault::ReplyLost) => act(&mut content).and_then(|_| Err(connection_lost())),
         }
     }
 }
 
-fn lost() -> ApiError {
+fn connection_lost() -> ApiError {
     ApiError {
         status: None,
         server_text: None,
@@ -192,7 +192,7 @@ fn refusal(code: Code, text: &str) -> ApiError {
 }
 
 impl Content {
-    fn write(&mut self, request: &VolumeRequest, created: bool) -> Result<Written, ApiError> {
+    fn write(&mut self, request: &VolumeRequest, created: bool) -> Result<WriteReply, ApiError> {
         if !self.plugins.contains_key(&request.plugin_id) {
             let text = format!("no CSI plugin named: {} could be found", request.plugin_id);
             return Err(refusal(Code::PluginUnknown, &text));
@@ -202,7 +202,7 @@ impl Content {
             None => new_volume(request, self.index, created),
             Some(existing) => {
                 let merged =
-                    merge(existing, &request.to_wanted(), self.rules).map_err(|refusals| {
+                    merge(existing, &request.to_unresolved(), self.rules).map_err(|refusals| {
                         let texts: Vec<_> =
                             refusals.into_iter().map(|refusal| refusal.text).collect();
                         refusal(Code::VolumeImmutableField, &texts.join("; "))
@@ -215,13 +215,13 @@ impl Content {
         };
         let document = Document::of(&wire::volume_to_wire(&volume));
         self.volumes.insert(request.key(), volume);
-        Ok(Written {
+        Ok(WriteReply {
             document: Some(document),
             warnings: vec![],
         })
     }
 
-    fn forget(&mut self, key: &NamespacedId) -> Result<(), ApiError> {
+    fn remove_volume(&mut self, key: &NamespacedId) -> Result<(), ApiError> {
         let Some(volume) = self.volumes.get(key) else {
             return Err(refusal(
                 Code::VolumeNotFound,
@@ -291,9 +291,9 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
     }
 }
 
-fn reading(volume: &Volume) -> Reading<Volume> {
+fn volume_with_document(volume: &Volume) -> WithDocument<Volume> {
     let wire = wire::volume_to_wire(volume);
-    Reading {
+    WithDocument {
         value: wire::volume_from_wire(&wire),
         document: Document::of(&wire),
     }
@@ -316,7 +316,7 @@ impl VolumeReader for FakeServer {
     async fn list_volumes(
         &self,
         query: &VolumeQuery,
-    ) -> Result<Vec<Reading<VolumeSummary>>, ApiError> {
+    ) -> Result<Vec<WithDocument<VolumeSummary>>, ApiError> {
         self.call("list", query.namespace.as_str(), |content| {
             let matches = |volume: &&Volume| {
                 let everywhere = query.namespace.as_str() == Namespace::ALL;
@@ -330,7 +330,7 @@ impl VolumeReader for FakeServer {
             };
             let listed = content.volumes.values().filter(matches).map(|volume| {
                 let stub = wire::stub_to_wire(volume);
-                Reading {
+                WithDocument {
                     value: wire::summary_from_wire(&stub),
                     document: Document::of(&stub),
                 }
@@ -339,16 +339,19 @@ impl VolumeReader for FakeServer {
         })
     }
 
-    async fn read_volume(&self, key: &NamespacedId) -> Result<Option<Reading<Volume>>, ApiError> {
+    async fn read_volume(
+        &self,
+        key: &NamespacedId,
+    ) -> Result<Option<WithDocument<Volume>>, ApiError> {
         self.call("read", key.id.as_str(), |content| {
-            Ok(content.volumes.get(key).map(reading))
+            Ok(content.volumes.get(key).map(volume_with_document))
         })
     }
 
     async fn list_plugins(
         &self,
         prefix: Option<&str>,
-    ) -> Result<Vec<Reading<PluginSummary>>, ApiError> {
+    ) -> Result<Vec<WithDocument<PluginSummary>>, ApiError> {
         self.call("list", "plugins", |content| {
             let prefix = prefix.unwrap_or_default();
             let matching = content
@@ -357,7 +360,7 @@ impl VolumeReader for FakeServer {
                 .filter(|plugin| plugin.summary.id.as_str().starts_with(prefix));
             let listed = matching.map(|plugin| {
                 let stub = wire::plugin_summary_to_wire(&plugin.summary);
-                Reading {
+                WithDocument {
                     value: plugin.summary.clone(),
                     document: Document::of(&stub),
                 }
@@ -370,9 +373,9 @@ impl VolumeReader for FakeServer {
         &self,
         id: &PluginId,
         _namespace: &Namespace,
-    ) -> Result<Option<Reading<Plugin>>, ApiError> {
+    ) -> Result<Option<WithDocument<Plugin>>, ApiError> {
         self.call("read-plugin", id.as_str(), |content| {
-            let read = |plugin: &Plugin| Reading {
+            let read = |plugin: &Plugin| WithDocument {
                 value: plugin.clone(),
                 document: Document::of(&wire::plugin_to_wire(plugin)),
             };
@@ -383,26 +386,28 @@ impl VolumeReader for FakeServer {
 
 #[async_trait]
 impl VolumeApi for FakeServer {
-    async fn create_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError> {
         self.call("create", request.id.as_str(), |content| {
             content.write(request, true)
         })
     }
 
-    async fn register_volume(&self, request: &VolumeRequest) -> Result<Written, ApiError> {
+    async fn register_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError> {
         self.call("register", request.id.as_str(), |content| {
             content.write(request, false)
         })
     }
 
     async fn deregister_volume(&self, key: &NamespacedId, _force: bool) -> Result<(), ApiError> {
-        self.call("deregister", key.id.as_str(), |content| content.forget(key))
+        self.call("deregister", key.id.as_str(), |content| {
+            content.remove_volume(key)
+        })
     }
 
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
         self.call("delete", key.id.as_str(), |content| {
             content.delete_secrets.push(secrets.expose().count());
-            content.forget(key)
+            content.remove_volume(key)
         })
     }
 

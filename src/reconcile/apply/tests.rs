@@ -8,15 +8,15 @@ use super::*;
 use crate::diagnostic::{Code, Diagnostics, SourceMap};
 use crate::model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
 use crate::plan::{
-    Action, HiddenField, Inputs, MergeRules, Owned, Requests, StoredValue, build, unfinished,
+    Action, HiddenField, PlanInputs, MergeRules, OwnedSet, PlanOptions, StoredValue, build_plan, unfinished,
 };
 use crate::ports::fake::{
     CallFault, CountingIds, FakeClock, FakeServer, LedgerFault, MemoryLedger,
 };
-use crate::ports::{FoundSecret, SecretRemark, SecretSource};
-use crate::reconcile::execution::Watch;
-use crate::reconcile::observe::{Looking, observe};
-use crate::reconcile::outcome::Ending;
+use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
+use crate::reconcile::execution::ProgressObserver;
+use crate::reconcile::observe::{ObserveRequest, observe};
+use crate::reconcile::outcome::Status;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
@@ -29,7 +29,7 @@ struct Scene {
 
 struct Blind;
 
-impl Watch for Blind {
+impl ProgressObserver for Blind {
     fn began(&self, _: usize) {}
     fn ended(&self, _: usize, _: &Outcome) {}
 }
@@ -37,10 +37,10 @@ impl Watch for Blind {
 struct NoSecrets;
 
 impl SecretSource for NoSecrets {
-    fn find(&self, _: &crate::model::SecretRef, _: &Path) -> Result<FoundSecret, SecretRemark> {
-        Err(SecretRemark {
+    fn resolve(&self, _: &crate::model::SecretRef, _: &Path) -> Result<ResolvedSecret, SecretProblem> {
+        Err(SecretProblem {
             code: Code::SecretUnset,
-            clause: "there is none".into(),
+            message: "there is none".into(),
         })
     }
 }
@@ -98,8 +98,8 @@ impl Ended {
         self.actions.iter().map(Action::word).collect()
     }
 
-    fn ending(&self) -> &Ending {
-        &self.outcomes.as_ref().unwrap()[0].ending
+    fn ending(&self) -> &Status {
+        &self.outcomes.as_ref().unwrap()[0].status
     }
 }
 
@@ -121,18 +121,18 @@ impl Scene {
     }
 
     async fn apply(&self, volumes: &[String]) -> Ended {
-        self.apply_with(volumes, &Requests::default()).await
+        self.apply_with(volumes, &PlanOptions::default()).await
     }
 
-    async fn apply_with(&self, volumes: &[String], requests: &Requests) -> Ended {
+    async fn apply_with(&self, volumes: &[String], requests: &PlanOptions) -> Ended {
         let (wanted, mut set) = (specs(volumes), self.set().await);
         let intents = set.set().intents().map(|(key, _)| key.clone());
         let owned = set.set().owned().map(|(key, _)| key.clone());
-        let looking = Looking {
+        let looking = ObserveRequest {
             wanted: &wanted,
-            others: intents.chain(owned).collect(),
+            other_volumes: intents.chain(owned).collect(),
             parallelism: 4,
-            ..Looking::default()
+            ..ObserveRequest::default()
         };
         let observed = observe(&self.server, &looking).await.unwrap().observed;
         let literal = |spec: &VolumeSpec| {
@@ -146,14 +146,14 @@ impl Scene {
                 })
                 .ok()
         };
-        let owned = Owned::of(set.set(), &wanted, literal);
-        let plan = build(Inputs {
+        let owned = OwnedSet::of(set.set(), &wanted, literal);
+        let plan = build_plan(PlanInputs {
             wanted,
             purpose: Purpose::ByExternalId,
             observed: &observed,
             rules: MergeRules::NOMAD,
             owned: Some(&owned),
-            requests,
+            options: requests,
         });
         let sent = plan.volumes.iter().filter_map(|planned| {
             let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
@@ -167,19 +167,19 @@ impl Scene {
             resolved: &resolved,
             parallelism: 1,
             stop: &CancellationToken::new(),
-            watch: &Blind,
+            progress: &Blind,
             record: &Unrecorded,
         };
-        let unfinished = unfinished(set.set(), &observed).len();
-        let owner = Owner {
-            applied: Applied::All,
+        let unfinished = interrupted_step_warnings(set.set(), &observed).len();
+        let recording = SetRecording {
+            scope: RecordedScope::WholeRequest,
             set: &mut set,
-            by: actor(),
+            actor: actor(),
             clock: Arc::new(FakeClock::at(5)),
             observed: &observed,
-            saved: Some("plan-1"),
+            saved_plan: Some("plan-1"),
         };
-        let outcomes = apply(&execution, &plan, Some(owner)).await;
+        let outcomes = apply(&execution, &plan, Some(recording)).await;
         Ended {
             actions: plan.volumes.into_iter().map(|one| one.action).collect(),
             unfinished,
@@ -218,7 +218,7 @@ async fn what_was_applied_is_owned_and_only_other_secrets_are_a_difference() {
     let owned: Vec<_> = set.set().owned().map(|(key, _)| key.clone()).collect();
     assert_eq!(owned, [key("db"), key("logs")]);
     assert_eq!(set.set().intents().count(), 0);
-    let seen = set.set().ownership(&key("db")).unwrap().seen_equal.unwrap();
+    let seen = set.set().ownership(&key("db")).unwrap().last_verified.unwrap();
     assert_eq!(seen.at, 5);
     for text in scene.ledger.texts() {
         assert!(!text.contains("canary"), "{text}");
@@ -233,9 +233,9 @@ async fn secrets_that_an_update_wiped_with_consent_are_known_to_be_gone() {
     let renamed = [volume("db", "capacity_max = \"2GiB\"")];
     let refused = scene.apply(&renamed).await;
     assert_eq!(refused.words(), ["blocked"]);
-    let requests = Requests {
+    let requests = PlanOptions {
         accept_loss: [(HiddenField::Secrets, key("db"))].into(),
-        ..Requests::default()
+        ..PlanOptions::default()
     };
     let applied = scene.apply_with(&renamed, &requests).await;
     assert_eq!(applied.words(), ["update"]);
@@ -245,16 +245,16 @@ async fn secrets_that_an_update_wiped_with_consent_are_known_to_be_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
-    for fault in [CallFault::RequestLost, CallFault::AnswerLost] {
+    for fault in [CallFault::RequestLost, CallFault::ReplyLost] {
         let scene = Scene::new();
         let wanted = [volume("db", SECRET)];
-        scene.server.fail("create", fault);
+        scene.server.fail_next("create", fault);
         // Looking for it fails as well: nobody knows.
-        scene.server.pass("read");
-        scene.server.pass("read");
-        (0..4).for_each(|_| scene.server.fail("read", CallFault::Refused));
+        scene.server.pass_next("read");
+        scene.server.pass_next("read");
+        (0..4).for_each(|_| scene.server.fail_next("read", CallFault::Refused));
         let cut_short = scene.apply(&wanted).await;
-        assert!(matches!(cut_short.ending(), Ending::Failed(_)));
+        assert!(matches!(cut_short.ending(), Status::Failed(_)));
         assert_eq!(scene.set().await.set().intents().count(), 1, "{fault:?}");
         assert_eq!(scene.set().await.set().owned().count(), 0);
         let next = scene.apply(&wanted).await;
@@ -264,7 +264,7 @@ async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
         assert_eq!(set.set().intents().count(), 0);
         assert_eq!(set.set().owned().count(), 1);
         let secrets = match fault {
-            CallFault::AnswerLost => StoredValue::Unknown,
+            CallFault::ReplyLost => StoredValue::Unknown,
             CallFault::RequestLost | CallFault::Refused => StoredValue::Given,
         };
         assert_eq!(set.set().secrets(&key("db")), secrets, "{fault:?}");
@@ -276,9 +276,9 @@ async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
 async fn secrets_that_may_have_arrived_are_written_again_also_back() {
     let scene = Scene::new();
     scene.apply(&[volume("db", SECRET)]).await;
-    scene.server.fail("register", CallFault::RequestLost);
+    scene.server.fail_next("register", CallFault::RequestLost);
     let lost = scene.apply(&[volume("db", OTHER)]).await;
-    assert!(matches!(lost.ending(), Ending::Failed(_)));
+    assert!(matches!(lost.ending(), Status::Failed(_)));
     let back = scene.apply(&[volume("db", SECRET)]).await;
     assert_eq!(back.words(), ["update"]);
     assert!(back.ending().is_success());
@@ -303,10 +303,10 @@ async fn what_is_as_wanted_is_taken_in_and_nothing_hidden_is_believed() {
     assert_eq!(stranger.server.writes(), ["create db"]);
 }
 
-fn prune() -> Requests {
-    Requests {
+fn prune() -> PlanOptions {
+    PlanOptions {
         prune: true,
-        ..Requests::default()
+        ..PlanOptions::default()
     }
 }
 
@@ -362,13 +362,13 @@ async fn a_replacement_counts_and_is_owned_in_between() {
     let scene = Scene::new();
     let wanted = [volume("db", "")];
     scene.apply(&wanted).await;
-    let requests = Requests {
+    let requests = PlanOptions {
         replace: [key("db")].into(),
-        ..Requests::default()
+        ..PlanOptions::default()
     };
-    scene.server.fail("create", CallFault::Refused);
+    scene.server.fail_next("create", CallFault::Refused);
     let cut_short = scene.apply_with(&wanted, &requests).await;
-    assert!(matches!(cut_short.ending(), Ending::Failed(_)));
+    assert!(matches!(cut_short.ending(), Status::Failed(_)));
     let set = scene.set().await;
     assert_eq!(set.set().ownership(&key("db")).unwrap().generation, 1);
     let next = scene.apply(&wanted).await;
@@ -381,7 +381,7 @@ async fn a_replacement_counts_and_is_owned_in_between() {
 #[tokio::test(start_paused = true)]
 async fn a_ledger_that_is_away_stops_everything_before_it_begins() {
     let scene = Scene::new();
-    scene.ledger.fail(&[LedgerFault::Unavailable]);
+    scene.ledger.fail_next(&[LedgerFault::Unavailable]);
     let refused = scene.apply(&[volume("db", "")]).await;
     assert_eq!(
         refused.outcomes.unwrap_err().failure,
@@ -395,9 +395,9 @@ async fn a_ledger_that_is_away_stops_everything_before_it_begins() {
 async fn a_step_that_cannot_be_noted_is_not_taken() {
     let scene = Scene::new();
     scene.apply(&[]).await;
-    scene.ledger.fail(&[LedgerFault::Unavailable]);
+    scene.ledger.fail_next(&[LedgerFault::Unavailable]);
     let refused = scene.apply(&[volume("db", "")]).await;
-    assert!(matches!(refused.ending(), Ending::Failed(_)));
+    assert!(matches!(refused.ending(), Status::Failed(_)));
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
@@ -405,11 +405,11 @@ async fn a_step_that_cannot_be_noted_is_not_taken() {
 #[tokio::test(start_paused = true)]
 async fn notes_are_made_anew_on_what_somebody_else_wrote() {
     let scene = Scene::new();
-    scene.ledger.fail(&[
-        LedgerFault::CutShort,
-        LedgerFault::AnswerLost,
-        LedgerFault::CutShort,
-        LedgerFault::AnswerLost,
+    scene.ledger.fail_next(&[
+        LedgerFault::ConflictAfterFirst,
+        LedgerFault::ReplyLost,
+        LedgerFault::ConflictAfterFirst,
+        LedgerFault::ReplyLost,
     ]);
     let applied = scene.apply(&[volume("a", ""), volume("b", "")]).await;
     assert!(
@@ -417,7 +417,7 @@ async fn notes_are_made_anew_on_what_somebody_else_wrote() {
             .outcomes
             .unwrap()
             .iter()
-            .all(|one| one.ending.is_success())
+            .all(|one| one.status.is_success())
     );
     let set = scene.set().await;
     assert_eq!(set.set().owned().count(), 2);

@@ -10,16 +10,16 @@ use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
     ExternalVolume, Namespace, NamespacedId, PluginId, Secret, SecretRef, SecretRefs, Secrets,
-    Snapshot, SnapshotId, VolumeId, WantedRequest,
+    Snapshot, SnapshotId, VolumeId, UnresolvedRequest,
 };
-use crate::plan::{Inputs, IntentStep, MergeRules, Requests, build};
+use crate::plan::{PlanInputs, IntentStep, MergeRules, PlanOptions, build_plan};
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{
-    ApiError, FoundSecret, ProviderReader, SecretRemark, SecretSource, SnapshotApi, SnapshotRequest,
+    ApiError, ResolvedSecret, ProviderReader, SecretProblem, SecretSource, SnapshotApi, SnapshotRequest,
 };
-use crate::reconcile::execution::Watch;
-use crate::reconcile::observe::{Looking, Observation, observe};
+use crate::reconcile::execution::ProgressObserver;
+use crate::reconcile::observe::{ObserveRequest, Observation, observe};
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::spec::{Purpose, VolumeSpec};
@@ -33,13 +33,13 @@ fn wanted(id: &str, max: u64) -> VolumeSpec {
         attachment_mode: AttachmentMode::FileSystem,
     };
     VolumeSpec {
-        request: WantedRequest {
+        request: UnresolvedRequest {
             name: Some(id.into()),
             capacity: CapacityRange {
                 min: Bytes::new(1000).unwrap(),
                 max: Bytes::new(max).unwrap(),
             },
-            ..WantedRequest::new(key, PluginId::new("hostpath"), vec![capability])
+            ..UnresolvedRequest::new(key, PluginId::new("hostpath"), vec![capability])
         },
         namespace_given: false,
         read_only: None,
@@ -71,7 +71,7 @@ struct Seen {
     stop: CancellationToken,
 }
 
-impl Watch for Seen {
+impl ProgressObserver for Seen {
     fn began(&self, position: usize) {
         self.events
             .lock()
@@ -91,23 +91,23 @@ impl Watch for Seen {
 }
 
 async fn look(server: &FakeServer, wanted: &[VolumeSpec]) -> Observation {
-    let looking = Looking {
+    let looking = ObserveRequest {
         wanted,
         parallelism: 4,
-        ..Looking::default()
+        ..ObserveRequest::default()
     };
     observe(server, &looking).await.unwrap()
 }
 
 async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
     let observation = look(server, &wanted).await;
-    build(Inputs {
+    build_plan(PlanInputs {
         wanted,
         purpose: Purpose::ByExternalId,
         observed: &observation.observed,
         rules: MergeRules::NOMAD,
         owned: None,
-        requests: &Requests::default(),
+        options: &PlanOptions::default(),
     })
 }
 
@@ -115,10 +115,10 @@ async fn plan(server: &FakeServer, wanted: Vec<VolumeSpec>) -> Plan {
 struct NoSecrets;
 
 impl SecretSource for NoSecrets {
-    fn find(&self, _: &SecretRef, _: &Path) -> Result<FoundSecret, SecretRemark> {
-        Err(SecretRemark {
+    fn resolve(&self, _: &SecretRef, _: &Path) -> Result<ResolvedSecret, SecretProblem> {
+        Err(SecretProblem {
             code: Code::SecretUnset,
-            clause: "there is none".into(),
+            message: "there is none".into(),
         })
     }
 }
@@ -141,7 +141,7 @@ async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) 
         resolved: &resolved,
         parallelism,
         stop: &seen.stop,
-        watch: seen,
+        progress: seen,
         record: &Unrecorded,
     };
     execute(&execution, plan).await
@@ -152,8 +152,8 @@ async fn run_one(server: &FakeServer, plan: &Plan) -> Outcome {
 }
 
 fn failure(outcome: &Outcome) -> &Diagnostic {
-    match &outcome.ending {
-        Ending::Failed(diagnostic) | Ending::Stale(diagnostic) => diagnostic,
+    match &outcome.status {
+        Status::Failed(diagnostic) | Status::Stale(diagnostic) => diagnostic,
         other => panic!("{other:?}"),
     }
 }
@@ -164,13 +164,13 @@ async fn what_was_applied_is_read_back_and_then_unchanged() {
     let server = server();
     let plan_one = plan(&server, vec![wanted("db", 2000)]).await;
     let outcome = run_one(&server, &plan_one).await;
-    let Ending::Done(Some(reading)) = &outcome.ending else {
+    let Status::Done(Some(reading)) = &outcome.status else {
         panic!("{outcome:?}")
     };
     assert_eq!(reading.value.external_id, Some(ExternalId::new("ext-db")));
     assert!(outcome.warnings.is_empty());
     let again = plan(&server, vec![wanted("db", 2000)]).await;
-    assert_eq!(run_one(&server, &again).await.ending, Ending::Unchanged);
+    assert_eq!(run_one(&server, &again).await.status, Status::Unchanged);
     assert_eq!(server.writes(), ["create db"]);
 }
 
@@ -187,12 +187,12 @@ async fn what_has_moved_since_the_plan_is_left_alone() {
     let change_gone = plan(&gone, vec![wanted("db", 3000)]).await;
     gone.remove(&key("db"));
     for (server, plan, why) in [
-        (&created, &absent, "it did not exist, and now it does"),
-        (&created, &update, "it was at index 11, and now it is at 12"),
-        (&gone, &change_gone, "it existed, and now it does not"),
+        (&created, &absent, "it did not exist and now exists"),
+        (&created, &update, "it was at index 11 and is now at index 12"),
+        (&gone, &change_gone, "it no longer exists"),
     ] {
         let outcome = run_one(server, plan).await;
-        assert!(matches!(outcome.ending, Ending::Stale(_)), "{outcome:?}");
+        assert!(matches!(outcome.status, Status::Stale(_)), "{outcome:?}");
         assert_eq!(failure(&outcome).notes, [why]);
         assert_eq!(server.writes().len(), 1, "only the creation was sent");
     }
@@ -202,17 +202,17 @@ async fn what_has_moved_since_the_plan_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_found_out_and_not_repeated() {
     for (fault, done) in [
-        (CallFault::AnswerLost, true),
+        (CallFault::ReplyLost, true),
         (CallFault::RequestLost, false),
     ] {
         let server = server();
         let plan = plan(&server, vec![wanted("db", 2000)]).await;
-        server.fail("create", fault);
+        server.fail_next("create", fault);
         let outcome = run_one(&server, &plan).await;
         assert_eq!(server.writes(), ["create db"], "{fault:?}");
         if done {
             assert!(
-                matches!(outcome.ending, Ending::Done(Some(_))),
+                matches!(outcome.status, Status::Done(Some(_))),
                 "{outcome:?}"
             );
             assert_eq!(outcome.warnings[0].code, Code::ApiOutcomeUnknown);
@@ -226,17 +226,17 @@ async fn a_lost_answer_is_found_out_and_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_of_an_update_is_judged_by_what_is_there() {
     for (fault, done) in [
-        (CallFault::AnswerLost, true),
+        (CallFault::ReplyLost, true),
         (CallFault::RequestLost, false),
     ] {
         let server = server();
         let first = plan(&server, vec![wanted("db", 2000)]).await;
         run_one(&server, &first).await;
         let update = plan(&server, vec![wanted("db", 3000)]).await;
-        server.fail("register", fault);
+        server.fail_next("register", fault);
         let outcome = run_one(&server, &update).await;
         assert_eq!(
-            matches!(outcome.ending, Ending::Done(Some(_))),
+            matches!(outcome.status, Status::Done(Some(_))),
             done,
             "{outcome:?}"
         );
@@ -249,11 +249,11 @@ async fn a_failure_stops_none_of_the_others() {
     let server = server();
     let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
-    server.fail("create", CallFault::Refused);
+    server.fail_next("create", CallFault::Refused);
     let outcomes = run(&server, &plan, &Seen::default(), 1).await;
     assert_eq!(failure(&outcomes[0]).code, Code::ApiServerError);
     for outcome in &outcomes[1..] {
-        assert!(matches!(outcome.ending, Ending::Done(_)), "{outcome:?}");
+        assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
     }
 }
 
@@ -267,9 +267,9 @@ async fn after_an_interrupt_what_runs_is_finished_and_nothing_begins() {
         ..Seen::default()
     };
     let outcomes = run(&server, &plan, &seen, 1).await;
-    assert!(matches!(outcomes[0].ending, Ending::Done(_)));
-    assert_eq!(outcomes[1].ending, Ending::NotBegun);
-    assert_eq!(outcomes[2].ending, Ending::NotBegun);
+    assert!(matches!(outcomes[0].status, Status::Done(_)));
+    assert_eq!(outcomes[1].status, Status::NotStarted);
+    assert_eq!(outcomes[2].status, Status::NotStarted);
     assert_eq!(server.writes(), ["create a"]);
     let events = seen.events.lock().unwrap().clone();
     assert_eq!(events, ["began 0", "ended 0", "began 1", "ended 1"]);
@@ -279,7 +279,7 @@ async fn after_an_interrupt_what_runs_is_finished_and_nothing_begins() {
 async fn a_volume_that_cannot_be_read_right_before_is_not_changed() {
     let server = server();
     let plan = plan(&server, vec![wanted("db", 2000)]).await;
-    server.fail("read", CallFault::Refused);
+    server.fail_next("read", CallFault::Refused);
     let outcome = run_one(&server, &plan).await;
     assert_eq!(failure(&outcome).code, Code::ApiServerError);
     assert!(server.writes().is_empty());
@@ -289,10 +289,10 @@ async fn a_volume_that_cannot_be_read_right_before_is_not_changed() {
 async fn what_cannot_be_read_back_is_done_with_a_warning() {
     let server = server();
     let plan = plan(&server, vec![wanted("db", 2000)]).await;
-    server.pass("read");
-    server.fail("read", CallFault::Refused);
+    server.pass_next("read");
+    server.fail_next("read", CallFault::Refused);
     let outcome = run_one(&server, &plan).await;
-    assert_eq!(outcome.ending, Ending::Done(None));
+    assert_eq!(outcome.status, Status::Done(None));
     assert!(
         outcome.warnings[0]
             .message
@@ -300,14 +300,14 @@ async fn what_cannot_be_read_back_is_done_with_a_warning() {
     );
 }
 
-fn requests(asked: impl FnOnce(&mut Requests)) -> Requests {
-    let mut requests = Requests::default();
+fn requests(asked: impl FnOnce(&mut PlanOptions)) -> PlanOptions {
+    let mut requests = PlanOptions::default();
     asked(&mut requests);
     requests
 }
 
 /// A plan of what is wanted, and of what shall go although no file names it.
-async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Requests) -> Plan {
+async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &PlanOptions) -> Plan {
     let mut observed = look(server, &wanted).await.observed;
     for key in &requests.delete_data {
         let found = server.read_volume(key).await.unwrap();
@@ -315,13 +315,13 @@ async fn plan_with(server: &FakeServer, wanted: Vec<VolumeSpec>, requests: &Requ
             .volumes
             .extend(found.map(|reading| (key.clone(), reading.value)));
     }
-    build(Inputs {
+    build_plan(PlanInputs {
         wanted,
         purpose: Purpose::ByExternalId,
         observed: &observed,
         rules: MergeRules::NOMAD,
         owned: None,
-        requests,
+        options: requests,
     })
 }
 
@@ -341,13 +341,13 @@ async fn a_copy_is_made_after_its_source_and_not_without_it() {
         copy.request.clone_id = Some("db".into());
         let plan = plan(&server, vec![copy, wanted("db", 2000)]).await;
         if fails {
-            server.fail("create", CallFault::Refused);
+            server.fail_next("create", CallFault::Refused);
         }
         let outcomes = run(&server, &plan, &Seen::default(), 8).await;
         let writes = server.writes();
         assert_eq!(writes[0], "create db");
         assert_eq!(writes.get(1).map_or("", String::as_str), second);
-        if let Ending::Held(why) = &outcomes[0].ending {
+        if let Status::DependencyFailed(why) = &outcomes[0].status {
             assert_eq!(why.code, Code::ApplyHeldBack);
             assert!(fails);
         } else {
@@ -360,7 +360,7 @@ async fn a_copy_is_made_after_its_source_and_not_without_it() {
 async fn data_is_deleted_once_and_a_lost_answer_is_found_out() {
     for (fault, ends_well) in [
         (None, true),
-        (Some(CallFault::AnswerLost), true),
+        (Some(CallFault::ReplyLost), true),
         (Some(CallFault::RequestLost), false),
     ] {
         let server = created(&["db"]).await;
@@ -369,10 +369,10 @@ async fn data_is_deleted_once_and_a_lost_answer_is_found_out() {
         });
         let plan = plan_with(&server, vec![], &asked).await;
         if let Some(fault) = fault {
-            server.fail("delete", fault);
+            server.fail_next("delete", fault);
         }
         let outcome = run_one(&server, &plan).await;
-        assert_eq!(outcome.ending == Ending::Removed, ends_well, "{outcome:?}");
+        assert_eq!(outcome.status == Status::Removed, ends_well, "{outcome:?}");
         assert_eq!(server.writes(), ["create db", "delete db"]);
     }
 }
@@ -395,7 +395,7 @@ async fn data_that_somebody_uses_or_shares_meanwhile_is_left_alone() {
     let gone = created(&["db"]).await;
     let plan_gone = plan_with(&gone, vec![], &asked).await;
     gone.remove(&key("db"));
-    assert_eq!(run_one(&gone, &plan_gone).await.ending, Ending::Removed);
+    assert_eq!(run_one(&gone, &plan_gone).await.status, Status::Removed);
     for server in [shared, gone] {
         assert!(!server.writes().contains(&"delete db".to_owned()));
     }
@@ -410,14 +410,14 @@ async fn a_replacement_that_ends_half_way_says_so_and_the_next_run_finishes_it()
     let mut anew = wanted("db", 2000);
     anew.request.name = Some("another".into());
     let plan_one = plan_with(&server, vec![anew.clone()], &asked).await;
-    server.fail("create", CallFault::Refused);
+    server.fail_next("create", CallFault::Refused);
     let outcome = run_one(&server, &plan_one).await;
     let notes = failure(&outcome).notes.join(" ");
     assert!(notes.contains("is gone"), "{notes}");
     let plan_two = plan_with(&server, vec![anew], &asked).await;
     let outcome = run_one(&server, &plan_two).await;
     assert!(
-        matches!(outcome.ending, Ending::Done(Some(_))),
+        matches!(outcome.status, Status::Done(Some(_))),
         "{outcome:?}"
     );
     assert_eq!(
@@ -462,7 +462,7 @@ async fn every_step_is_noted_before_and_after() {
             1,
         ),
         (
-            Some(CallFault::AnswerLost),
+            Some(CallFault::ReplyLost),
             false,
             &["begin create db", "applied db"],
             1,
@@ -473,7 +473,7 @@ async fn every_step_is_noted_before_and_after() {
         let server = server();
         let plan = plan(&server, vec![wanted("db", 2000)]).await;
         if let Some(fault) = fault {
-            server.fail("create", fault);
+            server.fail_next("create", fault);
         }
         let notes = Notes(Mutex::default(), refuses);
         let seen = Seen::default();
@@ -484,7 +484,7 @@ async fn every_step_is_noted_before_and_after() {
             resolved: &resolved(&plan).await,
             parallelism: 1,
             stop: &seen.stop,
-            watch: &seen,
+            progress: &seen,
             record: &notes,
         };
         let outcome = execute(&execution, &plan).await.remove(0);
@@ -504,7 +504,7 @@ async fn a_snapshot_that_is_wanted_first_is_cut_first() {
         });
         let plan = plan_with(&server, vec![wanted("db", 2000)], &asked).await;
         if fails {
-            server.fail("snapshot", CallFault::Refused);
+            server.fail_next("snapshot", CallFault::Refused);
         }
         let outcome = run_one(&server, &plan).await;
         let writes = server.writes();
@@ -603,7 +603,7 @@ async fn replace_with(
         resolved: &resolved(&plan).await,
         parallelism: 1,
         stop,
-        watch: &Seen::default(),
+        progress: &Seen::default(),
         record: &Unrecorded,
     };
     execute(&execution, &plan).await.remove(0)
@@ -652,7 +652,7 @@ async fn what_comes_up_while_a_snapshot_is_cut_keeps_the_volume() {
         let writes = server.writes();
         match code {
             Some(code) => {
-                assert!(matches!(outcome.ending, Ending::Stale(_)), "{outcome:?}");
+                assert!(matches!(outcome.status, Status::Stale(_)), "{outcome:?}");
                 assert_eq!(failure(&outcome).code, code);
                 assert_eq!(writes, ["create db"]);
             }
@@ -668,7 +668,7 @@ async fn after_an_interrupt_a_snapshot_is_not_waited_for_and_nothing_goes() {
         let stop = CancellationToken::new();
         let provider = Provider::new(is_ready, || stop.cancel());
         let outcome = replace_with(&server, wanted("db", 2000), &provider, &stop).await;
-        assert_eq!(outcome.ending, Ending::NotBegun);
+        assert_eq!(outcome.status, Status::NotStarted);
         assert_told(&outcome);
         assert_eq!(provider.asked.lock().unwrap().len(), 1);
         assert_eq!(server.writes(), ["create db"]);
@@ -688,7 +688,7 @@ async fn a_snapshot_is_the_old_plugins_and_so_are_the_secrets() {
         let provider = Provider::new(true, || {});
         let stop = CancellationToken::new();
         let outcome = replace_with(&server, anew, &provider, &stop).await;
-        assert!(matches!(outcome.ending, Ending::Done(_)), "{outcome:?}");
+        assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
         assert!(outcome.warnings[0].message.contains("of plugin hostpath"));
         let asked = provider.asked.lock().unwrap().remove(0);
         assert_eq!(asked.plugin_id, PluginId::new("hostpath"));

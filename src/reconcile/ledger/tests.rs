@@ -53,10 +53,10 @@ async fn a_change_is_made_anew_on_what_somebody_else_wrote() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_answers_and_writes_cut_short_are_made_good() {
-    for fault in [LedgerFault::AnswerLost, LedgerFault::CutShort] {
+    for fault in [LedgerFault::ReplyLost, LedgerFault::ConflictAfterFirst] {
         let ledger = MemoryLedger::default();
         let mut set = open(&ledger).await;
-        ledger.fail(&[fault, fault, fault]);
+        ledger.fail_next(&[fault, fault, fault]);
         own(&mut set, "db0").await.unwrap();
         own(&mut set, "db1").await.unwrap();
         assert_eq!(owned(&open(&ledger).await), ["db0", "db1"], "{fault:?}");
@@ -67,11 +67,11 @@ async fn lost_answers_and_writes_cut_short_are_made_good() {
 async fn what_cannot_be_written_is_said_and_not_believed() {
     let ledger = MemoryLedger::default();
     let mut set = open(&ledger).await;
-    ledger.fail(&[LedgerFault::Unavailable]);
+    ledger.fail_next(&[LedgerFault::Unavailable]);
     let refused = own(&mut set, "db0").await.unwrap_err();
     assert_eq!(refused.failure, LedgerFailure::Unavailable);
     assert_eq!(owned(&set), Vec::<&str>::new());
-    ledger.fail(&[LedgerFault::CutShort; 6]);
+    ledger.fail_next(&[LedgerFault::ConflictAfterFirst; 6]);
     let refused = own(&mut set, "db0").await.unwrap_err();
     assert_eq!(refused.failure, LedgerFailure::Conflict);
 }
@@ -93,7 +93,7 @@ async fn a_second_waits_for_the_first_and_hears_who_it_is() {
     let Err(refused) = refused else {
         panic!("two hold it");
     };
-    let held = LedgerFailure::Held(Some(Box::new(holder("ada"))));
+    let held = LedgerFailure::Locked(Some(Box::new(holder("ada"))));
     assert_eq!((refused.failure, refused.code), (held, Code::LedgerHeld));
     assert_eq!(told, [Some(holder("ada"))], "once, not at every look");
     assert!(start.elapsed() <= patience);
@@ -115,7 +115,7 @@ async fn a_lock_is_renewed_while_the_work_goes_on_and_given_back_after_it() {
         .lock(&holder("ada"), Duration::ZERO, |_| {})
         .await
         .unwrap();
-    let (done, ended) = hold(lock, async |lost| {
+    let (done, ended) = hold_lock(lock, async |lost| {
         sleep(Duration::from_secs(600)).await;
         assert!(ledger.is_locked(&name()));
         !*lost.borrow()
@@ -134,7 +134,7 @@ async fn work_hears_that_its_lock_is_lost_and_ends_as_it_likes() {
         .lock(&holder("ada"), Duration::ZERO, |_| {})
         .await
         .unwrap();
-    let (done, ended) = hold(lock, async |mut lost| {
+    let (done, ended) = hold_lock(lock, async |mut lost| {
         ledger.expire_locks();
         lost.changed().await.unwrap();
         sleep(Duration::from_secs(60)).await;
@@ -167,7 +167,7 @@ impl SetLock for Silent {
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_renewal_is_not_answered_is_lost_when_it_runs_out() {
     let start = Instant::now();
-    let (heard, ended) = hold(Box::new(Silent), async |mut lost| {
+    let (heard, ended) = hold_lock(Box::new(Silent), async |mut lost| {
         lost.changed().await.unwrap();
         start.elapsed()
     })

@@ -73,7 +73,7 @@ fn what_anybody_registered_is_no_orphan() {
         summary("prod", "elsewhere", "efs", Some("f1")),
     ];
     let listed = ["v1", "v2", "v3", "v4", "v5"].map(external);
-    let inventory = join(&plugin, listed.to_vec(), &registered);
+    let inventory = Inventory::new(&plugin, listed.to_vec(), &registered);
     let found: Vec<(&str, usize, bool)> = inventory
         .listed
         .iter()
@@ -116,20 +116,20 @@ fn the_name_of_a_deletion_is_that_of_one_volume_of_one_plugin() {
 async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_goes_on() {
     let server = server();
     let wanted = temporary("v1");
-    server.fail("delete", CallFault::Refused);
-    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    server.fail_next("delete", CallFault::Refused);
+    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
     let secrets = Secrets::default();
-    let first = delete(&server, &wanted.key(), &secrets).await;
-    assert!(matches!(first, Deleted::HalfDone(_)), "{first:?}");
-    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
-    let second = delete(&server, &wanted.key(), &secrets).await;
-    assert_eq!(second, Deleted::Done);
+    let first = delete_orphan(&server, &wanted.key(), &secrets).await;
+    assert!(matches!(first, OrphanDeletion::Incomplete(_)), "{first:?}");
+    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
+    let second = delete_orphan(&server, &wanted.key(), &secrets).await;
+    assert_eq!(second, OrphanDeletion::Deleted);
     let id = wanted.id.as_str();
     let writes = ["register", "delete", "delete"].map(|call| format!("{call} {id}"));
     assert_eq!(server.writes(), writes, "it is registered once");
     assert_eq!(
-        delete(&server, &wanted.key(), &secrets).await,
-        Deleted::Done
+        delete_orphan(&server, &wanted.key(), &secrets).await,
+        OrphanDeletion::Deleted
     );
 }
 
@@ -137,24 +137,24 @@ async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_goes_on() {
 async fn a_lost_answer_of_either_step_is_read_back() {
     let server = server();
     let wanted = temporary("v1");
-    server.fail("register", CallFault::AnswerLost);
-    server.fail("delete", CallFault::AnswerLost);
-    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
-    let ended = delete(&server, &wanted.key(), &Secrets::default()).await;
-    assert_eq!(ended, Deleted::Done);
-    server.fail("register", CallFault::RequestLost);
-    assert!(adopt(&server, &wanted).await.is_err(), "nobody knows");
+    server.fail_next("register", CallFault::ReplyLost);
+    server.fail_next("delete", CallFault::ReplyLost);
+    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
+    let ended = delete_orphan(&server, &wanted.key(), &Secrets::default()).await;
+    assert_eq!(ended, OrphanDeletion::Deleted);
+    server.fail_next("register", CallFault::RequestLost);
+    assert!(register_orphan(&server, &wanted).await.is_err(), "nobody knows");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_registers_between_the_steps_is_spared() {
     let server = server();
     let wanted = temporary("v1");
-    assert_eq!(adopt(&server, &wanted).await, Ok(vec![]));
+    assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
     let theirs = request(&VolumeId::new("db"), "v1");
     server.register_volume(&theirs).await.expect("it is taken");
-    let ended = delete(&server, &wanted.key(), &Secrets::default()).await;
-    let Deleted::Spared(reasons) = ended else {
+    let ended = delete_orphan(&server, &wanted.key(), &Secrets::default()).await;
+    let OrphanDeletion::Refused(reasons) = ended else {
         panic!("their data is gone: {ended:?}");
     };
     assert_eq!(reasons[0].code, Code::VolumeShared);
@@ -174,7 +174,7 @@ async fn what_is_registered_is_not_registered_twice() {
     let theirs = request(&VolumeId::new("db"), "v1");
     server.register_volume(&theirs).await.expect("it is taken");
     for (id, remote) in [("again", "v1"), ("db", "v2")] {
-        let refused = adopt(&server, &request(&VolumeId::new(id), remote)).await;
+        let refused = register_orphan(&server, &request(&VolumeId::new(id), remote)).await;
         let code = refused.map_err(|problem| problem.code);
         assert_eq!(code, Err(Code::OrphanRegistered), "{id} {remote}");
     }

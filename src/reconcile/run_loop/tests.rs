@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, Volume, VolumeSummary};
-use crate::ports::{ApiError, Reading, Watched};
+use crate::ports::{ApiError, WithDocument, WatchResponse};
 
 /// A server whose index somebody raises, or that is away.
 #[derive(Default)]
@@ -31,8 +31,8 @@ impl VolumeWatch for Server {
     async fn watch_volumes(
         &self,
         _: &VolumeQuery,
-        wait: WaitFor,
-    ) -> Result<Watched<Vec<Reading<VolumeSummary>>>, ApiError> {
+        wait: WatchRequest,
+    ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError> {
         if self.away {
             return Err(ApiError {
                 code: Code::ApiUnreachable,
@@ -46,7 +46,7 @@ impl VolumeWatch for Server {
         let patience = if self.hasty {
             Duration::ZERO
         } else {
-            wait.at_most
+            wait.max_wait
         };
         let deadline = Instant::now() + patience;
         loop {
@@ -54,7 +54,7 @@ impl VolumeWatch for Server {
             let index = *self.index.lock().unwrap();
             let changed = wait.index.is_none_or(|from| index > from);
             if changed || Instant::now() >= deadline {
-                return Ok(Watched {
+                return Ok(WatchResponse {
                     value: vec![],
                     index,
                     changed,
@@ -70,8 +70,8 @@ impl VolumeWatch for Server {
     async fn watch_volume(
         &self,
         _: &NamespacedId,
-        _: WaitFor,
-    ) -> Result<Watched<Option<Reading<Volume>>>, ApiError> {
+        _: WatchRequest,
+    ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError> {
         // No volume ever changes.
         std::future::pending().await
     }

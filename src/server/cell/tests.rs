@@ -31,14 +31,14 @@ async fn started_cell(journal: &MemoryJournal) -> StateCell {
     cell
 }
 
-/// What a restart makes of the journal.
+/// The state that a restart replays from the journal.
 fn after_restart(journal: &MemoryJournal) -> State {
     let held = journal.replay();
     replay(held.snapshot, held.events).unwrap()
 }
 
 #[tokio::test]
-async fn what_was_committed_is_seen_at_its_index_and_after_a_restart() {
+async fn a_commit_is_visible_at_its_index_and_after_a_restart() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     let db = key("default", "db");
@@ -54,9 +54,9 @@ async fn what_was_committed_is_seen_at_its_index_and_after_a_restart() {
     assert_eq!(again.read(State::clone), cell.read(State::clone));
 }
 
-/// W08.
+/// W08: of two conflicting commits one fails.
 #[tokio::test]
-async fn of_two_who_saw_the_same_volume_one_has_to_look_again() {
+async fn of_two_commits_on_one_index_one_conflicts() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
     let first = event(registered(&db, "ext-1"));
@@ -75,7 +75,7 @@ async fn of_two_who_saw_the_same_volume_one_has_to_look_again() {
 }
 
 #[tokio::test]
-async fn every_expectation_is_held_against_what_is_there() {
+async fn every_expectation_is_checked() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let (db, web) = (key("default", "db"), key("default", "web"));
     let first = event(registered(&db, "ext-1"));
@@ -105,13 +105,13 @@ async fn an_event_that_does_not_fit_is_not_written() {
     let refused = cell.commit(Expected::Any, updated(&db, "ext-1")).await;
     assert!(matches!(
         refused.unwrap_err(),
-        CommitError::Misfit(Misfit::Volume { phase: None, .. })
+        CommitError::InvalidEvent(EventConflict::Volume { phase: None, .. })
     ));
     assert_eq!((cell.index(), journal.replay().events.len()), (2, 1));
 }
 
 #[tokio::test]
-async fn many_volumes_are_one_write_and_one_volume_is_many() {
+async fn events_of_many_volumes_share_a_write_and_those_of_one_do_not() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     let volumes: Vec<_> = (0..20).map(|n| key("default", &format!("v{n}"))).collect();
@@ -124,11 +124,7 @@ async fn many_volumes_are_one_write_and_one_volume_is_many() {
         .into_iter()
         .map(Result::unwrap)
         .collect();
-    assert_eq!(
-        indexes,
-        [23, 24, 25, 26, 27],
-        "in the order in which they came"
-    );
+    assert_eq!(indexes, [23, 24, 25, 26, 27], "in the order of arrival");
     let sizes = journal.append_sizes();
     assert_eq!(sizes.iter().sum::<usize>(), 26);
     assert!(sizes.len() <= 1 + 2 + 5, "{sizes:?}");
@@ -136,7 +132,7 @@ async fn many_volumes_are_one_write_and_one_volume_is_many() {
 }
 
 #[tokio::test]
-async fn an_event_about_no_single_volume_is_a_write_of_its_own_and_overtakes_nobody() {
+async fn an_event_about_no_volume_is_written_alone_and_in_order() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     let (a, b) = (key("default", "a"), key("default", "b"));
@@ -151,11 +147,11 @@ async fn an_event_about_no_single_volume_is_a_write_of_its_own_and_overtakes_nob
 }
 
 #[tokio::test]
-async fn when_the_journal_fails_all_of_that_write_hear_it_and_nothing_has_changed() {
+async fn a_journal_failure_fails_the_whole_write_and_changes_nothing() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     let before = cell.read(State::clone);
-    journal.fail_next([AppendFault::Refused(JournalErrorKind::DiskFull)]);
+    journal.fail_next([AppendFault::NotWritten(JournalErrorKind::DiskFull)]);
     let volumes: Vec<_> = (0..3).map(|n| key("default", &format!("v{n}"))).collect();
     let register = |key| {
         cell.commit(
@@ -172,12 +168,12 @@ async fn when_the_journal_fails_all_of_that_write_hear_it_and_nothing_has_change
     }
     assert_eq!(cell.read(State::clone), before);
     let results = join_all(volumes.iter().map(register)).await;
-    assert!(results.iter().all(Result::is_ok), "the cell lives on");
+    assert!(results.iter().all(Result::is_ok), "the cell keeps working");
 }
 
-/// An fsync that failed after the bytes had arrived: what was refused must not come back.
+/// fsync fails after the bytes were written: the refused event must not reappear.
 #[tokio::test]
-async fn what_was_refused_is_not_there_after_a_restart_once_the_journal_works_again() {
+async fn a_refused_event_is_absent_after_a_restart() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     journal.fail_next([AppendFault::WrittenButFailed]);
@@ -190,7 +186,7 @@ async fn what_was_refused_is_not_there_after_a_restart_once_the_journal_works_ag
 }
 
 #[tokio::test]
-async fn a_stop_ends_what_is_waiting_and_takes_nothing_more() {
+async fn a_stop_completes_waiting_commits_and_refuses_others() {
     let journal = MemoryJournal::default();
     let cell = started_cell(&journal).await;
     let volumes: Vec<_> = (0..10).map(|n| key("default", &format!("v{n}"))).collect();
@@ -204,7 +200,7 @@ async fn a_stop_ends_what_is_waiting_and_takes_nothing_more() {
 }
 
 #[tokio::test]
-async fn who_is_woken_sees_what_woke_him() {
+async fn a_woken_reader_sees_the_change() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
     let mut index = cell.subscribe();
@@ -223,7 +219,7 @@ async fn who_is_woken_sees_what_woke_him() {
 }
 
 #[tokio::test]
-async fn snapshots_bound_what_a_restart_replays() {
+async fn snapshots_limit_the_replay_of_a_restart() {
     let journal = MemoryJournal::default();
     let options = CellOptions {
         snapshot_every: 4,
@@ -251,9 +247,9 @@ async fn snapshots_bound_what_a_restart_replays() {
     assert_eq!(cell.read(violations), Vec::<String>::new());
 }
 
-/// The state grows, and with it the distance between snapshots, so that their cost per event stays.
+/// The distance between snapshots grows with the state, so their cost per event stays constant.
 #[tokio::test]
-async fn a_large_state_is_not_written_anew_for_every_few_events() {
+async fn a_large_state_is_written_rarely() {
     let journal = MemoryJournal::default();
     let options = CellOptions {
         snapshot_every: 1,
@@ -275,8 +271,8 @@ async fn a_large_state_is_not_written_anew_for_every_few_events() {
 }
 
 #[tokio::test]
-async fn a_journal_that_contradicts_itself_does_not_open() {
-    let journal = MemoryJournal::holding(crate::ports::Replay {
+async fn an_inconsistent_journal_does_not_open() {
+    let journal = MemoryJournal::with_content(crate::ports::Replay {
         snapshot: None,
         events: vec![event(started()), updated(&key("default", "db"), "ext")],
     });
@@ -285,6 +281,6 @@ async fn a_journal_that_contradicts_itself_does_not_open() {
     assert_eq!(error.kind, JournalErrorKind::Damaged);
     assert_eq!(
         error.source.to_string(),
-        "event 3 contradicts those before it"
+        "event 3 contradicts earlier events"
     );
 }

@@ -1,15 +1,19 @@
-//! Why the server says no, and how it says so: one enum for everything that an operation or a request
-//! can fail with, and one place that gives each its code, its HTTP status, Nomad's own text, and a
-//! sentence for people.
+//! The errors of operations and requests.
+//!
+//! [`ServerError`] covers everything that can fail. It gives each error its code, its HTTP status,
+//! Nomad's exact text, and a message and help for people.
 
+mod multi_error;
 mod plugin;
 mod request;
 mod server_error;
 mod snapshot;
+mod update_origin;
 mod variable;
 
-pub use plugin::{Aftermath, Object, Operation, PluginFailure};
+pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;
-pub use server_error::{CopySource, NotSupported, ServerError, UpdateRequest};
+pub use server_error::{CopySource, ServerError, UnsupportedOperation};
 pub use snapshot::SnapshotError;
+pub use update_origin::UpdateOrigin;
 pub use variable::VariableError;

@@ -1,73 +1,72 @@
-//! A controller call that failed: Nomad's words for it (`csi-orchestration` 5.1, 7.3), ours, and what
-//! is recorded of it.
+//! A failed controller call: Nomad's text, the agent's message, and what stays on record.
 
-use super::server_error::UpdateRequest;
+use super::update_origin::UpdateOrigin;
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, PluginId};
 use crate::ports::{PluginError, Rpc, StatusCode};
 use crate::server::forward::ForwardError;
 
-/// A controller call that failed, and what it was for.
+/// A failed controller call.
 #[derive(Clone, Debug)]
 pub struct PluginFailure {
-    /// The call.
-    pub operation: Operation,
-    /// About what.
-    pub object: Object,
-    /// What the plugin's side calls it in its texts: its name on create, else its external ID; of a
-    /// list, the token of the page.
+    /// The operation that sent it.
+    pub operation: ControllerOperation,
+    /// The object of the call.
+    pub target: CallTarget,
+    /// The object as Nomad's client names it in texts: the name for a create, the page token for a
+    /// list, else the external ID.
     pub subject: String,
-    /// Whom it was sent to.
+    /// The plugin.
     pub plugin: PluginId,
-    /// What happened.
+    /// The error.
     pub error: ForwardError,
-    /// What is recorded of it.
-    pub aftermath: Aftermath,
+    /// What stays on record.
+    pub residual: ResidualState,
 }
 
-/// What a controller call is about.
+/// The object of a controller call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum CallTarget {
     /// A volume.
     Volume(NamespacedId),
     /// All volumes of the provider.
     Volumes,
     /// A snapshot.
     Snapshot {
-        /// The volume that it is to be cut from; `None` if that is not known.
+        /// The source volume; `None` if unknown.
         volume: Option<NamespacedId>,
-        /// What the provider calls that volume.
+        /// The external ID of the source volume.
         source: String,
     },
     /// All snapshots of the provider.
     Snapshots,
 }
 
-/// What a failed controller call leaves in the record.
+/// What a failed controller call leaves on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Aftermath {
-    /// Nothing: the state is as it was before.
-    Nothing,
-    /// Nothing, although it may have happened: the same request finds out.
+pub enum ResidualState {
+    /// Nothing; the call had no effect.
+    None,
+    /// Nothing, although the call may have had an effect. The same request finds out.
     Unrecorded,
-    /// The intent; the same request goes on with it.
-    Intent {
-        /// What the provider calls the volume, or would call it.
+    /// The intent. The same request continues it.
+    PendingIntent {
+        /// The volume's name at the provider.
         provider_name: String,
     },
 }
 
-/// Which controller call.
+/// A kind of controller call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum ControllerOperation {
     /// CreateVolume.
     Create,
     /// DeleteVolume.
     Delete,
     /// ValidateVolumeCapabilities.
     Validate,
-    /// ControllerExpandVolume, for that request.
-    Expand(UpdateRequest),
+    /// ControllerExpandVolume for an update.
+    Expand(UpdateOrigin),
     /// ListVolumes.
     ListVolumes,
     /// CreateSnapshot.
@@ -78,8 +77,8 @@ pub enum Operation {
     ListSnapshots,
 }
 
-impl Operation {
-    /// As people say it: `create`.
+impl ControllerOperation {
+    /// The verb for messages.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Create | Self::CreateSnapshot => "create",
@@ -104,7 +103,7 @@ impl Operation {
         }
     }
 
-    /// How Nomad's texts begin (`csi-orchestration` 5.1, B103).
+    /// The prefixes of Nomad's server and of its client.
     const fn prefixes(self) -> (&'static str, &'static str) {
         match self {
             Self::Create => ("controller create volume: ", "CSI.ControllerCreateVolume: "),
@@ -130,7 +129,7 @@ impl Operation {
         }
     }
 
-    /// What stands before all that.
+    /// What precedes these prefixes.
     fn context(self, subject: &str) -> String {
         match self {
             Self::Create
@@ -147,10 +146,10 @@ impl Operation {
 
 impl PluginFailure {
     pub(super) fn code(&self) -> Code {
-        match self.aftermath {
-            Aftermath::Intent { .. } => return Code::VolumePending,
-            Aftermath::Unrecorded => return self.unrecorded_code(),
-            Aftermath::Nothing => {}
+        match self.residual {
+            ResidualState::PendingIntent { .. } => return Code::VolumePending,
+            ResidualState::Unrecorded => return self.unrecorded_code(),
+            ResidualState::None => {}
         }
         match &self.error {
             ForwardError::NoController(_) | ForwardError::TimedOut { .. } => {
@@ -180,7 +179,7 @@ impl PluginFailure {
         }
     }
 
-    /// As Nomad's client side words the plugin's answer (`csi-orchestration` 7.3).
+    /// Formats the plugin's answer as Nomad's client does.
     fn plugin_text(&self, error: &PluginError) -> String {
         let status = format!(
             "rpc error: code = {} desc = {}",
@@ -194,54 +193,63 @@ impl PluginFailure {
     }
 
     pub(super) fn message(&self) -> String {
-        let (plugin, verb, object) = (&self.plugin, self.operation.verb(), self.described());
-        let what = match &self.error {
+        let (plugin, verb, target) = (
+            &self.plugin,
+            self.operation.verb(),
+            self.target_description(),
+        );
+        let failure = match &self.error {
             ForwardError::NoController(error) => {
-                return format!("plugin {plugin} cannot {verb} {object}: {error}");
+                return format!("plugin {plugin} cannot {verb} {target}: {error}");
             }
             ForwardError::Failed { error, .. } => format!(
-                "plugin {plugin} did not {verb} {object}: {} ({})",
+                "plugin {plugin} did not {verb} {target}: {} ({})",
                 error.message,
                 error.code.as_str()
             ),
             ForwardError::TimedOut { after, last, .. } => {
                 let last = last.as_ref().map_or_else(String::new, |error| {
-                    format!("; its last answer was: {}", error.message)
+                    format!("; its last answer: {}", error.message)
                 });
                 format!(
-                    "plugin {plugin} gave no answer to {} of {object} within {} s{last}",
+                    "plugin {plugin} did not answer {} of {target} within {} s{last}",
                     self.operation.rpc(),
                     after.as_secs()
                 )
             }
         };
-        match (&self.aftermath, self.operation) {
-            (Aftermath::Nothing, _) => what,
-            (Aftermath::Unrecorded, Operation::ListVolumes | Operation::ListSnapshots) => what,
-            (Aftermath::Unrecorded | Aftermath::Intent { .. }, _) => {
-                format!("{what}; it may have happened or not")
+        match (&self.residual, self.operation) {
+            (ResidualState::None, _) => failure,
+            (
+                ResidualState::Unrecorded,
+                ControllerOperation::ListVolumes | ControllerOperation::ListSnapshots,
+            ) => failure,
+            (ResidualState::Unrecorded | ResidualState::PendingIntent { .. }, _) => {
+                format!("{failure}; the call may still have taken effect")
             }
         }
     }
 
     pub(super) fn help(&self) -> Vec<String> {
         let remedy = self.code().remedy().to_owned();
-        match (&self.aftermath, self.operation) {
-            (Aftermath::Nothing | Aftermath::Unrecorded, _) => vec![remedy],
-            (Aftermath::Intent { provider_name }, Operation::Create) => vec![
+        match (&self.residual, self.operation) {
+            (ResidualState::None | ResidualState::Unrecorded, _) => vec![remedy],
+            (ResidualState::PendingIntent { provider_name }, ControllerOperation::Create) => vec![
                 remedy,
                 format!(
-                    "The provider knows the volume, if it has it, by the name {provider_name}."
+                    "If the provider has created the volume, its name there is {provider_name}."
                 ),
             ],
-            (Aftermath::Intent { .. }, _) => vec![remedy],
+            (ResidualState::PendingIntent { .. }, _) => vec![remedy],
         }
     }
 
-    /// A list changes nothing; of a snapshot nobody knows.
+    /// A list has no effect; a snapshot may have been created or deleted.
     fn unrecorded_code(&self) -> Code {
         match (&self.error, self.operation) {
-            (_, Operation::CreateSnapshot | Operation::DeleteSnapshot) => Code::SnapshotPending,
+            (_, ControllerOperation::CreateSnapshot | ControllerOperation::DeleteSnapshot) => {
+                Code::SnapshotPending
+            }
             (ForwardError::Failed { error, .. }, operation) => operation.code(error.code),
             (ForwardError::NoController(_) | ForwardError::TimedOut { .. }, _) => {
                 Code::PluginUnreachable
@@ -249,24 +257,24 @@ impl PluginFailure {
         }
     }
 
-    fn described(&self) -> String {
-        match &self.object {
-            Object::Volume(volume) => format!("volume {volume}"),
-            Object::Volumes => "the provider's volumes".to_owned(),
-            Object::Snapshot { volume, .. } => {
+    fn target_description(&self) -> String {
+        match &self.target {
+            CallTarget::Volume(volume) => format!("volume {volume}"),
+            CallTarget::Volumes => "the provider's volumes".to_owned(),
+            CallTarget::Snapshot { volume, .. } => {
                 let of = volume.as_ref().map(|volume| format!(" of volume {volume}"));
                 format!("snapshot {}{}", self.subject, of.unwrap_or_default())
             }
-            Object::Snapshots => "the provider's snapshots".to_owned(),
+            CallTarget::Snapshots => "the provider's snapshots".to_owned(),
         }
     }
 
     fn translation(&self, code: StatusCode) -> Option<String> {
         let subject = &self.subject;
-        match (&self.object, self.operation, code) {
+        match (&self.target, self.operation, code) {
             (
-                Object::Snapshot { source, .. },
-                Operation::CreateSnapshot,
+                CallTarget::Snapshot { source, .. },
+                ControllerOperation::CreateSnapshot,
                 StatusCode::AlreadyExists,
             ) => Some(format!(
                 "snapshot \"{subject}\" already exists but is incompatible with volume ID \"{source}\""
@@ -276,7 +284,7 @@ impl PluginFailure {
     }
 }
 
-impl Operation {
+impl ControllerOperation {
     fn code(self, code: StatusCode) -> Code {
         match (self, code) {
             (Self::Create, StatusCode::AlreadyExists) => Code::PluginConflict,
@@ -361,13 +369,16 @@ mod tests {
     use super::*;
     use crate::model::{Namespace, VolumeId};
     use crate::ports::verdict_of;
-    use crate::server::forward::Outcome;
+    use crate::server::forward::ForwardOutcome;
 
-    fn failed(operation: Operation, code: StatusCode) -> PluginFailure {
+    fn failed(operation: ControllerOperation, code: StatusCode) -> PluginFailure {
         let rpc = operation.rpc();
         PluginFailure {
             operation,
-            object: Object::Volume(NamespacedId::new(Namespace::default(), VolumeId::new("db"))),
+            target: CallTarget::Volume(NamespacedId::new(
+                Namespace::default(),
+                VolumeId::new("db"),
+            )),
             subject: "vol-1".into(),
             plugin: PluginId::new("ebs0"),
             error: ForwardError::Failed {
@@ -375,18 +386,18 @@ mod tests {
                     rpc,
                     code,
                     verdict: verdict_of(rpc, code),
-                    message: "its words".into(),
+                    message: "the reason".into(),
                 },
-                outcome: Outcome::Nothing,
+                outcome: ForwardOutcome::NoEffect,
             },
-            aftermath: Aftermath::Nothing,
+            residual: ResidualState::None,
         }
     }
 
-    /// `csi-orchestration` 7.3, `nomad-http-api` 9: the words that clients know, and our code.
+    /// Nomad's clients match on these texts.
     #[test]
-    fn answers_are_worded_as_nomad_words_them() {
-        use Operation::{Create, Delete, Validate};
+    fn failures_have_nomads_texts_and_their_own_codes() {
+        use ControllerOperation::{Create, Delete, Validate};
         const INTERNAL: &str = "controller plugin returned an internal error, check the plugin \
                                 allocation logs for more information: ";
         for (operation, code, translation, expected) in [
@@ -437,30 +448,29 @@ mod tests {
         ] {
             let failure = failed(operation, code);
             let (server, client) = operation.prefixes();
-            let status = format!("rpc error: code = {} desc = its words", code.as_str());
+            let status = format!("rpc error: code = {} desc = the reason", code.as_str());
             assert_eq!(
                 failure.text(),
                 format!("{server}{client}{translation}{status}")
             );
             assert_eq!(failure.code(), expected, "{operation:?} {code:?}");
-            assert!(failure.message().contains("its words"));
+            assert!(failure.message().contains("the reason"));
         }
     }
 
-    /// What stays on record is said, with the name by which the provider knows the volume.
     #[test]
-    fn an_open_creation_says_how_to_go_on_and_where_to_look() {
+    fn a_pending_creation_reports_the_name_at_the_provider() {
         let failure = PluginFailure {
-            aftermath: Aftermath::Intent {
+            residual: ResidualState::PendingIntent {
                 provider_name: "csi-db-1".into(),
             },
             error: ForwardError::TimedOut {
                 rpc: Rpc::CreateVolume,
                 after: std::time::Duration::from_secs(120),
                 last: None,
-                outcome: Outcome::Unknown,
+                outcome: ForwardOutcome::Unknown,
             },
-            ..failed(Operation::Create, StatusCode::Unknown)
+            ..failed(ControllerOperation::Create, StatusCode::Unknown)
         };
         assert_eq!(failure.code(), Code::VolumePending);
         assert_eq!(
@@ -470,8 +480,8 @@ mod tests {
         );
         assert_eq!(
             failure.message(),
-            "plugin ebs0 gave no answer to CreateVolume of volume db within 120 s; it may have \
-             happened or not"
+            "plugin ebs0 did not answer CreateVolume of volume db within 120 s; the call may still have \
+             taken effect"
         );
         assert!(failure.help()[1].contains("csi-db-1"));
     }

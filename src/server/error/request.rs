@@ -1,49 +1,49 @@
-//! What is wrong with a request's form (`nomad-http-api` 2.3, 2.6).
+//! Malformed requests, with Nomad's texts.
 
 use http::StatusCode;
 
 use crate::diagnostic::Code;
 
-/// What is wrong with a request's form.
+/// Why a request is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// There is no body.
+    /// The body is empty.
     EmptyBody,
-    /// The body is not what it should be: where and why.
+    /// The body cannot be decoded: where and why.
     Body(String),
-    /// The body did not arrive.
+    /// The body did not arrive completely.
     BodyLost(String),
     /// The body is too large.
     BodyTooLarge {
-        /// How large it may be, in bytes.
+        /// The largest allowed size in bytes.
         limit: usize,
     },
-    /// The path is not text.
+    /// The path is not UTF-8.
     Path,
-    /// `index` is no number.
+    /// `index` is not a number.
     Index,
-    /// `wait` is no duration.
+    /// `wait` is not a duration.
     Wait,
-    /// `stale` is no truth value.
+    /// `stale` is not a boolean.
     Stale,
-    /// `force` is no truth value.
+    /// `force` is not a boolean.
     Force,
-    /// `per_page` is no number.
+    /// `per_page` is not a number.
     PerPage,
-    /// `next_token` is none of ours.
+    /// `next_token` is not a token of this list.
     NextToken,
     /// `filter` is not supported.
     Filter,
     /// `node` is missing.
     DetachWithoutNode,
-    /// Not with that method, where Nomad calls that a bad request.
+    /// The path does not support the method, and Nomad answers 400.
     Method,
-    /// A search for something that cannot be searched.
+    /// The search context is unknown.
     SearchContext,
 }
 
 impl RequestError {
-    pub(super) fn class(&self) -> (Code, StatusCode) {
+    pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         let status = match self {
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SearchContext => StatusCode::INTERNAL_SERVER_ERROR,
@@ -79,9 +79,9 @@ impl RequestError {
             Self::Force => "invalid force value".into(),
             Self::PerPage => "Expect a number for `per_page` query string parameter".into(),
             Self::NextToken => {
-                "failed to create result paginator: the next_token is not one of this list".into()
+                "failed to create result paginator: the next_token is not from this list".into()
             }
-            Self::Filter => "failed to create result paginator: failed to read filter expression: this agent has no filter expressions".into(),
+            Self::Filter => "failed to create result paginator: failed to read filter expression: this agent does not support filter expressions".into(),
             Self::DetachWithoutNode => "detach requires node ID".into(),
             Self::Method => "Invalid method".into(),
             Self::SearchContext => {

@@ -1,141 +1,141 @@
-//! Why the server says no, and how it says so.
+//! The errors of the server, with their codes, HTTP statuses, texts and messages.
 //!
-//! One enum for everything that an operation or a request can fail with, and one place that gives
-//! each its code, its HTTP status, Nomad's own text, and a sentence for people. Texts are those of
-//! `nomad-http-api` 2.6, 3 and 9, exactly, where Nomad has one: its clients match on them. Statuses
-//! are Nomad's too: 400 for what cannot be understood, 404 only on reads and paths, 500 for
+//! Where Nomad has a text, [`ServerError::text`] is exactly that text: Nomad's clients match on it.
+//! The statuses are Nomad's too: 400 for malformed requests, 404 only for reads and paths, 500 for
 //! everything else.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
+use super::multi_error::multi_error;
 use super::plugin::PluginFailure;
 use super::request::RequestError;
 use super::snapshot::SnapshotError;
+use super::update_origin::UpdateOrigin;
 use super::variable::VariableError;
 use crate::diagnostic::Code;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
 use crate::plan::Refusal;
 use crate::ports::SealError;
 use crate::server::cell::CommitError;
-use crate::server::lanes::LaneFull;
+use crate::server::keyed_limiter::QueueFull;
 
-/// Why something was not done. Nothing of it was done then, unless the variant says otherwise.
+/// The error of a request. The request had no effect, unless the variant documents one.
 #[derive(Clone, Debug)]
 pub enum ServerError {
-    /// The request cannot be understood.
+    /// The request is malformed.
     Request(RequestError),
-    /// Nothing is at that path.
+    /// The path does not exist.
     UnknownPath,
-    /// Something is at that path, but not this.
+    /// The path exists, the resource below it does not.
     UnknownResource,
-    /// Not with that method.
+    /// The path does not support the method.
     InvalidMethod,
     /// The path names no volume.
     MissingVolumeId,
-    /// A read of a volume that is not there.
+    /// A read of a volume that does not exist.
     NoVolumeToRead,
-    /// A read of a plugin that is not there.
+    /// A read of a plugin that does not exist.
     NoPluginToRead,
-    /// A read of a namespace that is not there.
+    /// A read of a namespace that does not exist.
     NoNamespaceToRead,
-    /// This server is another region's.
+    /// The request is for another region.
     NoPathToRegion(String),
-    /// A request to the provider through a plugin that is not known.
+    /// A provider request to an unknown plugin.
     NoSuchPlugin(PluginId),
-    /// The plugin does not do this.
+    /// The plugin does not support the operation.
     NotSupported {
         /// The plugin.
         plugin: PluginId,
-        /// What.
-        what: NotSupported,
+        /// The operation.
+        operation: UnsupportedOperation,
     },
-    /// A detach of a volume that is not there.
+    /// A detach of a volume that does not exist.
     NoSuchVolume(NamespacedId),
-    /// A snapshot of a volume that is not there.
+    /// A snapshot of a volume that does not exist.
     NoSuchSource(NamespacedId),
     /// A write without volumes.
     MissingDefinition,
-    /// What is asked for can never be.
+    /// The volume is invalid.
     Invalid {
         /// The volume.
         volume: VolumeId,
-        /// All that is wrong, in Nomad's words and order.
+        /// All problems, with Nomad's texts and in its order.
         problems: Vec<String>,
     },
-    /// One of several volumes is at fault; none of them was written.
+    /// One of several volumes is invalid; none of them was written.
     InBatch {
-        /// The one.
+        /// The invalid volume.
         volume: NamespacedId,
-        /// Its fault.
+        /// Its error.
         error: Box<ServerError>,
     },
-    /// Several volumes failed, each for itself; the others were written.
-    Several(Vec<ServerError>),
-    /// No plugin of that ID is known.
+    /// Some of several independent volumes failed; the others were written.
+    Multiple(Vec<ServerError>),
+    /// A write names an unknown plugin.
     UnknownPlugin(PluginId),
-    /// The plugin needs a controller and has none that is well.
+    /// The plugin needs a controller and has no healthy one.
     NoHealthyController(PluginId),
-    /// The plugin has none.
+    /// The plugin has no controller.
     PluginHasNoController(PluginId),
-    /// The plugin cannot create.
+    /// The plugin cannot create volumes.
     CannotCreate(PluginId),
-    /// The plugin cannot create from that.
+    /// The plugin cannot create volumes from that source.
     CannotCopy {
         /// The plugin.
         plugin: PluginId,
-        /// From what.
+        /// The source.
         source: CopySource,
     },
-    /// The update does not fit what there is.
+    /// The existing volume does not permit the update.
     UpdateRefused {
         /// The volume.
         volume: NamespacedId,
-        /// All reasons.
+        /// All refused changes.
         refusals: Vec<Refusal>,
-        /// Which request.
-        on: UpdateRequest,
+        /// The request that it belongs to.
+        origin: UpdateOrigin,
     },
-    /// The volume would have to grow, and its plugin cannot do that.
+    /// The update needs an expansion, which the plugin does not support.
     CannotExpand {
         /// The volume.
         volume: NamespacedId,
-        /// Which request.
-        on: UpdateRequest,
+        /// The request that it belongs to.
+        origin: UpdateOrigin,
     },
-    /// A write about a volume that is not there.
+    /// A write to a volume that does not exist.
     VolumeNotFound(NamespacedId),
-    /// Somebody uses it.
+    /// Allocations claim the volume.
     VolumeInUse {
         /// The volume.
         volume: NamespacedId,
-        /// Who.
-        holders: Vec<AllocId>,
+        /// The allocations.
+        claiming_allocs: Vec<AllocId>,
     },
-    /// Its deletion was begun.
+    /// Deletion of the volume has started.
     BeingDeleted(NamespacedId),
-    /// A volume of that external ID is being deleted under another name.
+    /// The external volume is being deleted under another ID.
     SourceBeingDeleted {
-        /// The one that is to be registered.
+        /// The volume to register.
         volume: NamespacedId,
-        /// The provider's ID.
+        /// The external ID.
         external_id: ExternalId,
-        /// The one whose deletion was begun.
+        /// The volume that is being deleted.
         other: NamespacedId,
     },
-    /// Deleting it would take it from others (W13).
+    /// Other registrations use the same external volume.
     Shared {
         /// The volume.
         volume: NamespacedId,
-        /// The provider's ID.
+        /// The external ID.
         external_id: ExternalId,
-        /// The others.
+        /// The other registrations.
         others: Vec<NamespacedId>,
     },
-    /// The plugin that a deletion needs is not known.
-    PluginGone(PluginId),
-    /// The plugin that a deletion needs has no controller.
+    /// A delete needs an unknown plugin.
+    PluginNotFound(PluginId),
+    /// A delete needs a plugin that has no controller.
     CannotDelete {
         /// The volume.
         volume: NamespacedId,
@@ -144,42 +144,42 @@ pub enum ServerError {
     },
     /// A controller call failed.
     Plugin(Box<PluginFailure>),
-    /// Too much is in line.
-    LineFull {
-        /// For what.
-        what: String,
-        /// How many.
-        full: LaneFull,
+    /// The queue of operations is full.
+    QueueFull {
+        /// The object that they wait for.
+        name: String,
+        /// The queue's error.
+        error: QueueFull,
     },
-    /// The place in line came too late (W04).
-    WaitedTooLong {
-        /// For what.
-        what: String,
-        /// How long.
+    /// The operation was not admitted in time.
+    QueueTimeout {
+        /// The object that it waited for.
+        name: String,
+        /// The time that it waited.
         waited: Duration,
     },
-    /// The volume changed again and again under the request.
-    KeepsChanging(NamespacedId),
+    /// The volume changed during every attempt to write it.
+    RepeatedConflict(NamespacedId),
     /// The change could not be recorded.
     Commit(CommitError),
-    /// Stored secrets do not open.
+    /// Stored secrets cannot be opened.
     Secrets {
-        /// Whose.
+        /// The owner of the secrets.
         owner: SecretOwner,
-        /// Why.
+        /// The reason.
         error: SealError,
     },
-    /// A snapshot cannot be cut or deleted, whoever is asked.
+    /// A snapshot request is invalid.
     Snapshot(SnapshotError),
-    /// A variable cannot be written, renewed or released.
+    /// A variable request is invalid or refused.
     Variable(VariableError),
     /// The agent is stopping.
     Stopping,
-    /// A defect of ours.
-    Defect(String),
+    /// A bug in the agent.
+    Internal(String),
 }
 
-/// What a volume is to be filled with.
+/// The source of a new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopySource {
     /// `snapshot_id`.
@@ -188,26 +188,17 @@ pub enum CopySource {
     Volume,
 }
 
-/// What a plugin does not do.
+/// An operation that a plugin does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSupported {
-    /// The provider's own list of volumes.
+pub enum UnsupportedOperation {
+    /// Listing volumes.
     ListVolumes,
-    /// The provider's own list of snapshots.
+    /// Listing snapshots.
     ListSnapshots,
-    /// A new snapshot.
+    /// Creating a snapshot.
     CreateSnapshot,
-    /// The end of a snapshot.
+    /// Deleting a snapshot.
     DeleteSnapshot,
-}
-
-/// Which request an update came with: Nomad prefixes a register's refusal, and nests a create's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateRequest {
-    /// Register.
-    Register,
-    /// Create of a volume that exists.
-    Create,
 }
 
 impl From<RequestError> for ServerError {
@@ -234,7 +225,7 @@ impl From<CommitError> for ServerError {
             CommitError::Stopping => Self::Stopping,
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
-            | CommitError::Misfit(_)
+            | CommitError::InvalidEvent(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
     }
@@ -250,14 +241,14 @@ impl std::fmt::Display for ServerError {
 impl std::error::Error for ServerError {}
 
 impl ServerError {
-    /// Its code and its HTTP status.
-    pub fn class(&self) -> (Code, StatusCode) {
+    /// Returns the diagnostic code and the HTTP status.
+    pub fn code_and_status(&self) -> (Code, StatusCode) {
         const OTHER: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
         const MISSING: StatusCode = StatusCode::NOT_FOUND;
         match self {
-            Self::Request(error) => error.class(),
-            Self::Variable(error) => error.class(),
-            Self::Snapshot(error) => error.class(),
+            Self::Request(error) => error.code_and_status(),
+            Self::Variable(error) => error.code_and_status(),
+            Self::Snapshot(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
             Self::InvalidMethod => (Code::ServerUnknownPath, StatusCode::METHOD_NOT_ALLOWED),
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
@@ -269,9 +260,11 @@ impl ServerError {
             Self::NotSupported { .. } => (Code::PluginUnsupported, OTHER),
             Self::NoSuchVolume(_) | Self::NoSuchSource(_) => (Code::VolumeNotFound, OTHER),
             Self::Invalid { .. } => (Code::VolumeInvalid, OTHER),
-            Self::InBatch { error, .. } => error.class(),
-            Self::Several(errors) => errors.first().map_or((Code::Internal, OTHER), Self::class),
-            Self::UnknownPlugin(_) | Self::PluginGone(_) => (Code::PluginUnknown, OTHER),
+            Self::InBatch { error, .. } => error.code_and_status(),
+            Self::Multiple(errors) => errors
+                .first()
+                .map_or((Code::Internal, OTHER), Self::code_and_status),
+            Self::UnknownPlugin(_) | Self::PluginNotFound(_) => (Code::PluginUnknown, OTHER),
             Self::NoHealthyController(_) => (Code::PluginUnhealthy, OTHER),
             Self::PluginHasNoController(_) | Self::CannotDelete { .. } => {
                 (Code::PluginNoController, OTHER)
@@ -287,17 +280,17 @@ impl ServerError {
             }
             Self::Shared { .. } => (Code::VolumeShared, OTHER),
             Self::Plugin(failure) => (failure.code(), OTHER),
-            Self::LineFull { .. } | Self::WaitedTooLong { .. } | Self::KeepsChanging(_) => {
+            Self::QueueFull { .. } | Self::QueueTimeout { .. } | Self::RepeatedConflict(_) => {
                 (Code::ServerBusy, OTHER)
             }
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
-            Self::Defect(_) => (Code::Internal, OTHER),
+            Self::Internal(_) => (Code::Internal, OTHER),
         }
     }
 
-    /// Nomad's own words, where it has some.
+    /// Returns Nomad's exact text where Nomad has one, else the message.
     pub fn text(&self) -> String {
         match self {
             Self::Request(error) => error.text(),
@@ -312,13 +305,13 @@ impl ServerError {
             Self::NoNamespaceToRead => "Namespace not found".into(),
             Self::NoPathToRegion(_) => "No path to region".into(),
             Self::NoSuchPlugin(_) => "no such plugin".into(),
-            Self::NotSupported { plugin, what } => what.text(plugin),
+            Self::NotSupported { plugin, operation } => operation.text(plugin),
             Self::NoSuchVolume(_) => "no such volume".into(),
             Self::NoSuchSource(volume) => format!("no such volume \"{}\"", volume.id),
             Self::MissingDefinition => "missing volume definition".into(),
             Self::Invalid { problems, .. } => format!("validation: {}", problems.join(", ")),
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
-            Self::Several(errors) => multi_error(errors.iter().map(Self::text)),
+            Self::Multiple(errors) => multi_error(errors.iter().map(Self::text)),
             Self::UnknownPlugin(id) => format!("no CSI plugin named: {id} could be found"),
             Self::NoHealthyController(id) => {
                 format!("no healthy controllers for CSI plugin: {id}")
@@ -331,16 +324,18 @@ impl ServerError {
                     source.as_str()
                 )
             }
-            Self::UpdateRefused { refusals, on, .. } => {
-                format!("{}{}", on.prefix(), refusal_text(refusals))
+            Self::UpdateRefused {
+                refusals, origin, ..
+            } => {
+                format!("{}{}", origin.prefix(), refusal_text(refusals))
             }
-            Self::CannotExpand { on, .. } => format!(
+            Self::CannotExpand { origin, .. } => format!(
                 "{}expand is not implemented by this controller plugin",
-                on.prefix()
+                origin.prefix()
             ),
             Self::VolumeNotFound(volume) => format!("volume not found: {}", volume.id),
             Self::VolumeInUse { volume, .. } => format!("volume in use: {}", volume.id),
-            Self::PluginGone(id) => format!("plugin not found: {id}"),
+            Self::PluginNotFound(id) => format!("plugin not found: {id}"),
             Self::CannotDelete { volume, plugin } => {
                 format!("plugin \"{plugin}\" for volume \"{}\" not found", volume.id)
             }
@@ -348,40 +343,40 @@ impl ServerError {
             Self::BeingDeleted(_)
             | Self::SourceBeingDeleted { .. }
             | Self::Shared { .. }
-            | Self::LineFull { .. }
-            | Self::WaitedTooLong { .. }
-            | Self::KeepsChanging(_)
+            | Self::QueueFull { .. }
+            | Self::QueueTimeout { .. }
+            | Self::RepeatedConflict(_)
             | Self::Commit(_)
             | Self::Secrets { .. }
             | Self::Stopping
-            | Self::Defect(_) => self.message(),
+            | Self::Internal(_) => self.message(),
         }
     }
 
-    /// One sentence for people, without a full stop: what happened to which object, and why.
+    /// Returns a message for people: what happened to which object, and why.
     pub fn message(&self) -> String {
         match self {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.message(),
             Self::Snapshot(error) => error.message(),
-            Self::UnknownPath => "there is nothing at this path".into(),
-            Self::NoPathToRegion(region) => format!("this agent is not of region {region}"),
-            Self::NoSuchPlugin(id) => format!("there is no plugin {id}"),
-            Self::NotSupported { plugin, what } => {
-                format!("plugin {plugin} cannot {}", what.as_str())
+            Self::UnknownPath => "this path does not exist".into(),
+            Self::NoPathToRegion(region) => format!("this agent is not in region {region}"),
+            Self::NoSuchPlugin(id) => format!("plugin {id} does not exist"),
+            Self::NotSupported { plugin, operation } => {
+                format!("plugin {plugin} cannot {}", operation.as_str())
             }
             Self::Invalid { volume, problems } => {
                 format!("volume {volume} is not valid: {}", problems.join("; "))
             }
             Self::InBatch { error, .. } => {
-                format!("{}, so none of the volumes was registered", error.message())
+                format!("{}; no volume was registered", error.message())
             }
-            Self::Several(errors) => {
+            Self::Multiple(errors) => {
                 let messages: Vec<_> = errors.iter().map(Self::message).collect();
                 messages.join("; ")
             }
             Self::PluginHasNoController(id) => {
-                format!("plugin {id} has no controller, so it cannot create volumes")
+                format!("plugin {id} cannot create volumes: it has no controller")
             }
             Self::CannotCreate(id) => format!("plugin {id} cannot create volumes"),
             Self::CannotCopy { plugin, source } => {
@@ -396,46 +391,49 @@ impl ServerError {
                 let reasons: Vec<_> = refusals.iter().map(|r| r.reason.as_str()).collect();
                 format!("volume {volume} cannot be updated: {}", reasons.join("; "))
             }
-            Self::CannotExpand { volume, .. } => format!(
-                "volume {volume} is smaller than it is to be, and its plugin cannot expand volumes"
-            ),
+            Self::CannotExpand { volume, .. } => {
+                format!("volume {volume} cannot be expanded: its plugin does not support expansion")
+            }
             Self::VolumeNotFound(volume)
             | Self::NoSuchVolume(volume)
             | Self::NoSuchSource(volume) => {
                 format!("volume {volume} does not exist")
             }
-            Self::VolumeInUse { volume, holders } => {
-                format!("volume {volume} is claimed by {}", joined(holders))
+            Self::VolumeInUse {
+                volume,
+                claiming_allocs,
+            } => {
+                format!("volume {volume} is claimed by {}", joined(claiming_allocs))
             }
             Self::BeingDeleted(volume) => {
-                format!("volume {volume} is being deleted: the last deletion did not end")
+                format!("volume {volume} is being deleted: its last deletion did not complete")
             }
             Self::SourceBeingDeleted {
                 volume,
                 external_id,
                 other,
             } => format!(
-                "volume {volume} cannot be registered: the provider's volume {external_id} is being deleted as {other}"
+                "volume {volume} cannot be registered: external volume {external_id} is being deleted as {other}"
             ),
             Self::Shared {
                 volume,
                 external_id,
                 others,
             } => format!(
-                "volume {volume} is not deleted: the provider's volume {external_id} is also registered as {}",
+                "volume {volume} cannot be deleted: external volume {external_id} is also registered as {}",
                 joined(others)
             ),
             Self::CannotDelete { volume, plugin } => format!(
-                "volume {volume} cannot be deleted, because plugin {plugin} has no controller or cannot delete volumes"
+                "volume {volume} cannot be deleted: plugin {plugin} has no controller or cannot delete volumes"
             ),
             Self::Plugin(failure) => failure.message(),
-            Self::LineFull { what, full } => format!("{full} for {what}"),
-            Self::WaitedTooLong { what, waited } => format!(
-                "nothing was begun: other work on {what} took longer than {} s",
+            Self::QueueFull { name, error } => format!("{error} for {name}"),
+            Self::QueueTimeout { name, waited } => format!(
+                "the operation was not started: other operations on {name} took longer than {} s",
                 waited.as_secs()
             ),
-            Self::KeepsChanging(volume) => {
-                format!("volume {volume} changed again and again while it was to be updated")
+            Self::RepeatedConflict(volume) => {
+                format!("volume {volume} cannot be updated: it changed during every attempt")
             }
             Self::Commit(error) => match std::error::Error::source(error) {
                 Some(reason) => format!("{error}: {reason}"),
@@ -443,7 +441,7 @@ impl ServerError {
             },
             Self::Secrets { owner, error } => format!("{owner}: {error}"),
             Self::Stopping => "the agent is stopping".into(),
-            Self::Defect(what) => format!("the agent failed inside: {what}"),
+            Self::Internal(what) => format!("internal error: {what}"),
             Self::UnknownResource
             | Self::InvalidMethod
             | Self::MissingVolumeId
@@ -453,35 +451,41 @@ impl ServerError {
             | Self::MissingDefinition
             | Self::UnknownPlugin(_)
             | Self::NoHealthyController(_)
-            | Self::PluginGone(_) => self.text(),
+            | Self::PluginNotFound(_) => self.text(),
         }
     }
 
-    /// What to do, a sentence each.
+    /// Returns what to do, a sentence each.
     pub fn help(&self) -> Vec<String> {
         if let Self::Plugin(failure) = self {
             return failure.help();
         }
         let parts = self.parts();
         if parts.is_empty() {
-            return vec![self.class().0.remedy().to_owned()];
+            return vec![self.code_and_status().0.remedy().to_owned()];
         }
         let mut help: Vec<String> = parts.iter().flat_map(Self::help).collect();
         help.dedup();
         help
     }
 
-    /// Who stands in the way, if allocations do.
-    pub fn holders(&self) -> Vec<String> {
-        if let Self::VolumeInUse { holders, .. } = self {
-            return holders.iter().map(ToString::to_string).collect();
+    /// Returns the allocations that prevent the operation.
+    pub fn claiming_allocs(&self) -> Vec<String> {
+        if let Self::VolumeInUse {
+            claiming_allocs, ..
+        } = self
+        {
+            return claiming_allocs.iter().map(ToString::to_string).collect();
         }
-        self.parts().iter().flat_map(Self::holders).collect()
+        self.parts()
+            .iter()
+            .flat_map(Self::claiming_allocs)
+            .collect()
     }
 
-    /// The errors that this one is made of, if it is.
+    /// The errors that this one contains.
     fn parts(&self) -> &[Self] {
-        if let Self::Several(errors) = self {
+        if let Self::Multiple(errors) = self {
             return errors;
         }
         if let Self::InBatch { error, .. } = self {
@@ -490,10 +494,10 @@ impl ServerError {
         &[]
     }
 
-    /// That, of one volume among several: names it, if there are others.
+    /// Adds the volume to the error if the request has several volumes.
     #[must_use]
-    pub fn of(self, volume: &NamespacedId, among: usize) -> Self {
-        if among < 2 {
+    pub fn in_batch(self, volume: &NamespacedId, batch_size: usize) -> Self {
+        if batch_size < 2 {
             return self;
         }
         Self::InBatch {
@@ -512,7 +516,7 @@ impl CopySource {
     }
 }
 
-impl NotSupported {
+impl UnsupportedOperation {
     const fn as_str(self) -> &'static str {
         match self {
             Self::ListVolumes => "list the provider's volumes",
@@ -532,16 +536,7 @@ impl NotSupported {
     }
 }
 
-impl UpdateRequest {
-    pub(super) const fn prefix(self) -> &'static str {
-        match self {
-            Self::Register => "unable to update volume: ",
-            Self::Create => "",
-        }
-    }
-}
-
-/// Whether it is about the size: those refusals come alone, and Nomad does not list them.
+/// Whether all refusals are about the size. Nomad prints such a refusal without a list.
 fn is_about_size(refusals: &[Refusal]) -> bool {
     let mut fields = refusals.iter().map(|refusal| refusal.field);
     fields.all(|field| field.starts_with("capacity"))
@@ -568,25 +563,15 @@ fn commit_code(error: &CommitError) -> Code {
     match error {
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
-        | CommitError::Misfit(_) => Code::ServerBusy,
+        | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::Stopping => Code::ServerStopping,
     }
 }
 
-fn joined<T: ToString>(things: &[T]) -> String {
-    let texts: Vec<_> = things.iter().map(ToString::to_string).collect();
+fn joined<T: ToString>(items: &[T]) -> String {
+    let texts: Vec<_> = items.iter().map(ToString::to_string).collect();
     texts.join(", ")
-}
-
-/// Several errors in one text, as Nomad prints them (`nomad-http-api` 2.6).
-pub(super) fn multi_error(texts: impl IntoIterator<Item = String>) -> String {
-    let points: Vec<_> = texts.into_iter().map(|text| format!("* {text}")).collect();
-    let count = match points.len() {
-        1 => "1 error".to_owned(),
-        many => format!("{many} errors"),
-    };
-    format!("{count} occurred:\n\t{}\n\n", points.join("\n\t"))
 }
 
 #[cfg(test)]
@@ -595,14 +580,14 @@ mod tests {
     use crate::model::{Namespace, VolumeId};
 
     #[test]
-    fn what_is_the_servers_own_has_a_code_of_its_own() {
+    fn errors_that_nomad_does_not_have_have_their_own_codes() {
         let volume = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
         let (owner, error) = (SecretOwner::Volume(volume), SealError);
         for (error, code) in [
             (ServerError::UnknownPath, Code::ServerUnknownPath),
             (ServerError::Secrets { owner, error }, Code::ServerSecrets),
         ] {
-            assert_eq!(error.class().0, code, "{error:?}");
+            assert_eq!(error.code_and_status().0, code, "{error:?}");
         }
     }
 }

@@ -1,37 +1,36 @@
-//! Why a snapshot is not cut or deleted (`nomad-http-api` 3.10), as far as no plugin was asked.
+//! Snapshot requests that are refused before the plugin is called.
 
 use http::StatusCode;
 
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, PluginId};
 
-/// Why nothing was done with a snapshot.
+/// Why a snapshot request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotError {
-    /// A request holds a `null` in place of a snapshot.
+    /// The request contains `null` instead of a snapshot.
     Nil,
-    /// It would have no name.
+    /// The name is missing.
     MissingName,
-    /// Its name is one that CSI has no room for, or no sense.
+    /// CSI does not allow the name.
     Name(&'static str),
-    /// A deletion that names none.
+    /// A delete without a snapshot ID.
     MissingId,
-    /// No plugin of that ID is known.
+    /// The plugin is unknown.
     UnknownPlugin(PluginId),
-    /// The request names another plugin than the volume's: its provider would be asked for an ID that
-    /// is not its own.
+    /// The request names another plugin than the volume's. Its provider does not know the volume.
     OtherPlugin {
         /// The volume.
         volume: NamespacedId,
-        /// Who provides it.
+        /// The volume's plugin.
         provider: PluginId,
-        /// Who was named.
+        /// The plugin that the request names.
         named: PluginId,
     },
 }
 
 impl SnapshotError {
-    pub(super) fn class(&self) -> (Code, StatusCode) {
+    pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         let code = match self {
             Self::Nil => Code::ApiBadRequest,
             Self::MissingName | Self::Name(_) | Self::MissingId => Code::SnapshotInvalid,
@@ -57,19 +56,19 @@ impl SnapshotError {
         }
     }
 
-    /// One sentence for people.
+    /// The message for people.
     pub(super) fn message(&self) -> String {
         match self {
             Self::Nil => self.text(),
-            Self::MissingName => "a snapshot needs a name".into(),
-            Self::Name(problem) => format!("the snapshot's name cannot be used: {problem}"),
-            Self::MissingId => "the request names no snapshot".into(),
-            Self::UnknownPlugin(id) => format!("there is no plugin {id}"),
+            Self::MissingName => "the snapshot has no name".into(),
+            Self::Name(problem) => format!("the name of the snapshot is invalid: {problem}"),
+            Self::MissingId => "the request has no snapshot ID".into(),
+            Self::UnknownPlugin(id) => format!("plugin {id} does not exist"),
             Self::OtherPlugin {
                 volume,
                 provider,
                 named,
-            } => format!("volume {volume} is of plugin {provider}, not of plugin {named}"),
+            } => format!("volume {volume} belongs to plugin {provider}, not to plugin {named}"),
         }
     }
 }

@@ -1,64 +1,63 @@
-//! Why a variable is not written, renewed or released (`nomad-neighbour-apis` 1.12).
+//! Refused requests for variables and their locks.
 //!
-//! Texts are Nomad's, without the `RPC Error:: 400,` that it puts before some of them once or twice;
-//! its clients look for the rest. Statuses are Nomad's too: a renewal of nothing is 404, a release
-//! of nothing 500.
+//! Texts are Nomad's without the prefix `RPC Error:: 400,`, which Nomad adds to some of them. Statuses
+//! are Nomad's too: renewing the lock of a missing variable is 404, releasing it is 500.
 
 use http::StatusCode;
 
-use super::server_error::multi_error;
+use super::multi_error::multi_error;
 use crate::diagnostic::Code;
 
-/// Why nothing was done with a variable.
+/// Why a request for a variable is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableError {
-    /// The URL names none.
+    /// The URL has no path of a variable.
     MissingPath,
-    /// There is none of that name.
+    /// The variable does not exist.
     NotFound,
     /// A write without items.
     MissingItems,
-    /// `cas` is no number.
-    Check(String),
-    /// `cas` with a lock's operation.
-    CheckWithLock,
+    /// `cas` is not a number.
+    InvalidCas(String),
+    /// `cas` with a lock operation.
+    CasWithLock,
     /// More than one of acquire, renew and release.
-    SeveralOperations,
-    /// What is asked for can never be.
+    MultipleOperations,
+    /// The variable or operation is invalid.
     Invalid(String),
-    /// It would hold more than a variable can.
+    /// The items exceed the size limit.
     TooLarge,
-    /// A lock cannot be held on these terms: all reasons.
+    /// The TTL or delay of a lock is invalid: all reasons.
     LockTerms(Vec<String>),
-    /// A renewal that names no lock.
+    /// A renewal without a lock ID.
     MissingLockId,
-    /// A renewal of a variable that is not there.
+    /// A renewal of a variable that does not exist.
     NothingToRenew,
-    /// A renewal where nothing is held.
+    /// A renewal of a variable that has no lock.
     NotHeldToRenew,
-    /// A renewal by somebody who does not hold it, or not any more.
-    NotHolder,
-    /// A release of a variable that is not there.
+    /// A renewal by a client that does not hold the lock, or lost it.
+    NotLockHolder,
+    /// A release of a variable that does not exist.
     NothingToRelease,
-    /// A release where nothing is held.
+    /// A release of a variable that has no lock.
     NotHeldToRelease,
 }
 
 impl VariableError {
-    pub(super) fn class(&self) -> (Code, StatusCode) {
+    pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         match self {
             Self::MissingPath
             | Self::MissingItems
-            | Self::Check(_)
-            | Self::CheckWithLock
-            | Self::SeveralOperations
+            | Self::InvalidCas(_)
+            | Self::CasWithLock
+            | Self::MultipleOperations
             | Self::Invalid(_)
             | Self::LockTerms(_) => (Code::VariableInvalid, StatusCode::BAD_REQUEST),
             Self::TooLarge => (Code::VariableTooLarge, StatusCode::BAD_REQUEST),
             Self::MissingLockId => (Code::VariableInvalid, StatusCode::INTERNAL_SERVER_ERROR),
             Self::NotFound => (Code::VariableNotFound, StatusCode::NOT_FOUND),
             Self::NothingToRenew => (Code::VariableLockLost, StatusCode::NOT_FOUND),
-            Self::NotHeldToRenew | Self::NotHolder => {
+            Self::NotHeldToRenew | Self::NotLockHolder => {
                 (Code::VariableLockLost, StatusCode::CONFLICT)
             }
             Self::NothingToRelease | Self::NotHeldToRelease => {
@@ -72,22 +71,22 @@ impl VariableError {
             Self::MissingPath => "missing variable path".into(),
             Self::NotFound => "variable not found".into(),
             Self::MissingItems => "variable missing required Items object".into(),
-            Self::Check(text) => {
+            Self::InvalidCas(text) => {
                 format!("can not parse cas: strconv.ParseUint: parsing {text:?}: invalid syntax")
             }
-            Self::CheckWithLock => "CAS can't be used with lock operations".into(),
-            Self::SeveralOperations => "multiple lock operations".into(),
+            Self::CasWithLock => "CAS can't be used with lock operations".into(),
+            Self::MultipleOperations => "multiple lock operations".into(),
             Self::Invalid(text) => text.clone(),
             Self::TooLarge => "variables are limited to 64KiB in total size".into(),
             Self::LockTerms(problems) => multi_error(problems.clone()),
             Self::MissingLockId => multi_error(["missing lock ID".to_owned()]),
             Self::NothingToRenew | Self::NothingToRelease => "variable doesn't exist".into(),
             Self::NotHeldToRenew | Self::NotHeldToRelease => "variable doesn't hold a lock".into(),
-            Self::NotHolder => "attempting to modify locked variable".into(),
+            Self::NotLockHolder => "attempting to modify locked variable".into(),
         }
     }
 
-    /// One sentence for people.
+    /// The message for people.
     pub(super) fn message(&self) -> String {
         match self {
             Self::LockTerms(problems) => problems.join("; "),
@@ -95,14 +94,14 @@ impl VariableError {
             Self::MissingPath
             | Self::NotFound
             | Self::MissingItems
-            | Self::Check(_)
-            | Self::CheckWithLock
-            | Self::SeveralOperations
+            | Self::InvalidCas(_)
+            | Self::CasWithLock
+            | Self::MultipleOperations
             | Self::Invalid(_)
             | Self::TooLarge
             | Self::NothingToRenew
             | Self::NotHeldToRenew
-            | Self::NotHolder
+            | Self::NotLockHolder
             | Self::NothingToRelease
             | Self::NotHeldToRelease => self.text(),
         }

@@ -1,4 +1,4 @@
-//! The loop against scripted answers, on a paused clock.
+//! Calls against scripted answers, on a paused clock.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -33,8 +33,8 @@ impl IdSource for Steady {
     }
 }
 
-fn forward() -> Forward {
-    Forward::new(Arc::new(Nobody), Arc::new(Steady), ForwardLimits::default())
+fn forward() -> Forwarder {
+    Forwarder::new(Arc::new(Nobody), Arc::new(Steady), ForwardLimits::default())
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
@@ -72,8 +72,8 @@ struct Run {
     took: Duration,
 }
 
-/// Plays the steps in order over these nodes; the last step is repeated for ever.
-async fn play(nodes: &[&str], steps: &[Step]) -> Run {
+/// Runs the steps in order over these nodes; the last step repeats forever.
+async fn run_steps(nodes: &[&str], steps: &[Step]) -> Run {
     let asked = Mutex::new(vec![]);
     let start = Instant::now();
     let nodes: Vec<_> = nodes.iter().map(|node| NodeId::new(*node)).collect();
@@ -100,9 +100,9 @@ async fn play(nodes: &[&str], steps: &[Step]) -> Run {
     }
 }
 
-/// B53, B54.
+/// B53, B54: retryable failures are retried.
 #[tokio::test(start_paused = true)]
-async fn failures_that_allow_it_are_repeated_with_growing_pauses() {
+async fn retryable_failures_are_retried_with_growing_pauses() {
     for error in [
         unreachable(),
         lost(),
@@ -114,16 +114,16 @@ async fn failures_that_allow_it_are_repeated_with_growing_pauses() {
             Answers(Err(error)),
             Answers(Ok(7)),
         ];
-        let run = play(&["n1"], &steps).await;
+        let run = run_steps(&["n1"], &steps).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked.len(), 3);
         assert_eq!(run.took, Duration::from_millis(100 + 200));
     }
 }
 
-/// B53; RESOURCE_EXHAUSTED is the caller's to wait for.
+/// B53: RESOURCE_EXHAUSTED is left to the caller.
 #[tokio::test(start_paused = true)]
-async fn failures_that_will_not_change_are_answered_at_once() {
+async fn final_failures_are_returned_immediately() {
     for (code, verdict) in [
         (StatusCode::InvalidArgument, Verdict::Permanent),
         (StatusCode::AlreadyExists, Verdict::Permanent),
@@ -132,12 +132,12 @@ async fn failures_that_will_not_change_are_answered_at_once() {
         (StatusCode::NotFound, Verdict::AlreadyDone),
     ] {
         let error = failure(code, verdict);
-        let run = play(&["n1", "n2"], &[Answers(Err(error.clone()))]).await;
+        let run = run_steps(&["n1", "n2"], &[Answers(Err(error.clone()))]).await;
         let outcome = run.result.as_ref().map_err(ForwardError::outcome);
-        let expected = if verdict.may_have_happened() {
-            Outcome::Unknown
+        let expected = if verdict.may_have_taken_effect() {
+            ForwardOutcome::Unknown
         } else {
-            Outcome::Nothing
+            ForwardOutcome::NoEffect
         };
         assert_eq!(outcome, Err(expected), "{code:?}");
         assert!(matches!(run.result, Err(ForwardError::Failed { error: e, .. }) if e == error));
@@ -146,15 +146,15 @@ async fn failures_that_will_not_change_are_answered_at_once() {
     }
 }
 
-/// B102.
+/// B102: another instance is called only if one is unreachable.
 #[tokio::test(start_paused = true)]
-async fn the_next_instance_is_asked_when_one_cannot_be_reached() {
+async fn the_next_instance_is_called_when_one_is_unreachable() {
     for first in [
         Answers(Err(unreachable())),
         Answers(Err(lost())),
         IsNotConnected,
     ] {
-        let run = play(&["n1", "n2"], &[first, Answers(Ok(7))]).await;
+        let run = run_steps(&["n1", "n2"], &[first, Answers(Ok(7))]).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked, ["n1", "n2"]);
         assert_eq!(run.took, Duration::ZERO);
@@ -163,42 +163,46 @@ async fn the_next_instance_is_asked_when_one_cannot_be_reached() {
 
 /// An operation that is pending at one instance is not started at another.
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_may_be_at_work_is_asked_again() {
+async fn an_instance_with_a_pending_operation_is_called_again() {
     for first in [
         pending(),
         failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome),
         failure(StatusCode::Internal, Verdict::RetryUnknownOutcome),
     ] {
-        let run = play(&["n1", "n2"], &[Answers(Err(first)), Answers(Ok(7))]).await;
+        let run = run_steps(&["n1", "n2"], &[Answers(Err(first)), Answers(Ok(7))]).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked, ["n1", "n1"]);
     }
 }
 
-/// W04: what has no answer is an error, and says whether it may have happened.
+/// W04: a call without an answer is an error that reports the known effect.
 #[tokio::test(start_paused = true)]
-async fn the_deadline_is_an_error_that_says_what_may_have_happened() {
+async fn the_deadline_is_an_error_with_the_known_effect() {
     for (steps, last, outcome) in [
-        (vec![Hangs], None, Outcome::Unknown),
-        (vec![IsNotConnected], None, Outcome::Nothing),
+        (vec![Hangs], None, ForwardOutcome::Unknown),
+        (vec![IsNotConnected], None, ForwardOutcome::NoEffect),
         (
             vec![Answers(Err(unreachable()))],
             Some(unreachable()),
-            Outcome::Nothing,
+            ForwardOutcome::NoEffect,
         ),
-        (vec![Answers(Err(lost()))], Some(lost()), Outcome::Unknown),
+        (
+            vec![Answers(Err(lost()))],
+            Some(lost()),
+            ForwardOutcome::Unknown,
+        ),
         (
             vec![Answers(Err(lost())), Answers(Err(unreachable()))],
             Some(unreachable()),
-            Outcome::Unknown,
+            ForwardOutcome::Unknown,
         ),
         (
             vec![Answers(Err(unreachable())), Hangs],
             Some(unreachable()),
-            Outcome::Unknown,
+            ForwardOutcome::Unknown,
         ),
     ] {
-        let run = play(&["n1"], &steps).await;
+        let run = run_steps(&["n1"], &steps).await;
         assert_eq!(
             run.result,
             Err(ForwardError::TimedOut {
@@ -212,9 +216,9 @@ async fn the_deadline_is_an_error_that_says_what_may_have_happened() {
     }
 }
 
-/// Whatever the last answer says, it does not tell what became of an attempt before it.
+/// The last answer proves nothing about earlier attempts.
 #[tokio::test(start_paused = true)]
-async fn an_open_attempt_stays_open() {
+async fn an_unknown_effect_stays_unknown() {
     for code in [
         StatusCode::InvalidArgument,
         StatusCode::NotFound,
@@ -222,10 +226,10 @@ async fn an_open_attempt_stays_open() {
         StatusCode::ResourceExhausted,
     ] {
         let last = failure(code, Verdict::Permanent);
-        let run = play(&["n1"], &[Answers(Err(lost())), Answers(Err(last))]).await;
+        let run = run_steps(&["n1"], &[Answers(Err(lost())), Answers(Err(last))]).await;
         assert_eq!(
             run.result.map_err(|error| error.outcome()),
-            Err(Outcome::Unknown),
+            Err(ForwardOutcome::Unknown),
             "{code:?}"
         );
     }
@@ -260,7 +264,7 @@ fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
     (node.id.clone(), node)
 }
 
-/// B101.
+/// B101: the choice of instances.
 #[test]
 fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
     let plugin = PluginId::new("p");
@@ -306,9 +310,9 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
     );
 }
 
-/// Without a connection the port is never reached, and the whole call still ends.
+/// The call ends although the port is never reached.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_without_a_connection_is_waited_for_until_the_deadline() {
+async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates {
         plugin: PluginId::new("p"),
         nodes: vec![NodeId::new("n1")],
@@ -318,6 +322,6 @@ async fn a_plugin_without_a_connection_is_waited_for_until_the_deadline() {
         .await;
     assert_eq!(
         result.map_err(|error| error.outcome()),
-        Err(Outcome::Nothing)
+        Err(ForwardOutcome::NoEffect)
     );
 }

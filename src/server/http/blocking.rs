@@ -1,4 +1,4 @@
-//! Blocking reads: a request that is held until what it reads has moved (`nomad-http-api` 2.8).
+//! Nomad's blocking queries: a read waits until the index of its table changes.
 
 use std::time::Duration;
 
@@ -6,26 +6,28 @@ use super::parameters::Wait;
 use crate::server::services::Services;
 use crate::state::State;
 
-/// No read waits longer, and one that does not say waits so long.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The default and the longest wait.
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// Returns when the index of the table, or of the one thing that is read, is beyond the one that the
-/// client has seen, when the time is up, or when the agent stops; in every case there is something to
-/// answer. Adds up to a sixteenth of the time, so that clients that came together do not come back
-/// together.
-pub(super) async fn hold(services: &Services, wait: Wait, table: impl Fn(&State) -> u64) {
+/// Waits until the index is beyond the client's, the time is up, or the agent stops. Adds up to a
+/// sixteenth of the time as jitter, which spreads the next requests of many clients.
+pub(super) async fn wait_for_index(
+    services: &Services,
+    wait: Wait,
+    index_of: impl Fn(&State) -> u64,
+) {
     if wait.index == 0 {
         return;
     }
-    let asked = match wait.duration {
-        Duration::ZERO => LONGEST,
-        asked => asked.min(LONGEST),
+    let requested = match wait.duration {
+        Duration::ZERO => MAX_WAIT,
+        duration => duration.min(MAX_WAIT),
     };
-    let limit = asked + asked.mul_f64(services.ids.jitter() / 16.0);
+    let limit = requested + requested.mul_f64(services.ids.jitter() / 16.0);
     let mut changes = services.cell.subscribe();
-    let moved = async {
-        while services.cell.read(&table) <= wait.index {
-            // The cell is gone: nothing will move any more.
+    let changed = async {
+        while services.cell.read(&index_of) <= wait.index {
+            // The cell has stopped; the index cannot change any more.
             if changes.changed().await.is_err() {
                 return;
             }
@@ -33,7 +35,7 @@ pub(super) async fn hold(services: &Services, wait: Wait, table: impl Fn(&State)
     };
     tokio::select! {
         biased;
-        () = moved => {}
+        () = changed => {}
         () = services.stopping.cancelled() => {}
         () = tokio::time::sleep(limit) => {}
     }

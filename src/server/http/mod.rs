@@ -1,23 +1,24 @@
-//! Nomad's HTTP API for volumes, plugins and variables, and what official clients ask besides
-//! (`nomad-http-api` 1 to 4, `nomad-neighbour-apis` 0 and 4).
+//! Nomad's HTTP API for volumes, plugins and variables, and the endpoints that Nomad's clients also
+//! need.
 //!
-//! A request is taken apart here and nowhere else: its path becomes a `Route`, its query
-//! `Parameters`, its body a document of `wire`. Handlers decode, call, encode; what they do stands
-//! in `server::volumes` and `state`. No handler looks at headers that say what the body is, because
-//! Go's client sends none.
+//! Only this module decodes requests: the path becomes a `Route`, the query `Parameters`, the body a
+//! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
+//! `server::variables` and `state`. Handlers ignore `Content-Type`, because Go's client sends none.
 
 mod blocking;
-mod neighbours;
+mod cluster;
 mod parameters;
 mod plugins;
 mod provider;
 mod reply;
+mod request;
 mod route;
 mod router;
 mod variables;
 mod volumes;
 
-pub use router::{MAX_BODY, router};
+pub use request::MAX_BODY;
+pub use router::router;
 
 #[cfg(test)]
 mod tests;

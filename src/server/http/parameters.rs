@@ -1,7 +1,7 @@
-//! The query of a request, read as Nomad reads it (`nomad-http-api` 2.3).
+//! Query parameters, parsed as Nomad parses them.
 //!
-//! Of a name that stands twice the first counts. Values are checked when they are asked for, so that
-//! an endpoint complains only of what it uses.
+//! The first of several parameters of one name counts. A value is checked when it is used, so an
+//! endpoint ignores invalid parameters that it does not use.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Parameters {
         Self(pairs.into_owned().collect())
     }
 
-    /// The first value of that name, empty or not.
+    /// The first value of that name, possibly empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
@@ -42,13 +42,12 @@ impl Parameters {
         self.get("prefix").unwrap_or_default()
     }
 
-    /// Present and not `0`.
+    /// Whether `pretty` is present and not `0`.
     pub(super) fn is_pretty(&self) -> bool {
         self.get("pretty").is_some_and(|value| value != "0")
     }
 
-    /// What a read waits for; checks `stale`, which means nothing here, because every read is of the
-    /// one who knows.
+    /// The wait of a blocking read. Checks `stale` too, which has no effect: every read is consistent.
     pub(super) fn wait(&self) -> Result<Wait, RequestError> {
         match self.get("stale") {
             None | Some("") => {}
@@ -67,7 +66,7 @@ impl Parameters {
         Ok(Wait { index, duration })
     }
 
-    /// How many a page has at most; 0 is all.
+    /// The page size; 0 is unlimited.
     pub(super) fn per_page(&self) -> Result<usize, RequestError> {
         match self.text("per_page") {
             None => Ok(0),
@@ -86,16 +85,16 @@ impl Parameters {
     }
 }
 
-/// What a blocking read waits for (2.8).
+/// What a blocking read waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// Until the table's index is beyond this; 0 does not wait.
+    /// The index that the client has seen; 0 does not wait.
     pub(super) index: u64,
-    /// How long; zero is the default.
+    /// The longest wait; zero is the default.
     pub(super) duration: Duration,
 }
 
-/// Go's truth values.
+/// Parses a boolean as Go does.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -104,7 +103,7 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Go's durations; a negative one is none here.
+/// Parses a duration as Go does; refuses a negative one.
 fn parse_duration(text: &str) -> Option<Duration> {
     GoDuration::parse(text).ok()?.to_std()
 }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_gos() {
+    fn durations_are_parsed_as_go_parses_them() {
         for (text, expected) in [
             ("10s", Some(10_000)),
             ("1500ms", Some(1500)),
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_name_counts() {
+    fn the_first_parameter_of_a_name_counts() {
         let parameters = Parameters::parse(Some("a=1&a=2&b&c=x%2Fy+z&pretty"));
         assert_eq!(parameters.get("a"), Some("1"));
         assert_eq!(
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_in_nomads_words() {
+    fn invalid_parameters_have_nomads_errors() {
         for (query, expected) in [
             ("index=x", RequestError::Index),
             ("index=-1", RequestError::Index),

@@ -1,8 +1,8 @@
-//! Plugins: decode, call, encode (`nomad-http-api` 3.11, 3.12).
+//! The endpoints of plugins.
 
-use super::blocking::hold;
+use super::blocking::wait_for_index;
 use super::reply::Reply;
-use super::router::Asked;
+use super::request::ApiRequest;
 use crate::model::PluginId;
 use crate::server::error::ServerError;
 use crate::state::{PluginView, State, plugin, plugins};
@@ -10,33 +10,33 @@ use crate::wire::{PluginDocument, PluginStub, plugin_summary_to_wire, plugin_to_
 
 type Result = std::result::Result<Reply, ServerError>;
 
-pub(super) async fn list(asked: &Asked) -> Result {
-    match asked.parameters.get("type") {
-        None => return Reply::json(&[(); 0], asked.pretty),
+pub(super) async fn list(request: &ApiRequest) -> Result {
+    match request.parameters.get("type") {
+        None => return Reply::json(&[(); 0], request.pretty),
         Some("csi") => {}
         Some(_) => return Ok(Reply::empty()),
     }
-    let wait = asked.parameters.wait()?;
-    hold(&asked.services, wait, State::plugins_index).await;
-    let prefix = asked.parameters.prefix();
-    let (views, index) = asked
+    let wait = request.parameters.wait()?;
+    wait_for_index(&request.services, wait, State::plugins_index).await;
+    let prefix = request.parameters.prefix();
+    let (views, index) = request
         .services
         .cell
         .read(|state| (plugins(state, prefix), state.plugins_index()));
     let stubs: Vec<_> = views.iter().map(stub).collect();
-    Ok(Reply::json(&stubs, asked.pretty)?.at(index))
+    Ok(Reply::json(&stubs, request.pretty)?.with_index(index))
 }
 
-pub(super) async fn read(asked: &Asked, id: &str) -> Result {
-    let wait = asked.parameters.wait()?;
-    hold(&asked.services, wait, State::plugins_index).await;
+pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
+    let wait = request.parameters.wait()?;
+    wait_for_index(&request.services, wait, State::plugins_index).await;
     let id = PluginId::new(id);
-    let (view, index) = asked
+    let (view, index) = request
         .services
         .cell
         .read(|state| (plugin(state, &id), state.plugins_index()));
     let view = view.ok_or(ServerError::NoPluginToRead)?;
-    Ok(Reply::json(&document(&view), asked.pretty)?.at(index))
+    Ok(Reply::json(&document(&view), request.pretty)?.with_index(index))
 }
 
 fn stub(view: &PluginView) -> PluginStub {

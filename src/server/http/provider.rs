@@ -1,12 +1,11 @@
-//! A provider's own volumes and snapshots: decode, call, encode (`nomad-http-api` 3.9, 3.10).
+//! The endpoints of a provider's volumes and snapshots.
 //!
-//! Tokens of pages are the plugin's, and stand in the body. Errors of a creation and of a deletion
-//! come as a list, also if there is one, as Nomad's do.
+//! Page tokens are the plugin's and are part of the body. As in Nomad, a failed create or delete of
+//! snapshots returns a list of errors, even for one error.
 
 use super::parameters::Parameters;
 use super::reply::Reply;
-use super::router::Asked;
-use super::volumes::{document, secrets_of};
+use super::request::ApiRequest;
 use crate::model::{Namespace, NamespacedId, PluginId, SnapshotId, VolumeId};
 use crate::ports::PageRequest;
 use crate::server::error::{ServerError, SnapshotError};
@@ -18,60 +17,72 @@ use crate::wire::{
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-pub(super) async fn external(asked: &Asked) -> Result {
-    let page = page(&asked.parameters)?;
-    let plugin = plugin(&asked.parameters);
-    let page = asked.services.volumes.list_external(plugin, page).await?;
+pub(super) async fn list_volumes(request: &ApiRequest) -> Result {
+    let page = page(&request.parameters)?;
+    let plugin = plugin(&request.parameters);
+    let page = request.services.volumes.list_external(plugin, page).await?;
     let response = ExternalVolumesResponse {
-        index: asked.services.cell.index(),
+        index: request.services.cell.index(),
         known_leader: true,
         last_contact: 0,
-        next_token: page.next.unwrap_or_default(),
+        next_token: page.next_token.unwrap_or_default(),
         volumes: page.entries.iter().map(external_volume_to_wire).collect(),
     };
-    Reply::json(&response, asked.pretty)
+    Reply::json(&response, request.pretty)
 }
 
-pub(super) async fn list_snapshots(asked: &Asked) -> Result {
-    let page = page(&asked.parameters)?;
-    let plugin = plugin(&asked.parameters);
-    let secrets = secrets_of(&asked.headers);
-    let volumes = &asked.services.volumes;
+pub(super) async fn list_snapshots(request: &ApiRequest) -> Result {
+    let page = page(&request.parameters)?;
+    let plugin = plugin(&request.parameters);
+    let secrets = request.secrets();
+    let volumes = &request.services.volumes;
     let page = volumes
         .list_snapshots(plugin.clone(), page, secrets)
         .await?;
     let snapshots = page.entries.iter();
     let snapshots = snapshots.map(|snapshot| snapshot_to_wire(snapshot, Some(&plugin)));
-    let response = response(asked, Some(snapshots.collect()), page.next);
-    Reply::json(&response, asked.pretty)
+    let response = snapshots_response(request, Some(snapshots.collect()), page.next_token);
+    Reply::json(&response, request.pretty)
 }
 
-pub(super) async fn create_snapshots(asked: &Asked) -> Result {
-    let document: SnapshotsRequest = document(&asked.body)?;
-    let fallback = asked.parameters.namespace();
+pub(super) async fn create_snapshots(request: &ApiRequest) -> Result {
+    let document: SnapshotsRequest = request.document()?;
+    let fallback = request.parameters.namespace();
     let namespace = fallback.unwrap_or_else(|| match document.namespace.as_str() {
         "" => Namespace::default(),
         name => Namespace::new(name),
     });
     let requests = document.snapshots.into_iter();
-    let requests =
-        requests.map(|snapshot| Ok(request(snapshot.ok_or(SnapshotError::Nil)?, &namespace)));
+    let requests = requests.map(|snapshot| {
+        Ok(snapshot_request(
+            snapshot.ok_or(SnapshotError::Nil)?,
+            &namespace,
+        ))
+    });
     let requests: Vec<_> = requests.collect::<Result<_>>()?;
-    let were_asked_for = !requests.is_empty();
-    let snapshots = asked.services.volumes.create_snapshots(requests).await?;
-    let snapshots = snapshots.iter().map(|cut| snapshot_to_wire(cut, None));
-    let snapshots = were_asked_for.then(|| snapshots.collect());
-    Reply::json(&response(asked, snapshots, None), asked.pretty)
+    let are_requested = !requests.is_empty();
+    let snapshots = request.services.volumes.create_snapshots(requests).await?;
+    let snapshots = snapshots
+        .iter()
+        .map(|snapshot| snapshot_to_wire(snapshot, None));
+    let snapshots = are_requested.then(|| snapshots.collect());
+    Reply::json(
+        &snapshots_response(request, snapshots, None),
+        request.pretty,
+    )
 }
 
-pub(super) async fn delete_snapshot(asked: &Asked) -> Result {
-    let plugin = plugin(&asked.parameters);
-    let id = SnapshotId::new(asked.parameters.get("snapshot_id").unwrap_or_default());
-    let secrets = secrets_of(&asked.headers);
-    let deleted = asked.services.volumes.delete_snapshot(plugin, id, secrets);
+pub(super) async fn delete_snapshot(request: &ApiRequest) -> Result {
+    let plugin = plugin(&request.parameters);
+    let id = SnapshotId::new(request.parameters.get("snapshot_id").unwrap_or_default());
+    let secrets = request.secrets();
+    let deleted = request
+        .services
+        .volumes
+        .delete_snapshot(plugin, id, secrets);
     deleted
         .await
-        .map_err(|error| ServerError::Several(vec![error]))?;
+        .map_err(|error| ServerError::Multiple(vec![error]))?;
     Ok(Reply::empty())
 }
 
@@ -83,11 +94,11 @@ fn page(parameters: &Parameters) -> Result<PageRequest> {
     let entries = parameters.per_page()?;
     Ok(PageRequest {
         entries: u32::try_from(entries).unwrap_or(u32::MAX),
-        token: parameters.get("next_token").unwrap_or_default().to_owned(),
+        starting_token: parameters.get("next_token").unwrap_or_default().to_owned(),
     })
 }
 
-fn request(document: SnapshotDocument, namespace: &Namespace) -> SnapshotRequest {
+fn snapshot_request(document: SnapshotDocument, namespace: &Namespace) -> SnapshotRequest {
     let volume = VolumeId::new(document.source_volume_id);
     let plugin = document.plugin_id;
     SnapshotRequest {
@@ -99,13 +110,13 @@ fn request(document: SnapshotDocument, namespace: &Namespace) -> SnapshotRequest
     }
 }
 
-fn response(
-    asked: &Asked,
+fn snapshots_response(
+    request: &ApiRequest,
     snapshots: Option<Vec<SnapshotDocument>>,
     next: Option<String>,
 ) -> SnapshotsResponse {
     SnapshotsResponse {
-        index: asked.services.cell.index(),
+        index: request.services.cell.index(),
         known_leader: true,
         last_contact: 0,
         next_token: next.unwrap_or_default(),

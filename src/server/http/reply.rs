@@ -1,9 +1,8 @@
-//! From what was found to an HTTP response: the one place that knows Nomad's headers.
+//! Builds HTTP responses with Nomad's headers.
 //!
-//! Every success is 200 (`nomad-http-api` 2.5), those of variables apart, every error one line of
-//! text, or the typed error for who asks for it (`wire::ErrorBody`). Every response of either kind
-//! carries Nomad's metadata, with an index of at least 1: with index 0 Nomad's own blocking reads
-//! spin.
+//! Every success is 200, except for variables. An error is one line of text, or the typed error if the
+//! client accepts it (`wire::ErrorBody`). Every response has Nomad's metadata with an index of at
+//! least 1: with index 0, Nomad's clients repeat blocking queries without a pause.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -18,15 +17,15 @@ use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKE
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// What an endpoint answers.
+/// The result of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// Nothing, or JSON.
+    /// JSON, or no body.
     body: Option<Vec<u8>>,
-    /// Of the table that was read, or of the write; the state's if it is none of both.
+    /// The index of the table that was read, or of the write; by default the state's.
     index: Option<u64>,
     next_token: Option<String>,
-    /// 200, if it is nothing else.
+    /// 200 by default.
     status: StatusCode,
 }
 
@@ -36,7 +35,7 @@ impl Reply {
         Self::default()
     }
 
-    /// 200 with JSON, indented if the client wants to look at it.
+    /// 200 with JSON, indented if `pretty`.
     pub(super) fn json<T: Serialize + ?Sized>(
         document: &T,
         pretty: bool,
@@ -46,30 +45,32 @@ impl Reply {
         } else {
             serde_json::to_vec(document)
         };
-        let body = body.map_err(|error| ServerError::Defect(format!("cannot encode: {error}")))?;
+        let body = body.map_err(|error| {
+            ServerError::Internal(format!("cannot encode the response: {error}"))
+        })?;
         Ok(Self {
             body: Some(body),
             ..Self::default()
         })
     }
 
-    /// That, with another status than 200.
+    /// Sets the status.
     #[must_use]
-    pub(super) fn with(mut self, status: StatusCode) -> Self {
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
 
-    /// That, read or written at that index.
+    /// Sets the index.
     #[must_use]
-    pub(super) fn at(mut self, index: u64) -> Self {
+    pub(super) fn with_index(mut self, index: u64) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// That, with another page behind it.
+    /// Sets the token of the next page.
     #[must_use]
-    pub(super) fn before(mut self, next: Option<String>) -> Self {
+    pub(super) fn with_next_token(mut self, next: Option<String>) -> Self {
         self.next_token = next;
         self
     }
@@ -85,13 +86,13 @@ fn indented<T: Serialize + ?Sized>(document: &T) -> serde_json::Result<Vec<u8>> 
     Ok(body)
 }
 
-/// Who answers, as every response says.
+/// Builds responses that carry the version of the agent.
 #[derive(Clone, Debug)]
-pub(super) struct Signature {
+pub(super) struct ResponseBuilder {
     pub(super) version: HeaderValue,
 }
 
-impl Signature {
+impl ResponseBuilder {
     pub(super) fn of(version: &str) -> Self {
         let version = HeaderValue::from_str(version);
         Self {
@@ -99,7 +100,7 @@ impl Signature {
         }
     }
 
-    fn sign(&self, headers: &mut HeaderMap, index: u64) {
+    fn add_nomad_headers(&self, headers: &mut HeaderMap, index: u64) {
         headers.insert(INDEX, HeaderValue::from(index.max(1)));
         headers.insert(LAST_CONTACT, HeaderValue::from_static("0"));
         headers.insert(KNOWN_LEADER, HeaderValue::from_static("true"));
@@ -107,7 +108,7 @@ impl Signature {
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
 
-    /// A success.
+    /// Builds the response of a success.
     pub(super) fn success(&self, reply: Reply, index: u64) -> Response {
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
@@ -119,7 +120,7 @@ impl Signature {
         };
         *response.status_mut() = reply.status;
         let headers = response.headers_mut();
-        self.sign(headers, reply.index.unwrap_or(index));
+        self.add_nomad_headers(headers, reply.index.unwrap_or(index));
         let next = reply.next_token.map(HeaderValue::try_from);
         if let Some(Ok(next)) = next {
             headers.insert(NEXT_TOKEN, next);
@@ -127,9 +128,9 @@ impl Signature {
         response
     }
 
-    /// A failure, in the form that the client asked for.
+    /// Builds the response of an error, in the format that the client accepts.
     pub(super) fn failure(&self, error: &ServerError, typed: bool, index: u64) -> Response {
-        let (code, status) = error.class();
+        let (code, status) = error.code_and_status();
         let text = error.text();
         let (content_type, body) = if typed {
             let document = ErrorBody {
@@ -137,7 +138,7 @@ impl Signature {
                 message: error.message(),
                 help: error.help(),
                 text,
-                holders: error.holders(),
+                claiming_allocs: error.claiming_allocs(),
             };
             let body = serde_json::to_vec(&document).unwrap_or_default();
             (HeaderValue::from_static(ErrorBody::MEDIA_TYPE), body)
@@ -151,20 +152,20 @@ impl Signature {
         if !empty {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        self.sign(headers, index);
+        self.add_nomad_headers(headers, index);
         response
     }
 
-    /// What is left to say when a handler panicked; the index is the least that there can be.
+    /// Builds the response for a handler that panicked, with the smallest index.
     pub(super) fn panicked(&self) -> Response {
-        let error = ServerError::Defect("a request could not be answered".into());
+        let error = ServerError::Internal("the handler of the request panicked".into());
         let response = self.failure(&error, false, 1);
         debug_assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         response
     }
 }
 
-/// Whether the client can read the typed error.
+/// Whether the client accepts the typed error.
 pub(super) fn wants_typed_errors(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     accepted

@@ -1,15 +1,15 @@
-//! The route table: method and path to what is asked, with Nomad's quirks (`nomad-http-api` 1).
+//! The route table, with Nomad's quirks.
 //!
-//! A path is split *after* percent-decoding, so an ID with a `/` is two segments and cannot be
-//! addressed. Exact paths have no trailing slash. Which method is wrong where differs: a wrong one
-//! on a known path is 405, an unknown second segment is 404 only for the methods that could have one.
+//! A path is split after percent-decoding, so an ID with a `/` is two segments and cannot be addressed.
+//! Exact paths have no trailing slash. A wrong method on a known path is 405. An unknown second
+//! segment is 404 only for methods that allow one.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::server::error::{RequestError, ServerError};
 
-/// What is asked.
+/// An endpoint with the parameters of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     ListVolumes,
@@ -39,7 +39,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// What the request line asks for; `path` is as it was sent.
+    /// Parses a method and a path that is still percent-encoded.
     pub(super) fn parse(method: &Method, path: &str) -> Result<Self, ServerError> {
         let path = percent_decode_str(path).decode_utf8();
         let path = path.map_err(|_| RequestError::Path)?;
@@ -92,7 +92,7 @@ fn only(method: &Method, allowed: &Method, route: Route) -> Result<Route, Server
     }
 }
 
-/// Below `/v1/volume/csi/`. On writes the body says which volume; the path's ID is ignored there.
+/// Parses paths below `/v1/volume/csi/`. Writes ignore the ID of the path and use the body's.
 fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
     let segments: Vec<_> = rest.split('/').collect();
     match (method.as_str(), segments.as_slice()) {
@@ -108,8 +108,8 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
     }
 }
 
-/// Below `/v1/var/`: the rest is the path, slashes included; several in a row are one, as after the
-/// redirect that Nomad answers. A wrong method is a bad request here.
+/// Parses paths below `/v1/var/`, where the rest is the variable's path with its slashes. Several
+/// slashes in a row count as one, as after Nomad's redirect. A wrong method is 400 here.
 fn variable(method: &Method, rest: &str) -> Result<Route, ServerError> {
     if !["GET", "PUT", "POST", "DELETE"].contains(&method.as_str()) {
         return Err(RequestError::Method.into());
@@ -123,7 +123,7 @@ fn variable(method: &Method, rest: &str) -> Result<Route, ServerError> {
     Ok(Route::Variable(method.clone(), path))
 }
 
-/// Below `/v1/plugin/csi/`: a second segment is ignored, a third is too many.
+/// Parses paths below `/v1/plugin/csi/`. A second segment is ignored; a third is an error.
 fn plugin(method: &Method, rest: &str) -> Result<Route, ServerError> {
     let segments: Vec<_> = rest.split('/').collect();
     match segments.as_slice() {

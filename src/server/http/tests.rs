@@ -1,4 +1,4 @@
-//! The API in process: every path, header and text, and the documents as they go out.
+//! The API in process: paths, headers, texts and documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 
 use super::{MAX_BODY, router};
 use crate::model::{Secrets, VolumeRequest};
-use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, Settings};
+use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
 use crate::server::fake::FakeAgent;
 use crate::server::services::Services;
@@ -45,7 +45,7 @@ impl Answer {
 }
 
 async fn agent() -> FakeAgent {
-    FakeAgent::start(Settings::default()).await.unwrap()
+    FakeAgent::start(PluginSettings::default()).await.unwrap()
 }
 
 async fn send(services: &Services, request: Request<Body>) -> Answer {
@@ -58,15 +58,15 @@ async fn send(services: &Services, request: Request<Body>) -> Answer {
     }
 }
 
-pub(super) async fn ask(agent: &FakeAgent, line: &str, body: &str) -> Answer {
+pub(super) async fn send_line(agent: &FakeAgent, line: &str, body: &str) -> Answer {
     let (method, uri) = line.split_once(' ').unwrap();
     let request = Request::builder().method(method).uri(uri);
     let request = request.body(Body::from(body.to_owned())).unwrap();
     send(&agent.services, request).await
 }
 
-/// That, by a client that reads typed errors.
-pub(super) async fn ask_typed(agent: &FakeAgent, line: &str, body: &str) -> Answer {
+/// Sends a request that accepts typed errors.
+pub(super) async fn send_typed(agent: &FakeAgent, line: &str, body: &str) -> Answer {
     let (method, uri) = line.split_once(' ').unwrap();
     let request = Request::builder().method(method).uri(uri);
     let request = request.header("Accept", ErrorBody::MEDIA_TYPE);
@@ -75,7 +75,7 @@ pub(super) async fn ask_typed(agent: &FakeAgent, line: &str, body: &str) -> Answ
 }
 
 pub(super) async fn get(agent: &FakeAgent, uri: &str) -> Answer {
-    ask(agent, &format!("GET {uri}"), "").await
+    send_line(agent, &format!("GET {uri}"), "").await
 }
 
 fn volume_body(id: &str) -> Value {
@@ -85,15 +85,15 @@ fn volume_body(id: &str) -> Value {
 
 async fn create(agent: &FakeAgent, id: &str) -> Answer {
     let body = json!({"Volumes": [volume_body(id)]}).to_string();
-    let answer = ask(agent, &format!("PUT /v1/volume/csi/{id}/create"), &body).await;
+    let answer = send_line(agent, &format!("PUT /v1/volume/csi/{id}/create"), &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer
 }
 
-/// `nomad-http-api` 1: routes, wrong methods, slashes, and the text of each.
+/// Routes, wrong methods and slashes, with Nomad's texts.
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn every_path_answers_as_nomads() {
+async fn every_path_responds_like_nomad() {
     let agent = agent().await;
     create(&agent, "db").await;
     for (line, status, text) in [
@@ -225,7 +225,7 @@ async fn every_path_answers_as_nomads() {
         ("GET /v1/namespace/nope", 404, "Namespace not found"),
         ("PUT /v1/regions", 405, "Invalid method"),
     ] {
-        let answer = ask(&agent, line, "").await;
+        let answer = send_line(&agent, line, "").await;
         assert_eq!((answer.status, answer.text()), (status, text), "{line}");
         assert_eq!(answer.header(KNOWN_LEADER), "true", "{line}");
         assert_eq!(answer.header(LAST_CONTACT), "0", "{line}");
@@ -242,21 +242,19 @@ async fn every_path_answers_as_nomads() {
     }
 }
 
-/// A HEAD has no body, so only the status says it.
 #[tokio::test(start_paused = true)]
-async fn lists_cannot_be_asked_for_their_head() {
-    let answer = ask(&agent().await, "HEAD /v1/volumes?type=csi", "").await;
+async fn lists_refuse_head_requests() {
+    let answer = send_line(&agent().await, "HEAD /v1/volumes?type=csi", "").await;
     assert_eq!((answer.status, answer.text()), (405, ""));
 }
 
-/// 3.10: each for itself, by the plugin of its volume.
 #[tokio::test(start_paused = true)]
-async fn snapshots_are_refused_as_by_a_plugin_that_has_none() {
+async fn snapshots_are_refused_if_the_plugin_does_not_support_them() {
     let agent = agent().await;
     create(&agent, "db").await;
     let body = r#"{"Snapshots":[{"SourceVolumeID":"db"},{"SourceVolumeID":"nope"}]}"#;
     for method in ["PUT", "POST"] {
-        let answer = ask(&agent, &format!("{method} /v1/volumes/snapshot"), body).await;
+        let answer = send_line(&agent, &format!("{method} /v1/volumes/snapshot"), body).await;
         assert_eq!(
             (answer.status, answer.text()),
             (
@@ -268,13 +266,13 @@ async fn snapshots_are_refused_as_by_a_plugin_that_has_none() {
     }
 }
 
-/// IDs with brackets arrive both ways (`nomad-http-api` 2.3), others are decoded once.
+/// IDs with brackets may be raw or encoded; IDs are decoded once.
 #[tokio::test(start_paused = true)]
 async fn ids_are_found_raw_and_encoded() {
     let agent = agent().await;
     for id in ["vol[0]", "x y", "50%25", "日本"] {
         let body = json!({"Volumes": [volume_body(id)]}).to_string();
-        let answer = ask(&agent, "PUT /v1/volume/csi/ignored/create", &body).await;
+        let answer = send_line(&agent, "PUT /v1/volume/csi/ignored/create", &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     for path in [
@@ -289,10 +287,9 @@ async fn ids_are_found_raw_and_encoded() {
     }
 }
 
-/// `nomad-http-api` 4.1, byte for byte: keys sorted, no secret, flags hidden, empty never `null`
-/// where Nomad has something.
+/// Byte for byte: sorted keys, no secrets, redacted flags, and `null` only where Nomad has it.
 #[tokio::test(start_paused = true)]
-async fn a_volume_reads_as_nomads() {
+async fn a_volume_is_encoded_like_nomads() {
     let agent = agent().await;
     let body = json!({"Volumes": [{
         "ID": "db", "Name": "database", "Namespace": "prod", "PluginID": "fake",
@@ -301,12 +298,12 @@ async fn a_volume_reads_as_nomads() {
         "RequestedCapacityMin": 100, "RequestedCapacityMax": 200,
         "MountOptions": {"FSType": "ext4", "MountFlags": ["noatime"]},
         "Secrets": {"token": "canary"}, "Parameters": {"type": "<gp3>"},
-        // What Go clients send besides, and what no user may set.
+        // Fields that Go clients also send and that clients may not set.
         "Allocations": null, "ReadAllocs": null, "ResourceExhausted": "0001-01-01T00:00:00Z",
         "Schedulable": false, "Topologies": null, "Capacity": 7, "AccessMode": "x",
         "CreateIndex": 99, "Context": null, "RequestedTopologies": null,
     }], "SecretID": "", "Region": "", "Namespace": ""});
-    let answer = ask(
+    let answer = send_line(
         &agent,
         "PUT /v1/volume/csi/db/create?namespace=other",
         &body.to_string(),
@@ -328,9 +325,8 @@ async fn a_volume_reads_as_nomads() {
     assert_eq!(answer.index(), 6);
 }
 
-/// 4.2 and 3.1.
 #[tokio::test(start_paused = true)]
-async fn a_list_reads_as_nomads() {
+async fn a_list_is_encoded_like_nomads() {
     let agent = agent().await;
     assert_eq!(get(&agent, "/v1/volumes?type=csi").await.text(), "[]");
     create(&agent, "db").await;
@@ -352,9 +348,9 @@ async fn a_list_reads_as_nomads() {
     assert_eq!(pretty.json(), answer.json());
 }
 
-/// 4.5, 4.6: what a plugin's detail view of Nomad's command needs is there.
+/// The document has the fields that `nomad plugin status` reads.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_reads_as_nomads() {
+async fn a_plugin_is_encoded_like_nomads() {
     let agent = agent().await;
     let list = get(&agent, "/v1/plugins?type=csi&prefix=fa").await;
     assert_eq!(
@@ -382,7 +378,7 @@ async fn a_plugin_reads_as_nomads() {
     assert_eq!(plugin["CreateTime"], json!(FakeClock::START));
 }
 
-/// B97, W47: every combination gives exactly the matching volumes, page by page.
+/// B97, W47: every combination of filters returns exactly the matching volumes, page by page.
 #[tokio::test(start_paused = true)]
 async fn lists_are_filtered_and_paged() {
     let agent = agent().await;
@@ -396,7 +392,7 @@ async fn lists_are_filtered_and_paged() {
         let mut volume = volume_body(id);
         volume["Namespace"] = json!(namespace);
         let body = json!({"Volumes": [volume]}).to_string();
-        ask(&agent, "PUT /v1/volume/csi/x/create", &body).await;
+        send_line(&agent, "PUT /v1/volume/csi/x/create", &body).await;
     }
     let ids = |answer: &Answer| -> Vec<String> {
         let list = answer.json();
@@ -435,9 +431,9 @@ async fn lists_are_filtered_and_paged() {
     assert_eq!(first.header(NEXT_TOKEN), "a.x2");
 }
 
-/// 2.3: any or no content type, keys of any case, what follows the first value ignored.
+/// Any content type, keys of any case, and data after the first value are accepted.
 #[tokio::test(start_paused = true)]
-async fn bodies_are_read_as_go_reads_them() {
+async fn bodies_are_decoded_as_go_decodes_them() {
     let agent = agent().await;
     let body = r#"{"volumes":[{"id":"db","NAME":"n","pluginid":"fake","unknown":1,
         "requestedcapabilities":[{"accessmode":"single-node-writer","ATTACHMENTMODE":"file-system"}]
@@ -464,7 +460,7 @@ async fn bodies_are_read_as_go_reads_them() {
             "validation: missing volume id, missing plugin id, must include",
         ),
     ] {
-        let answer = ask(&agent, "PUT /v1/volumes", body).await;
+        let answer = send_line(&agent, "PUT /v1/volumes", body).await;
         assert_eq!(answer.status, status, "{body}");
         assert!(
             answer.text().starts_with(start),
@@ -474,9 +470,9 @@ async fn bodies_are_read_as_go_reads_them() {
     }
 }
 
-/// 2.3: the document's namespace wins, then the query's, then the body's.
+/// The volume's namespace wins, then the query's, then the body's.
 #[tokio::test(start_paused = true)]
-async fn the_namespace_is_found_in_nomads_order() {
+async fn the_namespace_is_chosen_in_nomads_order() {
     let agent = agent().await;
     for (query, body, document, expected) in [
         ("?namespace=q", "b", "d", "d"),
@@ -488,11 +484,11 @@ async fn the_namespace_is_found_in_nomads_order() {
         volume["Namespace"] = json!(document);
         let body = json!({"Namespace": body, "Volumes": [volume]}).to_string();
         let line = format!("PUT /v1/volume/csi/db/create{query}");
-        let answer = ask(&agent, &line, &body).await;
+        let answer = send_line(&agent, &line, &body).await;
         assert_eq!(answer.json()["Volumes"][0]["Namespace"], json!(expected));
     }
     assert_eq!(
-        ask(
+        send_line(
             &agent,
             "PUT /v1/volume/csi/db/create?namespace=*",
             &json!({"Volumes": [volume_body("db")]}).to_string()
@@ -504,7 +500,7 @@ async fn the_namespace_is_found_in_nomads_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_is_refused_in_words() {
+async fn a_body_that_is_too_large_is_refused() {
     let agent = agent().await;
     let announced = Request::builder()
         .method("PUT")
@@ -526,9 +522,9 @@ async fn a_body_that_is_too_large_is_refused_in_words() {
     }
 }
 
-/// B23: no secret goes out, whatever is asked.
+/// B23: no response contains a secret.
 #[tokio::test(start_paused = true)]
-async fn no_secret_ever_goes_out() {
+async fn no_response_contains_a_secret() {
     let agent = agent().await;
     let canary = "canary-7f3a";
     let request = VolumeRequest {
@@ -547,18 +543,17 @@ async fn no_secret_ever_goes_out() {
         ("PUT /v1/volume/csi/db", bad.as_str()),
         ("PUT /v1/volume/csi/db/create", bad.as_str()),
     ] {
-        let answer = ask(&agent, line, body).await;
+        let answer = send_line(&agent, line, body).await;
         assert!(!answer.text().contains(canary), "{line}: {}", answer.text());
         assert!(!format!("{:?}", answer.headers).contains(canary), "{line}");
     }
 }
 
-/// 2.4.
 #[tokio::test(start_paused = true)]
-async fn a_delete_carries_secrets_in_a_header() {
-    let settings = Settings {
+async fn a_delete_takes_secrets_from_a_header() {
+    let settings = PluginSettings {
         secrets: Secrets::from_iter([("a", "1"), ("b", "x=y")]),
-        ..Settings::default()
+        ..PluginSettings::default()
     };
     let agent = FakeAgent::start(settings).await.unwrap();
     let request = VolumeRequest {
@@ -577,14 +572,13 @@ async fn a_delete_carries_secrets_in_a_header() {
     assert_eq!(answer.index(), agent.cell.index());
 }
 
-/// Decision 7: text by default, the typed error for who asks for it.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_asks_for_it_gets_the_typed_error() {
+async fn a_client_that_accepts_it_gets_the_typed_error() {
     let agent = agent().await;
     create(&agent, "db").await;
     agent
         .backend
-        .script(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+        .inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
     let request = || {
         Request::builder()
             .method("DELETE")
@@ -609,16 +603,16 @@ async fn a_client_that_asks_for_it_gets_the_typed_error() {
     );
     assert_eq!(
         body.message,
-        "plugin fake did not delete volume db: scripted Internal (Internal); it may have happened \
+        "plugin fake did not delete volume db: scripted Internal (Internal); the call may still \
          or not"
     );
     assert_eq!(body.help.len(), 1);
     assert_eq!(send(&agent.services, request()).await.status, 200);
 }
 
-/// 2.7; one volume is too small to be worth it.
+/// One volume is too small to be compressed.
 #[tokio::test(start_paused = true)]
-async fn long_answers_are_compressed_for_who_asks() {
+async fn long_responses_are_compressed_on_request() {
     let agent = agent().await;
     for at in 0..20 {
         create(&agent, &format!("db{at}")).await;
@@ -644,9 +638,9 @@ async fn long_answers_are_compressed_for_who_asks() {
     assert!(packed.body.len() < plain.body.len());
 }
 
-/// 2.8: held until the table moves, at once if it has moved already, not longer than asked.
+/// The read waits until the index changes, not at all if it has changed, and at most for the given time.
 #[tokio::test(start_paused = true)]
-async fn a_blocking_read_is_held_until_something_moves() {
+async fn a_blocking_read_waits_for_a_change() {
     let agent = agent().await;
     let seen = create(&agent, "db").await.index();
     for path in ["/v1/volumes?type=csi", "/v1/volume/csi/db"] {
@@ -657,7 +651,7 @@ async fn a_blocking_read_is_held_until_something_moves() {
 
         let held = get(&agent, &format!("{path}{join}index={seen}&wait=16s")).await;
         assert_eq!(held.index(), seen);
-        // Half of the sixteenth, as the fake's jitter has it.
+        // The fake's jitter is one half.
         assert_eq!(start.elapsed(), Duration::from_millis(16_500));
 
         let start = Instant::now();
@@ -683,7 +677,7 @@ async fn a_blocking_read_is_held_until_something_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_waiting_reads() {
+async fn a_stop_ends_blocking_reads() {
     let agent = agent().await;
     let index = agent.cell.index();
     let uri = format!("/v1/volumes?type=csi&index={index}&wait=60s");
@@ -695,16 +689,16 @@ async fn a_stop_ends_waiting_reads() {
     let (answer, ()) = tokio::join!(get(&agent, &uri), stop);
     assert_eq!((answer.status, answer.text()), (200, "[]"));
     assert_eq!(start.elapsed(), Duration::from_secs(1));
-    let refused = ask(&agent, "DELETE /v1/volume/csi/db", "").await;
+    let refused = send_line(&agent, "DELETE /v1/volume/csi/db", "").await;
     assert_eq!(
         (refused.status, refused.text()),
         (500, "the agent is stopping")
     );
 }
 
-/// A defect is an answer in words, wherever it is.
+/// A panic anywhere gives a response.
 #[tokio::test(start_paused = true)]
-async fn a_defect_is_answered() {
+async fn a_panic_gets_a_response() {
     struct Broken;
     impl IdSource for Broken {
         fn uuid(&self) -> String {
@@ -722,14 +716,14 @@ async fn a_defect_is_answered() {
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
     };
-    let services = Services::new(ports, VolumeLimits::default(), FakeAgent::about());
+    let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");
     let answer = send(&services, request.body(Body::empty()).unwrap()).await;
     let text = "the agent failed inside: a request could not be answered";
     assert_eq!((answer.status, answer.text()), (500, text));
     assert_eq!(answer.header("X-Nomad-CSI-Agent"), "1.2.3");
 
-    // Without a connection the operation pauses, and asks for jitter.
+    // Without a connection the operation pauses, which calls `jitter`.
     let body = json!({"Volumes": [volume_body("db")]}).to_string();
     let request = Request::builder()
         .method("PUT")
@@ -739,15 +733,16 @@ async fn a_defect_is_answered() {
     assert_eq!((answer.status, answer.text()), (500, text));
 }
 
-/// A client that hangs up loses the answer, and nothing else.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_hangs_up_does_not_cut_the_operation_short() {
+async fn a_disconnected_client_does_not_interrupt_the_operation() {
     let agent = agent().await;
-    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    agent
+        .backend
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     {
         let body = json!({"Volumes": [volume_body("db")]}).to_string();
-        let request = ask(&agent, "PUT /v1/volume/csi/db/create", &body);
-        let arrived = agent.backend.arrived(1);
+        let request = send_line(&agent, "PUT /v1/volume/csi/db/create", &body);
+        let arrived = agent.backend.wait_for_calls(1);
         tokio::select! {
             _ = request => panic!("the plugin hangs"),
             () = arrived => {}
@@ -759,9 +754,8 @@ async fn a_client_that_hangs_up_does_not_cut_the_operation_short() {
     assert_eq!(answer.status, 200);
 }
 
-/// `nomad-http-api` 3.13.
 #[tokio::test(start_paused = true)]
-async fn neighbours_answer_what_clients_need() {
+async fn cluster_endpoints_return_what_clients_need() {
     let agent = agent().await;
     create(&agent, "db").await;
     let nodes = get(&agent, "/v1/nodes?prefix=1111").await.json();
@@ -788,7 +782,7 @@ async fn neighbours_answer_what_clients_need() {
     );
 }
 
-/// Shell completion (`nomad-neighbour-apis` 4.5).
+/// The search of shell completion.
 #[tokio::test(start_paused = true)]
 async fn searches_find_by_prefix() {
     let agent = agent().await;
@@ -797,7 +791,7 @@ async fn searches_find_by_prefix() {
     }
     let search = async |context: &str, prefix: &str| {
         let body = json!({"Prefix": prefix, "Context": context}).to_string();
-        ask(&agent, "POST /v1/search", &body).await
+        send_line(&agent, "POST /v1/search", &body).await
     };
     let found = search("volumes", "db").await.json();
     assert_eq!(found["Matches"]["volumes"].as_array().unwrap().len(), 20);
@@ -817,9 +811,9 @@ async fn searches_find_by_prefix() {
     assert!(wrong.text().starts_with("context must be one of "));
 }
 
-/// A list that is made into documents beside the threads that serve is the same list.
+/// A list that is encoded on a blocking thread is complete.
 #[tokio::test(start_paused = true)]
-async fn a_long_list_is_whole() {
+async fn a_long_list_is_complete() {
     let agent = agent().await;
     for number in 0..300 {
         create(&agent, &format!("v{number:03}")).await;

@@ -1,68 +1,67 @@
-//! What a write of a variable comes to: one pure function from what is on record, what is asked and
-//! the time, to an event or to a refusal (`nomad-neighbour-apis` 1.7, 1.9, 2.3 to 2.6).
+//! Decides the result of a write from the record, the request and the time. Pure.
 //!
-//! The index is compared before the lock is looked at. Who names the lock's ID is its holder. Where
-//! Nomad is left, it is on purpose: a write that names a lock which nobody holds is refused, where
-//! Nomad stores a lock that never ends and lets a holder who has lost it write; and a holder's write
-//! leaves his lock's terms as they are.
+//! The index is compared before the lock. A client proves that it holds a lock with the lock's ID.
+//! Two deliberate differences from Nomad: a write that names a lock which the variable does not have
+//! is a conflict (Nomad stores a lock that never expires), and a write by the lock's holder keeps the
+//! lock's TTL and delay.
 
 use crate::model::{Namespace, Secrets, VariableKey};
 use crate::server::error::VariableError;
 use crate::state::{VariableLock, VariableRecord};
 
 const SECOND: i64 = 1_000_000_000;
-/// What a lock's times are if they are not given.
-pub(super) const DEFAULT_TIME: i64 = 15 * SECOND;
-const SHORTEST: i64 = 10 * SECOND;
-const LONGEST: i64 = 24 * 3600 * SECOND;
+/// The default TTL and delay of a lock.
+pub(super) const DEFAULT_LOCK_TIME: i64 = 15 * SECOND;
+const MIN_TTL: i64 = 10 * SECOND;
+const MAX_TTL: i64 = 24 * 3600 * SECOND;
 
-/// What somebody wants done with a variable.
+/// A write of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableWrite {
-    /// Write it.
+    /// Write the items.
     Set {
-        /// All of it.
+        /// All items.
         items: Secrets,
-        /// Only if its index is this; 0 if it must not exist yet.
-        check: Option<u64>,
-        /// The lock that the writer says he holds.
-        holder: Option<String>,
+        /// The expected index; 0 if the variable must not exist.
+        cas: Option<u64>,
+        /// The ID of the lock that the client holds.
+        lock_id: Option<String>,
     },
-    /// Remove it.
+    /// Delete the variable.
     Delete {
-        /// Only if its index is this.
+        /// The expected index.
         check: Option<u64>,
     },
-    /// Write it and hold it.
+    /// Write the items and acquire the lock.
     Acquire {
-        /// All of it, also if that is nothing.
+        /// All items, possibly none.
         items: Secrets,
-        /// The lock that he holds already, or the ID that he wants.
+        /// The ID of the lock that the client holds or wants.
         id: Option<String>,
-        /// Nanoseconds; 0 is [`DEFAULT_TIME`].
+        /// Nanoseconds; 0 is [`DEFAULT_LOCK_TIME`].
         ttl: i64,
-        /// Nanoseconds; 0 is [`DEFAULT_TIME`].
+        /// Nanoseconds; 0 is [`DEFAULT_LOCK_TIME`].
         delay: i64,
     },
-    /// Go on holding it.
+    /// Renew the lock.
     Renew {
-        /// The lock.
+        /// The lock's ID.
         id: String,
     },
-    /// Hold it no more.
+    /// Release the lock.
     Release {
-        /// The lock.
+        /// The lock's ID.
         id: String,
     },
 }
 
-/// What a write comes to.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Items, as given.
+    /// Write the items.
     Write,
-    /// Items, as given, and a lock; without an ID a new one is to be made.
-    Lock {
+    /// Write the items and the lock, with a new ID if none is given.
+    Acquire {
         id: Option<String>,
         ttl: i64,
         delay: i64,
@@ -74,15 +73,15 @@ pub(super) enum Decision {
         id: String,
     },
     Delete,
-    /// It is as it should be.
-    Nothing,
-    /// It is otherwise than the writer said; he may see how.
-    Differs,
-    /// Somebody else holds it; who and what is not shown.
-    Held,
+    /// The variable is already absent.
+    Unchanged,
+    /// The index or lock differs from the expected one; the client may see the variable.
+    Conflict,
+    /// Another client holds the lock; the client may not see the variable.
+    Locked,
 }
 
-/// Refuses what can never be, whatever is on record.
+/// Refuses a write that is invalid for any record.
 pub(super) fn check(key: &VariableKey, write: &VariableWrite) -> Result<(), VariableError> {
     let items = match write {
         VariableWrite::Delete { .. } | VariableWrite::Renew { .. } => return Ok(()),
@@ -96,7 +95,7 @@ pub(super) fn check(key: &VariableKey, write: &VariableWrite) -> Result<(), Vari
         let text = "can not target wildcard (\"*\")namespace";
         return Err(VariableError::Invalid(text.into()));
     }
-    if items.is_some_and(|items| items.bytes() > VariableKey::MAX_BYTES) {
+    if items.is_some_and(|items| items.byte_count() > VariableKey::MAX_BYTES) {
         return Err(VariableError::TooLarge);
     }
     match write {
@@ -113,7 +112,7 @@ fn check_terms(ttl: i64, delay: i64) -> Result<(), VariableError> {
     if ttl < 0 || delay < 0 {
         problems.push("Lock delay and TTL must be positive".to_owned());
     }
-    if ttl != 0 && !(SHORTEST..=LONGEST).contains(&ttl) {
+    if ttl != 0 && !(MIN_TTL..=MAX_TTL).contains(&ttl) {
         problems.push("TTL must be between 10 seconds and 24 hours".to_owned());
     }
     if problems.is_empty() {
@@ -122,7 +121,7 @@ fn check_terms(ttl: i64, delay: i64) -> Result<(), VariableError> {
     Err(VariableError::LockTerms(problems))
 }
 
-/// What the write comes to at that time.
+/// Decides the result of a write at that time.
 pub(super) fn decide(
     record: Option<&VariableRecord>,
     write: &VariableWrite,
@@ -130,21 +129,25 @@ pub(super) fn decide(
 ) -> Result<Decision, VariableError> {
     let lock = record.and_then(|record| record.lock.as_ref());
     match write {
-        VariableWrite::Set { check, holder, .. } => Ok(if differs(record, *check) {
-            Decision::Differs
+        VariableWrite::Set {
+            cas: check,
+            lock_id: holder,
+            ..
+        } => Ok(if is_conflict(record, *check) {
+            Decision::Conflict
         } else {
             match (lock, holder) {
                 (None, None) => Decision::Write,
                 (Some(lock), Some(id)) if lock.terms.id == *id => Decision::Write,
-                (None, Some(_)) => Decision::Differs,
-                (Some(_), _) => Decision::Held,
+                (None, Some(_)) => Decision::Conflict,
+                (Some(_), _) => Decision::Locked,
             }
         }),
         VariableWrite::Delete { check } => Ok(match (record, lock) {
-            _ if differs(record, *check) => Decision::Differs,
-            (None, _) => Decision::Nothing,
+            _ if is_conflict(record, *check) => Decision::Conflict,
+            (None, _) => Decision::Unchanged,
             (Some(_), None) => Decision::Delete,
-            (Some(_), Some(_)) => Decision::Held,
+            (Some(_), Some(_)) => Decision::Locked,
         }),
         VariableWrite::Acquire { id, ttl, delay, .. } => {
             Ok(acquire(lock, id.as_deref(), *ttl, *delay))
@@ -154,17 +157,17 @@ pub(super) fn decide(
     }
 }
 
-/// Whether the variable is not as the writer says that he has seen it.
-fn differs(record: Option<&VariableRecord>, check: Option<u64>) -> bool {
+/// Whether the index differs from the expected one.
+fn is_conflict(record: Option<&VariableRecord>, check: Option<u64>) -> bool {
     let index = record.map_or(0, |record| record.modify_index);
     check.is_some_and(|expected| expected != index)
 }
 
 fn acquire(lock: Option<&VariableLock>, id: Option<&str>, ttl: i64, delay: i64) -> Decision {
-    let or_default = |time| if time == 0 { DEFAULT_TIME } else { time };
+    let or_default = |time| if time == 0 { DEFAULT_LOCK_TIME } else { time };
     match lock {
-        Some(lock) if id != Some(lock.terms.id.as_str()) => Decision::Held,
-        Some(_) | None => Decision::Lock {
+        Some(lock) if id != Some(lock.terms.id.as_str()) => Decision::Locked,
+        Some(_) | None => Decision::Acquire {
             id: id.map(ToOwned::to_owned),
             ttl: or_default(ttl),
             delay: or_default(delay),
@@ -172,7 +175,7 @@ fn acquire(lock: Option<&VariableLock>, id: Option<&str>, ttl: i64, delay: i64) 
     }
 }
 
-/// A lock that has expired is its holder's no more, although nobody else can have it yet.
+/// An expired lock cannot be renewed, even while its delay still protects it.
 fn renew(record: Option<&VariableRecord>, id: &str, now: i64) -> Result<Decision, VariableError> {
     if id.is_empty() {
         return Err(VariableError::MissingLockId);
@@ -181,7 +184,7 @@ fn renew(record: Option<&VariableRecord>, id: &str, now: i64) -> Result<Decision
     match &record.lock {
         None => Err(VariableError::NotHeldToRenew),
         Some(lock) if lock.terms.id != *id || lock.expires_at() <= now => {
-            Err(VariableError::NotHolder)
+            Err(VariableError::NotLockHolder)
         }
         Some(_) => Ok(Decision::Renew { id: id.to_owned() }),
     }
@@ -191,7 +194,7 @@ fn release(record: Option<&VariableRecord>, id: &str) -> Result<Decision, Variab
     let record = record.ok_or(VariableError::NothingToRelease)?;
     match &record.lock {
         None => Err(VariableError::NotHeldToRelease),
-        Some(lock) if lock.terms.id != *id => Ok(Decision::Held),
+        Some(lock) if lock.terms.id != *id => Ok(Decision::Locked),
         Some(_) => Ok(Decision::Release { id: id.to_owned() }),
     }
 }

@@ -1,11 +1,10 @@
-//! Variables: small maps of text with compare-and-set and locks, as Nomad serves them since 1.4
-//! (`nomad-neighbour-apis` 1, 2).
+//! Nomad's variables: small text maps with compare-and-set and locks.
 //!
-//! `decide` says what a write comes to, and is pure; `service` carries it out as one event of the
-//! journal, in which items stand only sealed, and ends locks when their time is over.
+//! `decide` determines the result of a write and is pure. `service` records it as one event, with
+//! sealed items, and expires locks.
 
 mod decide;
 mod service;
 
 pub use decide::VariableWrite;
-pub use service::{VariableOutcome, VariablePorts, VariableReading, Variables};
+pub use service::{VariableContents, VariablePorts, VariableService, VariableWriteOutcome};

@@ -1,11 +1,10 @@
-//! [`Variables`]: where writes of variables come in, and what ends locks.
+//! [`VariableService`]: reads and writes variables and expires their locks.
 //!
-//! One write at a time per variable: a place in its lane, what is on record, a pure decision
-//! ([`super::decide`]), one event. Nothing outside is called, so a write is either on record or has
-//! not happened; it runs as a task of its own, so that a client who hangs up does not give the lane
-//! to the next one while his event is being written. A lock whose time is over is ended on
-//! record before the next write of its variable is decided, and by a task that wakes when the next
-//! one is due; whoever comes first, there is one event, by the agent's clock.
+//! One write at a time per variable: acquire, read, decide ([`super::decide`]), record one event. No
+//! write calls anything outside the agent, so it is either recorded or did not happen. Each write is
+//! its own task, so a client that disconnects cannot release the permit while its event is written.
+//! An expired lock is removed before the next write of its variable, and by a background task.
+//! Whichever comes first records the one event, by the agent's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,154 +17,156 @@ use tracing::{info, warn};
 use super::decide::{Decision, VariableWrite, check, decide};
 use crate::model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
 use crate::ports::{Clock, IdSource, Sealer};
+use crate::server::acquire::acquire;
 use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
-use crate::server::lanes::{Lane, Lanes};
-use crate::server::turn::turn;
+use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
 use crate::state::{
-    Event, EventKind, LockTerms, VariableEvent, VariableRecord, ended_locks, next_lock_end,
+    Event, EventKind, LockTerms, VariableEvent, VariableRecord, expired_locks, next_lock_end,
 };
 
 /// How many writes may wait for one variable.
-const LINE: usize = 1024;
-/// How long a write waits for its turn.
-const TURN: Duration = Duration::from_secs(30);
-/// After a failure to end locks; and the longest time for which the clock is trusted to go on as the
-/// machine's does.
-const PAUSE: Duration = Duration::from_secs(5);
+const MAX_WAITING: usize = 1024;
+/// The longest time that a write waits for others.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause after a failure to expire locks.
+const EXPIRY_PAUSE: Duration = Duration::from_secs(5);
+/// The longest sleep, because wall time may be changed meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// The outside world, as far as variables need it.
+/// The ports of variables.
 #[derive(Clone)]
 pub struct VariablePorts {
-    /// What is remembered.
+    /// The state.
     pub cell: StateCell,
     /// Seals items.
     pub sealer: Arc<dyn Sealer>,
-    /// Wall time, for events and for the ends of locks.
+    /// Wall time, for events and lock expiry.
     pub clock: Arc<dyn Clock>,
-    /// IDs of locks.
+    /// Creates lock IDs.
     pub ids: Arc<dyn IdSource>,
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VariableOutcome {
-    /// It is on record.
+pub enum VariableWriteOutcome {
+    /// The variable was written.
     Written {
-        /// As it is now.
+        /// The record after the write.
         record: Arc<VariableRecord>,
-        /// What the writer gave, if he gave any.
+        /// The written items, if the write has any.
         items: Option<Secrets>,
     },
-    /// It is not there any more, or never was.
-    Gone,
-    /// It is not as the writer said: nothing was changed.
-    Differs(Option<VariableReading>),
-    /// Somebody else holds it: nothing was changed.
-    Held,
+    /// The variable does not exist (any more).
+    Absent,
+    /// The index or lock differs from the expected one; nothing changed.
+    Conflict(Option<VariableContents>),
+    /// Another client holds the lock; nothing changed.
+    Locked,
 }
 
-/// A variable that was read.
+/// A variable with its decrypted items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VariableReading {
-    /// What is kept of it.
+pub struct VariableContents {
+    /// The record.
     pub record: Arc<VariableRecord>,
-    /// What it holds.
+    /// The items.
     pub items: Secrets,
 }
 
-/// The variables. A clone is the same.
+/// Reads and writes variables. A clone is the same service.
 #[derive(Clone)]
-pub struct Variables {
+pub struct VariableService {
     ports: VariablePorts,
-    lanes: Lanes<VariableKey>,
+    limiter: KeyedLimiter<VariableKey>,
     tasks: TaskTracker,
 }
 
-impl Variables {
-    /// Variables over these ports. Ends locks until `stopping` is cancelled; needs a running tokio
-    /// runtime for that.
+impl VariableService {
+    /// A service over these ports. It expires locks until `stopping` is cancelled. Needs a running
+    /// tokio runtime.
     pub fn new(ports: VariablePorts, stopping: CancellationToken) -> Self {
         let variables = Self {
             ports,
-            lanes: Lanes::new(LINE),
+            limiter: KeyedLimiter::new(MAX_WAITING),
             tasks: TaskTracker::new(),
         };
-        let reaper = variables.clone();
-        variables.tasks.spawn(reaper.end_locks(stopping));
+        let expiry = variables.clone();
+        variables.tasks.spawn(expiry.expire_locks(stopping));
         variables.tasks.close();
         variables
     }
 
-    /// Returns when locks are ended no more.
-    pub async fn stopped(&self) {
+    /// Waits until all writes and the expiry of locks have ended.
+    pub async fn wait_stopped(&self) {
         self.tasks.wait().await;
     }
 
-    /// A variable with its items.
+    /// Returns a variable with its items.
     ///
     /// # Errors
-    /// If its items do not open with this agent's key.
-    pub fn read(&self, key: &VariableKey) -> Result<Option<VariableReading>, ServerError> {
+    /// If the agent's key cannot open the items.
+    pub fn read(&self, key: &VariableKey) -> Result<Option<VariableContents>, ServerError> {
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
-        record.map(|record| self.opened(record)).transpose()
+        record.map(|record| self.decrypt(record)).transpose()
     }
 
-    fn opened(&self, record: Arc<VariableRecord>) -> Result<VariableReading, ServerError> {
+    fn decrypt(&self, record: Arc<VariableRecord>) -> Result<VariableContents, ServerError> {
         let owner = SecretOwner::Variable(record.key.clone());
         let items = self.ports.sealer.open(&owner, &record.items);
         let items = items.map_err(|error| ServerError::Secrets { owner, error })?;
-        Ok(VariableReading { record, items })
+        Ok(VariableContents { record, items })
     }
 
-    /// Carries out one write; the answer is on record when it comes.
+    /// Performs one write. The result is durable when it is returned.
     ///
     /// # Errors
-    /// If it can never be, if there is nothing to renew or release, or if it cannot be recorded.
-    /// Nothing has changed then.
+    /// If the write is invalid, if there is no lock to renew or release, or if it cannot be recorded.
+    /// Nothing changed then.
     pub async fn write(
         &self,
         key: &VariableKey,
         write: VariableWrite,
-    ) -> Result<VariableOutcome, ServerError> {
+    ) -> Result<VariableWriteOutcome, ServerError> {
         check(key, &write)?;
         let (variables, key) = (self.clone(), key.clone());
         let task = self
             .tasks
-            .spawn(async move { variables.write_in_turn(&key, write).await });
+            .spawn(async move { variables.write_exclusively(&key, write).await });
         task.await.unwrap_or_else(|failed| {
-            tracing::error!(error = %failed, "a write of a variable ended in a defect");
-            Err(ServerError::Defect("a write of a variable".into()))
+            tracing::error!(error = %failed, "a write of a variable panicked");
+            Err(ServerError::Internal(
+                "a write of a variable panicked".into(),
+            ))
         })
     }
 
-    async fn write_in_turn(
+    async fn write_exclusively(
         &self,
         key: &VariableKey,
         write: VariableWrite,
-    ) -> Result<VariableOutcome, ServerError> {
-        let _turn = self.turn(key).await?;
+    ) -> Result<VariableWriteOutcome, ServerError> {
+        let _permit = self.acquire(key).await?;
         let now = self.ports.clock.now();
-        self.end_if_over(key, now).await?;
+        self.expire_lock_if_due(key, now).await?;
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let decision = decide(record.as_deref(), &write, now)?;
         let event = match decision {
-            Decision::Nothing => return Ok(VariableOutcome::Gone),
-            Decision::Held => return Ok(VariableOutcome::Held),
-            Decision::Differs => {
-                let reading = record.map(|record| self.opened(record)).transpose()?;
-                return Ok(VariableOutcome::Differs(reading));
+            Decision::Unchanged => return Ok(VariableWriteOutcome::Absent),
+            Decision::Locked => return Ok(VariableWriteOutcome::Locked),
+            Decision::Conflict => {
+                let reading = record.map(|record| self.decrypt(record)).transpose()?;
+                return Ok(VariableWriteOutcome::Conflict(reading));
             }
             Decision::Delete => {
                 self.commit(key, record.as_deref(), VariableEvent::Deleted)
                     .await?;
-                return Ok(VariableOutcome::Gone);
+                return Ok(VariableWriteOutcome::Absent);
             }
             Decision::Write => VariableEvent::Written {
                 items: self.seal(key, &write),
             },
-            Decision::Lock { id, ttl, delay } => VariableEvent::LockAcquired {
+            Decision::Acquire { id, ttl, delay } => VariableEvent::LockAcquired {
                 items: self.seal(key, &write),
                 terms: LockTerms {
                     id: id.unwrap_or_else(|| self.ports.ids.uuid()),
@@ -179,14 +180,15 @@ impl Variables {
         self.commit(key, record.as_deref(), event).await?;
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let record = record.ok_or_else(|| conflict(key))?;
-        Ok(VariableOutcome::Written {
+        Ok(VariableWriteOutcome::Written {
             record,
             items: items_of(&write).cloned(),
         })
     }
 
-    async fn turn(&self, key: &VariableKey) -> Result<Lane<VariableKey>, ServerError> {
-        turn(&self.lanes, key.clone(), format!("variable {key}"), TURN).await
+    async fn acquire(&self, key: &VariableKey) -> Result<KeyedPermit<VariableKey>, ServerError> {
+        let name = format!("variable {key}");
+        acquire(&self.limiter, key.clone(), name, QUEUE_TIMEOUT).await
     }
 
     fn seal(&self, key: &VariableKey, write: &VariableWrite) -> SealedSecrets {
@@ -214,8 +216,8 @@ impl Variables {
         Ok(index)
     }
 
-    /// The caller has the variable's lane.
-    async fn end_if_over(&self, key: &VariableKey, now: i64) -> Result<(), CommitError> {
+    /// Removes the variable's lock if it has expired. The caller holds the variable's permit.
+    async fn expire_lock_if_due(&self, key: &VariableKey, now: i64) -> Result<(), CommitError> {
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let Some(record) = record else { return Ok(()) };
         let Some(lock) = record.lock.as_ref().filter(|lock| lock.ends_at() <= now) else {
@@ -225,11 +227,11 @@ impl Variables {
         self.commit(key, Some(&record), VariableEvent::LockExpired { id })
             .await?;
         info!(variable.path = %key.path, variable.namespace = %key.namespace,
-            "a lock was not renewed in time, and has ended");
+            "a lock expired: it was not renewed in time");
         Ok(())
     }
 
-    async fn end_locks(self, stopping: CancellationToken) {
+    async fn expire_locks(self, stopping: CancellationToken) {
         let mut changes = self.ports.cell.subscribe();
         let mut not_before = Instant::now();
         loop {
@@ -244,9 +246,9 @@ impl Variables {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 () = sleep => {
-                    let all = stopping.run_until_cancelled(self.end_what_is_over()).await;
+                    let all = stopping.run_until_cancelled(self.expire_due_locks()).await;
                     if all == Some(false) {
-                        not_before = Instant::now() + PAUSE;
+                        not_before = Instant::now() + EXPIRY_PAUSE;
                     }
                 }
                 changed = changes.changed() => if changed.is_err() { return },
@@ -260,34 +262,33 @@ impl Variables {
         left.min(LONGEST_SLEEP)
     }
 
-    /// Ends all locks whose time is over, and says whether it could: what keeps one from it is no
-    /// reason to leave the others.
-    async fn end_what_is_over(&self) -> bool {
+    /// Expires all due locks, and returns whether all were expired. A failure does not stop the others.
+    async fn expire_due_locks(&self) -> bool {
         let now = self.ports.clock.now();
-        let over = self.ports.cell.read(|state| ended_locks(state, now));
+        let due = self.ports.cell.read(|state| expired_locks(state, now));
         let mut failures = 0_usize;
-        for key in over {
-            let Err(error) = self.end_in_turn(&key, now).await else {
+        for key in due {
+            let Err(error) = self.expire_lock(&key, now).await else {
                 continue;
             };
             failures += 1;
             if failures == 1 {
                 warn!(variable.path = %key.path, variable.namespace = %key.namespace,
-                    error = error.text(), again_in = ?PAUSE,
-                    "a lock that is over could not be ended, so nobody else gets the variable; \
-                     if this goes on, see to the disk under the agent's directory");
+                    error = error.text(), again_in = ?EXPIRY_PAUSE,
+                    "an expired lock could not be removed, and blocks its variable; \
+                     if this persists, check the disk of the agent's data directory");
             }
         }
         failures == 0
     }
 
-    async fn end_in_turn(&self, key: &VariableKey, now: i64) -> Result<(), ServerError> {
-        let _turn = self.turn(key).await?;
-        Ok(self.end_if_over(key, now).await?)
+    async fn expire_lock(&self, key: &VariableKey, now: i64) -> Result<(), ServerError> {
+        let _permit = self.acquire(key).await?;
+        Ok(self.expire_lock_if_due(key, now).await?)
     }
 }
 
-/// What it writes, if it writes.
+/// The items of a write, if it has any.
 fn items_of(write: &VariableWrite) -> Option<&Secrets> {
     match write {
         VariableWrite::Set { items, .. } | VariableWrite::Acquire { items, .. } => Some(items),

@@ -1,79 +1,90 @@
-//! Create: a volume is made by its provider and becomes known.
+//! Create: the provider creates a volume, and the volume is registered.
 //!
-//! The intent is recorded before CreateVolume is sent (W14), under a name that is this volume's
-//! alone (W13): for the provider the name is the identity, so whoever sends it again gets the same
-//! volume. From there on:
+//! CreateVolume is sent under a name that only this volume has. CSI makes that name the identity: the
+//! same name gives the same volume (CSI 1.12, CreateVolume). A pending creation is continued under
+//! the same name, so a volume is never created twice or left behind.
 //!
-//! * the answer is recorded: the volume is registered;
-//! * the plugin refuses, and it is certain that it has made nothing: the intent is abandoned;
-//! * anything else, the end of this process included: the intent stays, readers see no volume, and
-//!   the next request about it goes on under the same name, so nothing is made twice or left behind.
-//!
-//! Going on with a *changed* request sends the changed one first: if the provider has made nothing
-//! yet, that is what is wanted. If it answers ALREADY_EXISTS, it has made what was asked for before;
-//! that request is sent again to learn the volume's ID, and the changed one is merged into it.
-//!
-//! A volume that exists is never created again (B01): the request is an update of it.
+//! A changed request for a pending creation is sent as changed. ALREADY_EXISTS means that the earlier
+//! request created the volume: that request is sent again to learn the volume's ID, and the changed
+//! one updates the volume. A volume that exists is never created again; the request updates it.
 
-use tracing::{info, warn};
+use tracing::info;
 
-use super::check::{Purpose, check, warnings};
-use super::desk::{Desk, Subject, changed, unchanged};
-use super::expand::{Growing, expansion_warnings};
-use super::intent::{Earlier, Intent, has_answered};
-use super::plugin::PluginFacts;
-use super::register::shared_warning;
-use super::service::{Submitted, WriteOutcome};
-use crate::model::{NamespacedId, VolumeRequest};
+use super::call_effect::{PriorCalls, is_answered_with};
+use super::creation::CreationProtocol;
+use super::expand::{ExpansionResult, VolumeExpander};
+use super::limiter::{LockedResource, OperationLimiter};
+use super::plugin::VolumePlugin;
+use super::sealing::VolumeSealer;
+use super::store::{VolumeStore, conflict, unchanged};
+use super::submission::{VolumeSubmission, VolumeWriteResult};
+use super::update::plan_update;
+use super::validation::{ValidationTarget, validate_submission};
+use super::warnings::{expansion_warnings, ignored_field_warnings, shared_warning};
+use crate::model::VolumeRequest;
 use crate::ports::StatusCode;
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{Aftermath, ServerError, UpdateRequest};
-use crate::server::forward::Outcome;
-use crate::state::{EventKind, Phase, VolumeRecord, VolumeView, sharing, volume};
+use crate::server::cell::Expected;
+use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
+use crate::server::forward::ForwardOutcome;
+use crate::state::{Phase, VolumeRecord, VolumeView, volume};
 
-const ON: UpdateRequest = UpdateRequest::Create;
+const ORIGIN: UpdateOrigin = UpdateOrigin::Create;
 
-impl Desk {
+/// Creates volumes, or updates those that exist.
+pub(super) struct VolumeCreator {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) creation: CreationProtocol,
+    pub(super) expander: VolumeExpander,
+}
+
+impl VolumeCreator {
     pub(super) async fn create_all(
         &self,
-        volumes: Vec<Submitted>,
-    ) -> Result<WriteOutcome, ServerError> {
-        if volumes.is_empty() {
+        submissions: Vec<VolumeSubmission>,
+    ) -> Result<VolumeWriteResult, ServerError> {
+        if submissions.is_empty() {
             return Err(ServerError::MissingDefinition);
         }
-        for one in &volumes {
-            let fit = self.may_be_created(one);
-            fit.map_err(|error| error.of(&one.request.key(), volumes.len()))?;
+        for submission in &submissions {
+            let checked = self.check(submission);
+            checked
+                .map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
         }
-        let mut outcome = WriteOutcome::default();
+        let mut result = VolumeWriteResult::default();
         let mut failures = vec![];
-        for one in volumes {
-            match self.create(one).await {
+        for submission in submissions {
+            match self.create(submission).await {
                 Ok((view, warnings)) => {
-                    outcome.volumes.push(view);
-                    outcome.warnings.extend(warnings);
+                    result.volumes.push(view);
+                    result.warnings.extend(warnings);
                 }
                 Err(error) => failures.push(error),
             }
         }
-        outcome.index = self.cell.index();
+        result.index = self.store.index();
         if failures.is_empty() {
-            Ok(outcome)
+            Ok(result)
         } else {
-            Err(ServerError::Several(failures))
+            Err(ServerError::Multiple(failures))
         }
     }
 
-    /// What can be said before anything is done for any volume of the request.
-    fn may_be_created(&self, submitted: &Submitted) -> Result<(), ServerError> {
-        let request = &submitted.request;
-        let (exists, plugin) = self.cell.read(|state| {
+    /// Checks what can be checked before any volume of the request is created.
+    fn check(&self, submission: &VolumeSubmission) -> Result<(), ServerError> {
+        let request = &submission.request;
+        let (exists, plugin) = self.store.read(|state| {
             (
                 volume(state, &request.key()).is_some(),
-                PluginFacts::look(state, &request.plugin_id),
+                VolumePlugin::read(state, &request.plugin_id),
             )
         });
-        check(submitted, Purpose { on: ON, exists })?;
+        let target = ValidationTarget {
+            origin: ORIGIN,
+            exists,
+        };
+        validate_submission(submission, target)?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         plugin.check_create()?;
         if exists {
@@ -84,160 +95,136 @@ impl Desk {
 
     async fn create(
         &self,
-        mut submitted: Submitted,
+        submission: VolumeSubmission,
     ) -> Result<(VolumeView, Vec<String>), ServerError> {
-        let key = submitted.request.key();
-        let warnings = warnings(&submitted.request, ON);
-        submitted.request.context = None;
-        let _turn = self.turn(Subject::Volume(key.clone())).await?;
-        for _ in 0..self.limits.merges {
-            match self.create_once(&submitted.request).await {
-                Ok(view) => return Ok(self.with_warnings(view, warnings)),
-                Err(ServerError::Commit(CommitError::Conflict { .. } | CommitError::Misfit(_))) => {
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(ServerError::KeepsChanging(key))
+        let key = submission.request.key();
+        let mut warnings = ignored_field_warnings(&submission.request, ORIGIN);
+        let request = submission.request.for_create();
+        let resource = LockedResource::Volume(key.clone());
+        let _permit = self.limiter.acquire(resource).await?;
+        let view = self
+            .store
+            .retry_on_conflict(&key, || self.create_once(&request))
+            .await?;
+        warnings.extend(self.store.read(|state| shared_warning(state, &view)));
+        warnings.extend(expansion_warnings(&view.record));
+        Ok((view, warnings))
     }
 
     async fn create_once(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
         let key = request.key();
-        let record = self.cell.read(|state| state.record(&key).cloned());
-        let Some(record) = record else {
-            return self.begin(request).await;
+        let Some(record) = self.store.record(&key) else {
+            return self.start(request).await;
         };
         match record.phase {
             Phase::Deleting => Err(ServerError::BeingDeleted(key)),
             Phase::Registered => self.update_existing(request).await,
             Phase::Creating if record.definition.plugin_id == request.plugin_id => {
-                self.go_on(&record, request).await
+                self.resume(&record, request).await
             }
             Phase::Creating => {
-                self.settle_if_creating(&key, None).await?;
-                Err(changed(&key))
+                self.creation.settle(&key, None).await?;
+                Err(conflict(&key))
             }
         }
     }
 
     async fn update_existing(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
         let key = request.key();
-        let (existing, plugin) = self.cell.read(|state| {
+        let (existing, plugin) = self.store.read(|state| {
             (
                 volume(state, &key),
-                PluginFacts::look(state, &request.plugin_id),
+                VolumePlugin::read(state, &request.plugin_id),
             )
         });
-        let existing = existing.ok_or_else(|| changed(&key))?;
+        let existing = existing.ok_or_else(|| conflict(&key))?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-        if let Some(write) = self.update(&existing, request, &plugin, ON)?.write {
-            if let Some(growth) = &write.growth {
+        let update = plan_update(&self.sealer, &existing, request, &plugin, ORIGIN)?;
+        if let Some(write) = update.write {
+            if let Some(step) = &write.expansion {
                 let volume = existing.volume();
-                let external = Subject::External(volume.plugin_id.clone(), volume.remote_id());
-                let _external = self.turn(external).await?;
-                if self.grow(growth).await? == Growing::Settled {
-                    return Err(changed(&key));
+                let external =
+                    LockedResource::External(volume.plugin_id.clone(), volume.remote_id());
+                let _external = self.limiter.acquire(external).await?;
+                if self.expander.run(step).await? == ExpansionResult::Settled {
+                    return Err(conflict(&key));
                 }
             }
             if let Some(event) = write.event {
-                let index = self.commit(write.expected, event).await?;
+                let index = self.store.commit(write.expected, event).await?;
                 info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
             }
         }
-        self.view(&key)
+        self.store.written(&key)
     }
 
-    /// A volume of which nothing is known.
-    async fn begin(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
-        let definition = self.definition(request);
-        let route = self.route(&definition, Aftermath::Nothing).await?;
+    /// Creates a volume that has no record.
+    async fn start(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
+        let definition = self.sealer.definition(request);
+        let call = self
+            .creation
+            .prepare_call(&definition, ResidualState::None)
+            .await?;
         let secrets = request.secrets.clone().unwrap_or_default();
         let expected = Expected::VolumeAbsent(request.key());
         let intent = self
-            .intend(expected, definition, secrets, Earlier::Nothing)
+            .creation
+            .record_intent(expected, definition, secrets, PriorCalls::None)
             .await?;
-        self.carry_out(&intent, &route).await?;
-        self.view(&request.key())
+        self.creation.send_and_record(&intent, &call).await?;
+        self.store.written(&request.key())
     }
 
-    /// A volume whose creation was begun.
-    async fn go_on(
+    /// Continues a pending creation, with a request that may have changed.
+    async fn resume(
         &self,
         record: &VolumeRecord,
         request: &VolumeRequest,
     ) -> Result<VolumeView, ServerError> {
-        if self.asks_for(request, &record.definition)? {
-            self.resume(record, request.secrets.as_ref()).await?;
-            return self.view(&request.key());
+        if self.sealer.is_definition_of(request, &record.definition)? {
+            self.creation
+                .resume(record, request.secrets.as_ref())
+                .await?;
+            return self.store.written(&request.key());
         }
         let secrets = match &request.secrets {
             Some(secrets) => secrets.clone(),
-            None => self.secrets_of(record)?,
+            None => self.sealer.secrets_of(record)?,
         };
-        let wanted = self.definition(request);
-        let route = self.route(&wanted, self.pending(record)).await?;
-        let changed_intent = self
-            .intend(unchanged(record), wanted, secrets.clone(), Earlier::Calls)
+        let creation = &self.creation;
+        let wanted = self.sealer.definition(request);
+        let call = creation
+            .prepare_call(&wanted, creation.pending(record))
             .await?;
-        match self.carry_out(&changed_intent, &route).await {
-            Ok(()) => self.view(&request.key()),
-            Err(error) if has_answered(&error, StatusCode::AlreadyExists) => {
-                let expected = unchanged(&changed_intent.record);
+        let prior = PriorCalls::Possible;
+        let changed = creation
+            .record_intent(unchanged(record), wanted, secrets.clone(), prior)
+            .await?;
+        match creation.send_and_record(&changed, &call).await {
+            Ok(()) => self.store.written(&request.key()),
+            Err(error) if is_answered_with(&error, StatusCode::AlreadyExists) => {
+                let expected = unchanged(&changed.record);
                 let earlier = record.definition.clone();
-                let intent = self
-                    .intend(expected, earlier, secrets, Earlier::Calls)
+                let intent = creation
+                    .record_intent(expected, earlier, secrets, prior)
                     .await?;
-                self.carry_out(&intent, &route).await?;
-                Err(changed(record.key()))
+                creation.send_and_record(&intent, &call).await?;
+                Err(conflict(record.key()))
             }
             Err(error) => {
-                if made_nothing(&error) {
-                    self.put_back(&changed_intent, record).await;
+                if had_no_effect(&error) {
+                    creation.restore(&changed, record).await;
                 }
                 Err(error)
             }
         }
     }
-
-    /// After a changed request that has certainly made nothing, the earlier one is the one that may
-    /// have: it stands on record again.
-    async fn put_back(&self, intent: &Intent, earlier: &VolumeRecord) {
-        let key = earlier.key();
-        let event = EventKind::VolumeCreateIntended {
-            definition: Box::new(earlier.definition.clone()),
-            secrets: earlier.secrets.clone(),
-        };
-        if let Err(error) = self.commit(unchanged(&intent.record), event).await {
-            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
-                "the earlier request is no longer on record");
-        }
-    }
-
-    fn view(&self, key: &NamespacedId) -> Result<VolumeView, ServerError> {
-        self.cell
-            .read(|state| volume(state, key))
-            .ok_or_else(|| changed(key))
-    }
-
-    fn with_warnings(
-        &self,
-        view: VolumeView,
-        mut warnings: Vec<String>,
-    ) -> (VolumeView, Vec<String>) {
-        if let Some(external_id) = view.record.remote_id() {
-            let plugin = &view.record.definition.plugin_id;
-            let keys = self.cell.read(|state| sharing(state, plugin, &external_id));
-            warnings.extend(shared_warning(view.record.key(), &external_id, &keys));
-        }
-        warnings.extend(expansion_warnings(&view.record));
-        (view, warnings)
-    }
 }
 
-/// Whether the request itself, apart from earlier ones, has certainly made nothing.
-fn made_nothing(error: &ServerError) -> bool {
+/// Whether this call, apart from earlier ones, has certainly created nothing.
+fn had_no_effect(error: &ServerError) -> bool {
     let ServerError::Plugin(failure) = error else {
         return false;
     };
-    failure.error.outcome() == Outcome::Nothing
+    failure.error.outcome() == ForwardOutcome::NoEffect
 }

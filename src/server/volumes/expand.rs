@@ -1,235 +1,222 @@
-//! Growth: a volume becomes larger in its provider, and then on its nodes (`csi-orchestration` 2.7,
-//! W17; `csi-spec` 5.15).
+//! Expand: the provider makes a volume larger, then the nodes expand its file system.
 //!
-//! Two halves, both on record. The provider's: the intent is recorded before ControllerExpandVolume
-//! is sent, and leaves the record with the answer, or when it is certain that nothing has grown.
-//! After anything else, the end of this process included, the next request for the volume sends the
-//! identical call first, whatever size it wants itself: what is large enough already is success, and
-//! what is refused as it is was refused before too. If that call comes to nothing certain again, who
-//! wants another size is refused, and any other update is stored, with a warning. The nodes' half: if
-//! the plugin asks for it, that is recorded with the answer, and stays until a node has done it; the
-//! volume's document says so.
+//! The intent is recorded before ControllerExpandVolume. It is removed with the answer, or when the
+//! call had certainly no effect. Otherwise the next request for the volume sends the identical call
+//! first, whatever size that request wants. If the outcome stays unknown, a request for another size
+//! is refused; any other update is stored with a warning. If the plugin requires node expansion,
+//! that is recorded with the answer and stays until a node has expanded the volume.
 //!
-//! An expansion changes nothing but the size. The update that asked for it is decided anew on the
-//! grown volume, so that the record never says that a volume is larger than its provider made it.
+//! An expansion changes only the size. The update that needed it is planned again on the expanded
+//! volume, so the record never shows a larger size than the provider's.
 
 use tracing::{info, warn};
 
-use super::desk::{Desk, unchanged};
-use super::intent::{Earlier, has_answered, leaves_nothing};
-use super::plugin::PluginFacts;
+use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::limiter::{CallClass, OperationLimiter};
+use super::store::{VolumeStore, unchanged};
 use crate::model::{CapacityRange, NamespacedId, Secrets};
-use crate::ports::{ExpandVolume, ExpandedVolume, StatusCode};
+use crate::ports::{ExpandVolume, ExpandedVolume};
 use crate::server::error::{
-    Aftermath, Object, Operation, PluginFailure, ServerError, UpdateRequest,
+    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
 };
-use crate::server::forward::{Candidates, ForwardError};
-use crate::state::{EventKind, VolumeRecord};
+use crate::server::forward::{Candidates, ForwardError, Forwarder};
+use crate::state::{EventKind, VolumeRecord, provider_name};
 
-/// A call that goes before an update can be stored.
+/// An expansion that comes before an update.
 #[derive(Debug)]
-pub(super) struct Growth {
+pub(super) struct ExpansionStep {
     pub(super) key: NamespacedId,
-    /// What is on record already, if an expansion is open.
-    pub(super) to: CapacityRange,
-    pub(super) need: Need,
-    /// As the update leaves them.
+    /// The pending expansion's capacity if there is one, else the update's.
+    pub(super) capacity: CapacityRange,
+    pub(super) need: ExpansionNeed,
+    /// The volume's secrets after the update.
     pub(super) secrets: Secrets,
-    pub(super) on: UpdateRequest,
+    pub(super) origin: UpdateOrigin,
 }
 
-/// What the update has to do with it.
+/// What the update needs from the expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// It wants this size.
+pub(super) enum ExpansionNeed {
+    /// This size.
     ThisSize,
-    /// It wants another one, larger than what is on record.
-    AnotherSize,
-    /// It can be stored without.
+    /// A size larger than the pending one.
+    LargerSize,
+    /// Nothing: the update can be stored without it.
     None,
 }
 
-/// What is known afterwards.
+/// What is known after an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Growing {
-    /// The volume's size: the update is to be decided anew.
+pub(super) enum ExpansionResult {
+    /// The volume's size. The update must be planned again.
     Settled,
-    /// As little as before; the update can be stored all the same.
-    Open,
+    /// Nothing new. The update can be stored as planned.
+    StillPending,
 }
 
-impl Desk {
-    /// Grows it, or finds out what came of an expansion that was begun. The caller has the volume's
-    /// lane and its external volume's.
-    pub(super) async fn grow(&self, growth: &Growth) -> Result<Growing, ServerError> {
-        match (self.expand(growth).await, growth.need) {
-            (Ok(()), _) => Ok(Growing::Settled),
-            (Err(error), Need::ThisSize) => Err(error),
-            (Err(error), Need::AnotherSize | Need::None) => {
-                let record = self.cell.read(|state| state.record(&growth.key).cloned());
-                match (record.and_then(|record| record.expanding), growth.need) {
-                    (None, _) => Ok(Growing::Settled),
-                    (Some(_), Need::None) => Ok(Growing::Open),
-                    (Some(_), Need::ThisSize | Need::AnotherSize) => Err(error),
+/// A recorded expansion.
+struct ExpandIntent {
+    record: VolumeRecord,
+    prior: PriorCalls,
+}
+
+/// Expands volumes.
+#[derive(Clone)]
+pub(super) struct VolumeExpander {
+    pub(super) store: VolumeStore,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+}
+
+impl VolumeExpander {
+    /// Expands a volume, or resolves a pending expansion. The caller holds the permits of the volume
+    /// and of its external volume.
+    pub(super) async fn run(&self, step: &ExpansionStep) -> Result<ExpansionResult, ServerError> {
+        match (self.expand(step).await, step.need) {
+            (Ok(()), _) => Ok(ExpansionResult::Settled),
+            (Err(error), ExpansionNeed::ThisSize) => Err(error),
+            (Err(error), ExpansionNeed::LargerSize | ExpansionNeed::None) => {
+                let record = self.store.record(&step.key);
+                match (record.and_then(|record| record.expanding), step.need) {
+                    (None, _) => Ok(ExpansionResult::Settled),
+                    (Some(_), ExpansionNeed::None) => Ok(ExpansionResult::StillPending),
+                    (Some(_), ExpansionNeed::ThisSize | ExpansionNeed::LargerSize) => Err(error),
                 }
             }
         }
     }
 
-    async fn expand(&self, growth: &Growth) -> Result<(), ServerError> {
-        let key = &growth.key;
-        let record = self.cell.read(|state| state.record(key).cloned());
-        let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
+    async fn expand(&self, step: &ExpansionStep) -> Result<(), ServerError> {
+        let record = self.record(&step.key)?;
         let id = &record.definition.plugin_id;
-        let plugin = self.cell.read(|state| PluginFacts::look(state, id));
-        let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(id.clone()))?;
-        let before = self.expansion_aftermath(&record);
+        let plugin = self.store.plugin(id)?;
         let candidates = plugin
             .candidates()
-            .map_err(|error| failure(growth, &record, error.into(), before))?;
-        let _slot = self.slot(&self.deletes, id).await?;
-        let intent = self.intend_to_grow(growth, &record).await?;
-        match self.send_expansion(growth, &record, &candidates).await {
-            Ok(expanded) => self.grown(growth, &intent, expanded).await,
-            Err(error) => Err(self.not_grown(growth, &intent, error).await),
+            .map_err(|error| failure(step, &record, error.into(), self.residual(&record)))?;
+        let _permit = self.limiter.acquire_call(CallClass::Delete, id).await?;
+        let intent = self.record_intent(step, &record).await?;
+        match self.send(step, &record, &candidates).await {
+            Ok(expanded) => self.record_success(step, &intent, expanded).await,
+            Err(error) => Err(self.record_failure(step, &intent, error).await),
         }
     }
 
-    /// Records the intent, unless it stands there already.
-    async fn intend_to_grow(
+    fn record(&self, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
+        let record = self.store.record(key);
+        let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
+        Ok(VolumeRecord::clone(&record))
+    }
+
+    /// Records the intent, unless it is on record already.
+    async fn record_intent(
         &self,
-        growth: &Growth,
+        step: &ExpansionStep,
         record: &VolumeRecord,
-    ) -> Result<Intent, ServerError> {
-        let key = growth.key.clone();
-        let earlier = match record.expanding {
-            Some(_) => Earlier::Calls,
-            None => Earlier::Nothing,
+    ) -> Result<ExpandIntent, ServerError> {
+        let prior = match record.expanding {
+            Some(_) => PriorCalls::Possible,
+            None => {
+                let event = EventKind::VolumeExpandIntended {
+                    key: step.key.clone(),
+                    to: step.capacity,
+                };
+                self.store.commit(unchanged(record), event).await?;
+                PriorCalls::None
+            }
         };
-        if earlier == Earlier::Nothing {
-            let to = growth.to;
-            let event = EventKind::VolumeExpandIntended { key, to };
-            self.commit(unchanged(record), event).await?;
-        }
-        let record = self.cell.read(|state| state.record(&growth.key).cloned());
-        let record = record.ok_or_else(|| ServerError::VolumeNotFound(growth.key.clone()))?;
-        Ok(Intent {
-            record: VolumeRecord::clone(&record),
-            earlier,
+        Ok(ExpandIntent {
+            record: self.record(&step.key)?,
+            prior,
         })
     }
 
-    async fn send_expansion(
+    async fn send(
         &self,
-        growth: &Growth,
+        step: &ExpansionStep,
         record: &VolumeRecord,
         candidates: &Candidates,
     ) -> Result<ExpandedVolume, ForwardError> {
         let request = ExpandVolume {
-            external_id: record.made_as(),
-            capacity: growth.to,
-            // Nothing is claimed, so no capability is in force.
+            external_id: record.provider_id(),
+            capacity: step.capacity,
+            // The agent has no claims, so no capability is in use.
             capability: None,
             mount_options: Default::default(),
-            secrets: growth.secrets.clone(),
+            secrets: step.secrets.clone(),
         };
-        let rpc = Operation::Expand(growth.on).rpc();
-        let answer = self.forward.call(candidates, rpc, |controller| {
+        let rpc = ControllerOperation::Expand(step.origin).rpc();
+        let answer = self.forwarder.call(candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.expand_volume(request).await }
         });
         answer.await
     }
 
-    async fn grown(
+    async fn record_success(
         &self,
-        growth: &Growth,
-        intent: &Intent,
+        step: &ExpansionStep,
+        intent: &ExpandIntent,
         expanded: ExpandedVolume,
     ) -> Result<(), ServerError> {
-        let key = growth.key.clone();
+        let key = step.key.clone();
         let event = EventKind::VolumeExpanded {
             key: key.clone(),
-            // Success is at least what was asked for, also of plugins that do not say how much.
-            capacity: expanded.capacity.max(growth.to.min),
+            // Some plugins do not report the size. Success means at least the requested one.
+            capacity: expanded.capacity.max(step.capacity.min),
             node_expansion_required: expanded.node_expansion_required,
         };
-        let index = self.commit(unchanged(&intent.record), event).await?;
+        let index = self.store.commit(unchanged(&intent.record), event).await?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index,
             node_expansion_required = expanded.node_expansion_required, "volume expanded");
         Ok(())
     }
 
-    async fn not_grown(
+    async fn record_failure(
         &self,
-        growth: &Growth,
-        intent: &Intent,
+        step: &ExpansionStep,
+        intent: &ExpandIntent,
         error: ForwardError,
     ) -> ServerError {
-        let key = growth.key.clone();
+        let key = step.key.clone();
         let record = &intent.record;
-        let nothing = failure(growth, record, error.clone(), Aftermath::Nothing);
-        let refused = has_answered(&nothing, StatusCode::OutOfRange)
-            || has_answered(&nothing, StatusCode::InvalidArgument);
-        if leaves_nothing(&error, intent.earlier) || refused {
+        let without_effect = failure(step, record, error.clone(), ResidualState::None);
+        if certainly_had_no_effect(&error, intent.prior) || is_permanently_refused(&without_effect)
+        {
             let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
-            match self.commit(unchanged(record), event).await {
-                Ok(_) => return nothing,
+            match self.store.commit(unchanged(record), event).await {
+                Ok(_) => return without_effect,
                 Err(error) => {
-                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.in_full(),
+                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
                         "the intent to expand the volume stays on record");
                 }
             }
         }
-        let pending = self.expansion_aftermath(record);
-        failure(growth, record, error, pending)
+        failure(step, record, error, self.residual(record))
     }
 
-    fn expansion_aftermath(&self, record: &VolumeRecord) -> Aftermath {
+    /// The state that a failure leaves: the pending expansion, if one is on record.
+    fn residual(&self, record: &VolumeRecord) -> ResidualState {
         match record.expanding {
-            None => Aftermath::Nothing,
-            Some(_) => self.pending(record),
+            None => ResidualState::None,
+            Some(_) => ResidualState::PendingIntent {
+                provider_name: self.store.read(|state| provider_name(state, record)),
+            },
         }
     }
 }
 
-/// An expansion on record.
-struct Intent {
-    record: VolumeRecord,
-    /// What may have been sent before: the identical call.
-    earlier: Earlier,
-}
-
 fn failure(
-    growth: &Growth,
+    step: &ExpansionStep,
     record: &VolumeRecord,
     error: ForwardError,
-    aftermath: Aftermath,
+    residual: ResidualState,
 ) -> ServerError {
     ServerError::Plugin(Box::new(PluginFailure {
-        operation: Operation::Expand(growth.on),
-        object: Object::Volume(growth.key.clone()),
-        subject: record.made_as().to_string(),
+        operation: ControllerOperation::Expand(step.origin),
+        target: CallTarget::Volume(step.key.clone()),
+        subject: record.provider_id().to_string(),
         plugin: record.definition.plugin_id.clone(),
         error,
-        aftermath,
+        residual,
     }))
-}
-
-/// What is left to do for a volume that has grown or may have, for whoever asked.
-pub(super) fn expansion_warnings(record: &VolumeRecord) -> impl Iterator<Item = String> {
-    let open = record.expanding.map(|to| {
-        format!(
-            "volume {}: an expansion to {} was begun, and its plugin has not said what came of it; the next request for the volume asks again",
-            record.key(),
-            to.min
-        )
-    });
-    let pending = record.node_expansion_pending.then(|| {
-        format!(
-            "volume {}: its provider has made it larger; the plugin asks for the same on every node that uses it, which is pending until one does",
-            record.key()
-        )
-    });
-    open.into_iter().chain(pending)
 }

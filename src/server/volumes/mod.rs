@@ -1,27 +1,38 @@
-//! Create, register, grow, deregister and delete volumes; what their providers have besides.
+//! Creates, registers, expands, deletes and deregisters volumes; lists and snapshots what providers
+//! have.
 //!
-//! Every operation is the same sequence: a place in the volume's lane, what is remembered, a pure
-//! decision, an intent recorded before the provider is asked for anything that cannot be taken back
-//! (W09, W14), the call, its answer recorded. Each step may be the last one: after `kill -9` the
-//! record says how far it came, and the next request for that volume goes on from there. Nothing
-//! works on pending intents unasked.
+//! An operation acquires its volume, reads the record, decides, records an intent, calls the plugin
+//! and records the answer. The intent comes before every call that cannot be undone. After `kill -9`
+//! the record shows how far the operation came, and the next request for the volume continues it.
+//! Nothing works on pending intents in the background.
+//!
+//! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
+//! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
+//! forwarder to controllers. Operations share [`creation`] and [`expand`], and nothing else.
 
-mod check;
+mod call_effect;
 mod create;
-mod definition;
+mod creation;
 mod delete;
-mod desk;
+mod deregister;
 mod expand;
-mod intent;
+mod limiter;
 mod plugin;
+mod ports;
 mod provider;
 mod register;
+mod sealing;
 mod service;
+mod store;
+mod submission;
 mod update;
+mod validation;
+mod warnings;
 
-pub use desk::{VolumeLimits, VolumePorts};
+pub use ports::{VolumeLimits, VolumePorts};
 pub use provider::SnapshotRequest;
-pub use service::{Submitted, Volumes, WriteOutcome};
+pub use service::VolumeService;
+pub use submission::{VolumeSubmission, VolumeWriteResult};
 
 #[cfg(test)]
 mod tests;

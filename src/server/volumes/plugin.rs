@@ -1,4 +1,4 @@
-//! What is known of the plugin that a volume names, and the calls that are made to it.
+//! The plugin that a volume names, and checks of what it supports.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::state::{State, plugin};
 
 /// A plugin as it was at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct PluginFacts {
+pub(super) struct VolumePlugin {
     plugin: Plugin,
     nodes: BTreeMap<NodeId, Node>,
 }
 
-impl PluginFacts {
-    /// `None` if no instance was ever fingerprinted: what the plugin needs is not known then, and
-    /// nothing is guessed (W18).
-    pub(super) fn look(state: &State, id: &PluginId) -> Option<Self> {
+impl VolumePlugin {
+    /// Returns `None` if no instance was ever fingerprinted. The plugin's requirements are then
+    /// unknown, and the agent does not guess them.
+    pub(super) fn read(state: &State, id: &PluginId) -> Option<Self> {
         let plugin = plugin(state, id)?.plugin;
         let nodes = state.nodes().map(|node| (node.id.clone(), node.clone()));
         Some(Self {
@@ -40,17 +40,17 @@ impl PluginFacts {
         self.plugin.summary.controller_required
     }
 
-    /// `csi-orchestration` 2.2.
-    pub(super) fn check(&self) -> Result<(), ServerError> {
+    /// Refuses a plugin that needs a controller and has no healthy one.
+    pub(super) fn check_controller(&self) -> Result<(), ServerError> {
         if self.needs_controller() && self.plugin.summary.controllers.healthy == 0 {
             return Err(ServerError::NoHealthyController(self.id().clone()));
         }
         Ok(())
     }
 
-    /// `csi-orchestration` 2.6.
+    /// Refuses a plugin that cannot create volumes.
     pub(super) fn check_create(&self) -> Result<(), ServerError> {
-        self.check()?;
+        self.check_controller()?;
         if !self.needs_controller() {
             return Err(ServerError::PluginHasNoController(self.id().clone()));
         }
@@ -60,7 +60,7 @@ impl PluginFacts {
         Ok(())
     }
 
-    /// Sources that a plugin does not advertise are not sent (`csi-spec` 4.3).
+    /// Refuses a source that the plugin does not advertise (CSI 1.12, CreateVolume).
     pub(super) fn check_source(&self, request: &VolumeRequest) -> Result<(), ServerError> {
         let refused = |source| {
             Err(ServerError::CannotCopy {
@@ -77,22 +77,22 @@ impl PluginFacts {
         Ok(())
     }
 
-    /// Whether a controller says so; all are taken to say the same, and one that is well is believed
-    /// rather than one that is not.
+    /// Whether a controller has the capability. All are expected to agree; healthy ones decide if there
+    /// are any.
     pub(super) fn can(&self, has: impl Fn(&ControllerCapabilities) -> bool) -> bool {
-        let says = |instance: &PluginInstance| {
+        let has_capability = |instance: &PluginInstance| {
             let controller = instance.controller.as_ref();
             controller.is_some_and(|controller| has(&controller.capabilities))
         };
         let instances = || self.plugin.controllers.values();
-        let mut well = instances().filter(|i| i.health.healthy).peekable();
-        if well.peek().is_some() {
-            return well.any(says);
+        let mut healthy = instances().filter(|i| i.health.healthy).peekable();
+        if healthy.peek().is_some() {
+            return healthy.any(has_capability);
         }
-        instances().any(says)
+        instances().any(has_capability)
     }
 
-    /// VOLUME_ACCESSIBILITY_CONSTRAINTS.
+    /// Whether an instance has VOLUME_ACCESSIBILITY_CONSTRAINTS.
     pub(super) fn has_topology(&self) -> bool {
         let mut instances = self
             .plugin
@@ -102,7 +102,7 @@ impl PluginFacts {
         instances.any(|instance| instance.requires_topologies)
     }
 
-    /// Whom to call.
+    /// The controllers that can be called.
     pub(super) fn candidates(&self) -> Result<Candidates, NoController> {
         candidates(self.id(), &self.plugin.controllers, &self.nodes)
     }

@@ -1,65 +1,80 @@
-//! What a provider is asked about what it has: its volumes and its snapshots, registered or not, and
-//! new snapshots (`nomad-http-api` 3.9, 3.10; `csi-orchestration` 2.11).
+//! The provider's own volumes and snapshots, registered or not.
 //!
-//! Nothing of this is remembered: the provider's list is the truth. A snapshot's name is its identity
-//! for the provider, so whoever does not know what came of a request sends it again and gets the same
-//! snapshot; every failure says whether that is needed. Secrets of a list and of a deletion are the
-//! request's alone; those of a new snapshot are the volume's, overlaid by the request's.
+//! The agent records nothing of this; the provider's list is the truth. A snapshot's name is its
+//! identity at the provider, so the same request sent again returns the same snapshot; every failure
+//! reports whether that is needed. Lists and deletes use the secrets of the request alone. A new
+//! snapshot uses the volume's secrets, overlaid by those of the request.
 
 use std::collections::BTreeMap;
 
 use tracing::info;
 
-use super::desk::{Desk, Subject};
-use super::plugin::PluginFacts;
+use super::limiter::{CallClass, LockedResource, OperationLimiter};
+use super::plugin::VolumePlugin;
+use super::sealing::VolumeSealer;
+use super::store::VolumeStore;
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
 use crate::server::error::{
-    Aftermath, NotSupported, Object, Operation, PluginFailure, ServerError, SnapshotError,
+    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, SnapshotError,
+    UnsupportedOperation,
 };
-use crate::server::forward::{Candidates, ForwardError, Outcome};
-use crate::state::{Phase, volume};
+use crate::server::forward::{Candidates, ForwardError, ForwardOutcome, Forwarder};
+use crate::state::Phase;
 
-/// A snapshot that somebody wants.
+/// A snapshot to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// Of which volume.
+    /// The volume to snapshot.
     pub source: NamespacedId,
-    /// The provider makes one of each name.
+    /// The snapshot's name, which is its identity at the provider.
     pub name: String,
-    /// Who is to make it; the volume's own plugin if that is not said.
+    /// The plugin that the request names, which must be the volume's.
     pub plugin: Option<PluginId>,
-    /// Opaque, the provider's.
+    /// Opaque parameters of the provider.
     pub parameters: BTreeMap<String, String>,
-    /// Overlay the volume's own.
+    /// Secrets that overlay the volume's.
     pub secrets: Secrets,
 }
 
-impl Desk {
-    pub(super) async fn list_external(
+/// Lists, creates and deletes what the provider has.
+pub(super) struct ProviderAccess {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+}
+
+impl ProviderAccess {
+    pub(super) async fn list_volumes(
         &self,
         plugin: &PluginId,
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
-        let facts = self.able(plugin, NotSupported::ListVolumes)?;
-        let candidates = self.candidates(&facts, Operation::ListVolumes, &Object::Volumes, "")?;
-        let _slot = self.slot(&self.lists, plugin).await?;
-        let rpc = Operation::ListVolumes.rpc();
-        let answer = self.forward.call(&candidates, rpc, |controller| {
+        let facts = self.supporting_plugin(plugin, UnsupportedOperation::ListVolumes)?;
+        let candidates = self.candidates(
+            &facts,
+            ControllerOperation::ListVolumes,
+            &CallTarget::Volumes,
+            "",
+        )?;
+        let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
+        let rpc = ControllerOperation::ListVolumes.rpc();
+        let answer = self.forwarder.call(&candidates, rpc, |controller| {
             let page = page.clone();
             async move { controller.list_volumes(page).await }
         });
         let answer = answer.await;
         let mut answer = answer.map_err(|error| {
             failure(
-                Operation::ListVolumes,
-                Object::Volumes,
-                &page.token,
+                ControllerOperation::ListVolumes,
+                CallTarget::Volumes,
+                &page.starting_token,
                 plugin,
                 error,
             )
         })?;
-        // Without the capability it says nothing (`csi-spec` 2.3, VolumeStatus).
+        // Without LIST_VOLUMES_PUBLISHED_NODES the field has no meaning (CSI 1.12, ListVolumes).
         if !facts.can(|controller| controller.list_volumes_published_nodes) {
             for volume in &mut answer.entries {
                 volume.published_nodes.clear();
@@ -74,26 +89,35 @@ impl Desk {
         page: PageRequest,
         secrets: Secrets,
     ) -> Result<Page<Snapshot>, ServerError> {
-        let facts = self.able(plugin, NotSupported::ListSnapshots)?;
-        let object = Object::Snapshots;
-        let candidates = self.candidates(&facts, Operation::ListSnapshots, &object, "")?;
+        let facts = self.supporting_plugin(plugin, UnsupportedOperation::ListSnapshots)?;
+        let object = CallTarget::Snapshots;
+        let candidates =
+            self.candidates(&facts, ControllerOperation::ListSnapshots, &object, "")?;
         let request = ListSnapshots {
             page,
             secrets,
             ..ListSnapshots::default()
         };
-        let _slot = self.slot(&self.lists, plugin).await?;
-        let rpc = Operation::ListSnapshots.rpc();
-        let answer = self.forward.call(&candidates, rpc, |controller| {
+        let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
+        let rpc = ControllerOperation::ListSnapshots.rpc();
+        let answer = self.forwarder.call(&candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.list_snapshots(request).await }
         });
-        let token = &request.page.token;
-        let failed = |error| failure(Operation::ListSnapshots, object, token, plugin, error);
+        let token = &request.page.starting_token;
+        let failed = |error| {
+            failure(
+                ControllerOperation::ListSnapshots,
+                object,
+                token,
+                plugin,
+                error,
+            )
+        };
         answer.await.map_err(failed)
     }
 
-    /// Each for itself: those that succeeded stay if others fail; the answer then is the failures.
+    /// Creates each snapshot on its own. If some fail, the others stay and the failures are returned.
     pub(super) async fn create_snapshots(
         &self,
         requests: Vec<SnapshotRequest>,
@@ -108,48 +132,53 @@ impl Desk {
         if failures.is_empty() {
             Ok(snapshots)
         } else {
-            Err(ServerError::Several(failures))
+            Err(ServerError::Multiple(failures))
         }
     }
 
     async fn create_snapshot(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
         let key = request.source.clone();
-        let _turn = self.turn(Subject::Volume(key.clone())).await?;
-        let existing = self.cell.read(|state| volume(state, &key));
+        let _volume = self
+            .limiter
+            .acquire(LockedResource::Volume(key.clone()))
+            .await?;
+        let existing = self.store.view(&key);
         let existing = existing.ok_or_else(|| ServerError::NoSuchSource(key.clone()))?;
         let source = existing.volume();
         let plugin = source.plugin_id.clone();
-        self.is_of(&request, &plugin)?;
+        self.check_named_plugin(&request, &plugin)?;
         if existing.record.phase == Phase::Deleting {
             return Err(ServerError::BeingDeleted(key));
         }
-        let facts = self.able(&plugin, NotSupported::CreateSnapshot);
+        let facts = self.supporting_plugin(&plugin, UnsupportedOperation::CreateSnapshot);
         let facts = facts.map_err(|error| match error {
             ServerError::NoSuchPlugin(id) => SnapshotError::UnknownPlugin(id).into(),
             error => error,
         })?;
         check_name(&request.name)?;
         let external_id = source.remote_id();
-        let _external = self
-            .turn(Subject::External(plugin.clone(), external_id.clone()))
-            .await?;
-        let object = Object::Snapshot {
+        let external = LockedResource::External(plugin.clone(), external_id.clone());
+        let _external = self.limiter.acquire(external).await?;
+        let object = CallTarget::Snapshot {
             volume: Some(key.clone()),
             source: external_id.to_string(),
         };
         let name = &request.name;
-        let operation = Operation::CreateSnapshot;
+        let operation = ControllerOperation::CreateSnapshot;
         let candidates = self.candidates(&facts, operation, &object, name)?;
-        let _slot = self.slot(&self.deletes, &plugin).await?;
-        let secrets = self.secrets_of(&existing.record)?;
+        let _permit = self
+            .limiter
+            .acquire_call(CallClass::Delete, &plugin)
+            .await?;
+        let secrets = self.sealer.secrets_of(&existing.record)?;
         let message = CreateSnapshot {
             source: external_id,
             name: name.clone(),
             parameters: request.parameters,
-            secrets: secrets.overlaid_by(&request.secrets),
+            secrets: secrets.merged_with(&request.secrets),
         };
         let answer = self
-            .forward
+            .forwarder
             .call(&candidates, operation.rpc(), |controller| {
                 let message = message.clone();
                 async move { controller.create_snapshot(message).await }
@@ -161,14 +190,18 @@ impl Desk {
         Ok(snapshot)
     }
 
-    /// Whether the plugin that the request names, if it names one, is the volume's.
-    fn is_of(&self, request: &SnapshotRequest, provider: &PluginId) -> Result<(), SnapshotError> {
+    /// Refuses a request that names another plugin than the volume's.
+    fn check_named_plugin(
+        &self,
+        request: &SnapshotRequest,
+        provider: &PluginId,
+    ) -> Result<(), SnapshotError> {
         let Some(named) = request.plugin.as_ref().filter(|named| *named != provider) else {
             return Ok(());
         };
         if self
-            .cell
-            .read(|state| PluginFacts::look(state, named))
+            .store
+            .read(|state| VolumePlugin::read(state, named))
             .is_none()
         {
             return Err(SnapshotError::UnknownPlugin(named.clone()));
@@ -186,22 +219,21 @@ impl Desk {
         id: &SnapshotId,
         secrets: Secrets,
     ) -> Result<(), ServerError> {
-        let facts = self.able(plugin, NotSupported::DeleteSnapshot)?;
+        let facts = self.supporting_plugin(plugin, UnsupportedOperation::DeleteSnapshot)?;
         if id.as_str().is_empty() {
             return Err(SnapshotError::MissingId.into());
         }
-        let _turn = self
-            .turn(Subject::Snapshot(plugin.clone(), id.clone()))
-            .await?;
-        let operation = Operation::DeleteSnapshot;
-        let object = Object::Snapshot {
+        let resource = LockedResource::Snapshot(plugin.clone(), id.clone());
+        let _resource = self.limiter.acquire(resource).await?;
+        let operation = ControllerOperation::DeleteSnapshot;
+        let object = CallTarget::Snapshot {
             volume: None,
             source: String::new(),
         };
         let candidates = self.candidates(&facts, operation, &object, id.as_str())?;
-        let _slot = self.slot(&self.deletes, plugin).await?;
+        let _permit = self.limiter.acquire_call(CallClass::Delete, plugin).await?;
         let answer = self
-            .forward
+            .forwarder
             .call(&candidates, operation.rpc(), |controller| {
                 let (id, secrets) = (id.clone(), secrets.clone());
                 async move { controller.delete_snapshot(id, secrets).await }
@@ -212,14 +244,18 @@ impl Desk {
         Ok(())
     }
 
-    /// The plugin, if it is known and can do that.
-    fn able(&self, id: &PluginId, what: NotSupported) -> Result<PluginFacts, ServerError> {
-        let facts = self.cell.read(|state| PluginFacts::look(state, id));
+    /// The plugin, if it is known and supports the operation.
+    fn supporting_plugin(
+        &self,
+        id: &PluginId,
+        operation: UnsupportedOperation,
+    ) -> Result<VolumePlugin, ServerError> {
+        let facts = self.store.read(|state| VolumePlugin::read(state, id));
         let facts = facts.ok_or_else(|| ServerError::NoSuchPlugin(id.clone()))?;
-        let can = facts.can(|controller| match what {
-            NotSupported::ListVolumes => controller.list_volumes,
-            NotSupported::ListSnapshots => controller.list_snapshots,
-            NotSupported::CreateSnapshot | NotSupported::DeleteSnapshot => {
+        let can = facts.can(|controller| match operation {
+            UnsupportedOperation::ListVolumes => controller.list_volumes,
+            UnsupportedOperation::ListSnapshots => controller.list_snapshots,
+            UnsupportedOperation::CreateSnapshot | UnsupportedOperation::DeleteSnapshot => {
                 controller.create_delete_snapshot
             }
         });
@@ -227,14 +263,14 @@ impl Desk {
             return Ok(facts);
         }
         let plugin = id.clone();
-        Err(ServerError::NotSupported { plugin, what })
+        Err(ServerError::NotSupported { plugin, operation })
     }
 
     fn candidates(
         &self,
-        facts: &PluginFacts,
-        operation: Operation,
-        object: &Object,
+        facts: &VolumePlugin,
+        operation: ControllerOperation,
+        object: &CallTarget,
         subject: &str,
     ) -> Result<Candidates, ServerError> {
         let failed =
@@ -243,39 +279,39 @@ impl Desk {
     }
 }
 
-/// What CSI takes for a name (`csi-spec` 3.3, 5.11).
+/// Checks a name against CSI's limits on strings (CSI 1.12, Size Limits).
 fn check_name(name: &str) -> Result<(), SnapshotError> {
     let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     if name.is_empty() {
         Err(SnapshotError::MissingName)
     } else if name.len() > 128 {
         Err(SnapshotError::Name(
-            "it has more than the 128 bytes that CSI allows",
+            "it is longer than the 128 bytes that CSI allows",
         ))
     } else if name.chars().any(forbidden) {
-        Err(SnapshotError::Name("it has control characters"))
+        Err(SnapshotError::Name("it contains control characters"))
     } else {
         Ok(())
     }
 }
 
 fn failure(
-    operation: Operation,
-    object: Object,
+    operation: ControllerOperation,
+    object: CallTarget,
     subject: &str,
     plugin: &PluginId,
     error: ForwardError,
 ) -> ServerError {
     let aftermath = match error.outcome() {
-        Outcome::Nothing => Aftermath::Nothing,
-        Outcome::Unknown => Aftermath::Unrecorded,
+        ForwardOutcome::NoEffect => ResidualState::None,
+        ForwardOutcome::Unknown => ResidualState::Unrecorded,
     };
     ServerError::Plugin(Box::new(PluginFailure {
         operation,
-        object,
+        target: object,
         subject: subject.to_owned(),
         plugin: plugin.clone(),
         error,
-        aftermath,
+        residual: aftermath,
     }))
 }

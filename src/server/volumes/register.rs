@@ -1,116 +1,138 @@
-//! Register: a volume that the provider has becomes known, or its registration is updated.
+//! Register: records volumes that the provider has, or updates their registrations.
 //!
-//! `csi-orchestration` 2.3. All volumes of a request are decided, the plugin's word included, before
-//! the first is written. Of a new one only what a user may say is stored (W22, B08). A volume of the
-//! provider may be registered twice, with a warning (W13), but not while it is being deleted.
+//! All volumes of a request are planned and validated by the plugin before the first is written. A
+//! new registration contains only what a client may set. An external volume may be registered twice,
+//! with a warning, but not while it is being deleted.
 
 use std::collections::BTreeSet;
 
 use tracing::info;
 
-use super::check::{Purpose, check, warnings};
-use super::desk::{Desk, Subject, changed};
-use super::expand::{Growing, expansion_warnings};
-use super::plugin::PluginFacts;
-use super::service::{Submitted, WriteOutcome};
-use super::update::{Updated, Write};
-use crate::model::{ExternalId, NamespacedId, PluginId, Volume, VolumeRequest};
-use crate::server::cell::{CommitError, Expected};
-use crate::server::error::{ServerError, UpdateRequest};
-use crate::state::{EventKind, Phase, Provided, VolumeRecord, sharing, volume};
+use super::creation::CreationProtocol;
+use super::expand::{ExpansionResult, VolumeExpander};
+use super::limiter::{CallClass, LockedResource, OperationLimiter};
+use super::plugin::VolumePlugin;
+use super::sealing::VolumeSealer;
+use super::store::{VolumeStore, conflict};
+use super::submission::{VolumeSubmission, VolumeWriteResult};
+use super::update::{PlannedUpdate, PlannedWrite, plan_update};
+use super::validation::{ValidationTarget, validate_submission};
+use super::warnings::{expansion_warnings, ignored_field_warnings, shared_warning};
+use crate::model::{ExternalId, NamespacedId, PluginId, Secrets, Volume, VolumeRequest};
+use crate::ports::ValidateVolume;
+use crate::server::cell::Expected;
+use crate::server::error::{
+    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
+};
+use crate::server::forward::Forwarder;
+use crate::state::{EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing};
 
-const ON: UpdateRequest = UpdateRequest::Register;
+const ORIGIN: UpdateOrigin = UpdateOrigin::Register;
 
-impl Desk {
-    pub(super) async fn register(
+/// Registers volumes, or updates their registrations.
+pub(super) struct VolumeRegistrar {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+    pub(super) creation: CreationProtocol,
+    pub(super) expander: VolumeExpander,
+}
+
+impl VolumeRegistrar {
+    pub(super) async fn register_all(
         &self,
-        volumes: Vec<Submitted>,
-    ) -> Result<WriteOutcome, ServerError> {
-        if volumes.is_empty() {
+        submissions: Vec<VolumeSubmission>,
+    ) -> Result<VolumeWriteResult, ServerError> {
+        if submissions.is_empty() {
             return Err(ServerError::MissingDefinition);
         }
-        no_twins(&volumes)?;
-        let subjects = volumes.iter().flat_map(|one| subjects(&one.request));
-        let _turns = self.turns(subjects.collect()).await?;
-        for _ in 0..self.limits.merges {
-            let writes = self.decide_all(&volumes).await?;
-            match self.write_all(writes).await {
-                Ok(()) => return Ok(self.registered(&volumes)),
-                Err(ServerError::Commit(CommitError::Conflict { .. } | CommitError::Misfit(_))) => {
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(ServerError::KeepsChanging(volumes[0].request.key()))
+        check_duplicates(&submissions)?;
+        let resources = submissions
+            .iter()
+            .flat_map(|submission| resources(&submission.request));
+        let _permits = self.limiter.acquire_all(resources.collect()).await?;
+        self.store
+            .retry_on_conflict(&submissions[0].request.key(), || {
+                self.register_once(&submissions)
+            })
+            .await?;
+        Ok(self.result(&submissions))
     }
 
-    async fn decide_all(&self, volumes: &[Submitted]) -> Result<Vec<Write>, ServerError> {
+    async fn register_once(&self, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
         let mut writes = vec![];
-        for one in volumes {
-            let write = self.decide(one).await;
-            let write = write.map_err(|error| error.of(&one.request.key(), volumes.len()))?;
+        for submission in submissions {
+            let write = self.plan(submission).await;
+            let write = write
+                .map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
             writes.extend(write);
         }
-        Ok(writes)
+        self.write_all(writes).await
     }
 
-    /// What is to be written for one volume; `None` if it is as it should be.
-    async fn decide(&self, submitted: &Submitted) -> Result<Option<Write>, ServerError> {
-        let request = &submitted.request;
+    /// Plans the write of one volume; `None` if its registration needs no change.
+    async fn plan(
+        &self,
+        submission: &VolumeSubmission,
+    ) -> Result<Option<PlannedWrite>, ServerError> {
+        let request = &submission.request;
         let key = request.key();
-        let exists = self.cell.read(|state| volume(state, &key).is_some());
-        check(submitted, Purpose { on: ON, exists })?;
-        self.settle_if_creating(&key, request.secrets.as_ref())
-            .await?;
-        let (existing, plugin) = self.cell.read(|state| {
+        let target = ValidationTarget {
+            origin: ORIGIN,
+            exists: self.store.view(&key).is_some(),
+        };
+        validate_submission(submission, target)?;
+        self.creation.settle(&key, request.secrets.as_ref()).await?;
+        let (existing, plugin) = self.store.read(|state| {
             (
                 volume(state, &key),
-                PluginFacts::look(state, &request.plugin_id),
+                VolumePlugin::read(state, &request.plugin_id),
             )
         });
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-        plugin.check()?;
-        let updated = match &existing {
-            None => self.new_registration(request, &plugin)?,
+        plugin.check_controller()?;
+        let update = match &existing {
+            None => self.plan_registration(request, &plugin)?,
             Some(view) if view.record.phase == Phase::Deleting => {
                 return Err(ServerError::BeingDeleted(key));
             }
-            Some(view) => self.update(view, request, &plugin, ON)?,
+            Some(view) => plan_update(&self.sealer, view, request, &plugin, ORIGIN)?,
         };
-        self.validate(&updated.volume, &updated.secrets, &plugin)
+        self.validate_at_plugin(&update.volume, &update.secrets, &plugin)
             .await?;
-        Ok(updated.write)
+        Ok(update.write)
     }
 
-    fn new_registration(
+    fn plan_registration(
         &self,
         request: &VolumeRequest,
-        plugin: &PluginFacts,
-    ) -> Result<Updated, ServerError> {
+        plugin: &VolumePlugin,
+    ) -> Result<PlannedUpdate, ServerError> {
         let volume = registered_volume(request, plugin);
-        self.not_being_deleted(&volume)?;
+        self.check_not_being_deleted(&volume)?;
         let secrets = request.secrets.clone().unwrap_or_default();
-        let write = Write {
+        let write = PlannedWrite {
             expected: Expected::VolumeAbsent(volume.key()),
-            growth: None,
+            expansion: None,
             event: Some(EventKind::VolumeRegistered {
-                definition: Box::new(self.definition(request)),
-                provided: Box::new(Provided::from(&volume)),
-                secrets: self.seal(&volume.key(), &secrets),
+                definition: Box::new(self.sealer.definition(request)),
+                provided: Box::new(ProviderFacts::from(&volume)),
+                secrets: self.sealer.seal(&volume.key(), &secrets),
             }),
         };
-        Ok(Updated {
+        Ok(PlannedUpdate {
             volume,
             secrets,
             write: Some(write),
         })
     }
 
-    fn not_being_deleted(&self, volume: &Volume) -> Result<(), ServerError> {
+    fn check_not_being_deleted(&self, volume: &Volume) -> Result<(), ServerError> {
         let external_id = volume.remote_id();
         let is_deleting = |record: &VolumeRecord| record.phase == Phase::Deleting;
-        let other = self.cell.read(|state| {
-            let keys = sharing(state, &volume.plugin_id, &external_id);
+        let other = self.store.read(|state| {
+            let keys = volumes_sharing(state, &volume.plugin_id, &external_id);
             keys.into_iter()
                 .find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
         });
@@ -124,92 +146,127 @@ impl Desk {
         }
     }
 
-    /// Nothing is written while anything has to grow: what has grown is decided again, with all
-    /// others, until nothing has to.
-    async fn write_all(&self, writes: Vec<Write>) -> Result<(), ServerError> {
-        let growing = writes.iter().filter_map(|write| write.growth.as_ref());
-        let mut grown = None;
-        for growth in growing {
-            if self.grow(growth).await? == Growing::Settled {
-                grown = Some(&growth.key);
+    /// Validates the volume's capabilities at the plugin. A plugin without a controller has no such
+    /// call.
+    async fn validate_at_plugin(
+        &self,
+        volume: &Volume,
+        secrets: &Secrets,
+        plugin: &VolumePlugin,
+    ) -> Result<(), ServerError> {
+        if !plugin.needs_controller() {
+            return Ok(());
+        }
+        let operation = ControllerOperation::Validate;
+        let failed = |error| {
+            ServerError::Plugin(Box::new(PluginFailure {
+                operation,
+                target: CallTarget::Volume(volume.key()),
+                subject: volume.remote_id().to_string(),
+                plugin: plugin.id().clone(),
+                error,
+                residual: ResidualState::None,
+            }))
+        };
+        let candidates = plugin.candidates().map_err(|error| failed(error.into()))?;
+        let class = CallClass::Create;
+        let _permit = self.limiter.acquire_call(class, plugin.id()).await?;
+        let request = ValidateVolume {
+            external_id: volume.remote_id(),
+            capabilities: volume.capabilities.clone(),
+            mount_options: volume.mount_options.clone().unwrap_or_default(),
+            parameters: volume.parameters.clone(),
+            context: volume.context.clone(),
+            secrets: secrets.clone(),
+        };
+        let rpc = operation.rpc();
+        let answer = self.forwarder.call(&candidates, rpc, |controller| {
+            let request = request.clone();
+            async move { controller.validate_volume(request).await }
+        });
+        answer.await.map_err(failed)
+    }
+
+    /// Runs the expansions, then writes. If an expansion changed a volume, nothing is written and all
+    /// volumes are planned again.
+    async fn write_all(&self, writes: Vec<PlannedWrite>) -> Result<(), ServerError> {
+        let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
+        let mut settled = None;
+        for step in steps {
+            if self.expander.run(step).await? == ExpansionResult::Settled {
+                settled = Some(&step.key);
             }
         }
-        if let Some(key) = grown {
-            return Err(changed(key));
+        if let Some(key) = settled {
+            return Err(conflict(key));
         }
-        for Write {
+        for PlannedWrite {
             expected, event, ..
         } in writes
         {
             let Some(event) = event else { continue };
-            let (volume, what) = (event.volume().cloned(), event.name());
-            let index = self.commit(expected, event).await?;
+            let (volume, change) = (event.volume().cloned(), event.name());
+            let index = self.store.commit(expected, event).await?;
             if let Some(NamespacedId { namespace, id }) = volume {
-                info!(volume.id = %id, volume.namespace = %namespace, index, "{what}");
+                info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
             }
         }
         Ok(())
     }
 
-    fn registered(&self, volumes: &[Submitted]) -> WriteOutcome {
-        self.cell.read(|state| {
-            let views = volumes
+    fn result(&self, submissions: &[VolumeSubmission]) -> VolumeWriteResult {
+        self.store.read(|state| {
+            let views = submissions
                 .iter()
-                .filter_map(|one| volume(state, &one.request.key()));
-            let mut outcome = WriteOutcome {
+                .filter_map(|submission| volume(state, &submission.request.key()));
+            let volumes: Vec<_> = views.collect();
+            let ignored = submissions
+                .iter()
+                .flat_map(|submission| ignored_field_warnings(&submission.request, ORIGIN));
+            let shared = volumes
+                .iter()
+                .filter_map(|view| shared_warning(state, view));
+            let pending = volumes
+                .iter()
+                .flat_map(|view| expansion_warnings(&view.record));
+            let warnings = ignored.chain(shared).chain(pending).collect();
+            VolumeWriteResult {
                 index: state.index(),
-                volumes: views.collect(),
-                warnings: volumes
-                    .iter()
-                    .flat_map(|one| warnings(&one.request, ON))
-                    .collect(),
-            };
-            let shared = outcome.volumes.iter().filter_map(|view| {
-                let external_id = view.record.remote_id()?;
-                let plugin = &view.record.definition.plugin_id;
-                shared_warning(
-                    view.record.key(),
-                    &external_id,
-                    &sharing(state, plugin, &external_id),
-                )
-            });
-            let pending = outcome.volumes.iter();
-            let pending = pending.flat_map(|view| expansion_warnings(&view.record));
-            let more: Vec<_> = shared.chain(pending).collect();
-            outcome.warnings.extend(more);
-            outcome
+                volumes,
+                warnings,
+            }
         })
     }
 }
 
-/// What a registration occupies: the volume, and the provider's volume that it will name.
-fn subjects(request: &VolumeRequest) -> [Subject; 2] {
+/// The resources that a registration locks: the volume and its external volume.
+fn resources(request: &VolumeRequest) -> [LockedResource; 2] {
     let id = || ExternalId::new(request.id.as_str());
     let external_id = request.external_id.clone().unwrap_or_else(id);
     let plugin: PluginId = request.plugin_id.clone();
     [
-        Subject::Volume(request.key()),
-        Subject::External(plugin, external_id),
+        LockedResource::Volume(request.key()),
+        LockedResource::External(plugin, external_id),
     ]
 }
 
-fn no_twins(volumes: &[Submitted]) -> Result<(), ServerError> {
+fn check_duplicates(submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
     let mut seen = BTreeSet::new();
-    for one in volumes {
-        let key = one.request.key();
+    for submission in submissions {
+        let key = submission.request.key();
         if !seen.insert(key.clone()) {
             return Err(ServerError::Invalid {
                 volume: key.id,
-                problems: vec!["it stands in the request twice".into()],
+                problems: vec!["the request contains the volume twice".into()],
             });
         }
     }
     Ok(())
 }
 
-/// A new volume out of what a user may say, and of nothing else (W22): not claimed, of no known
-/// size, and where its request says.
-fn registered_volume(request: &VolumeRequest, plugin: &PluginFacts) -> Volume {
+/// A new volume from the fields that a client may set: without claims, of unknown size, with the
+/// requested topologies.
+fn registered_volume(request: &VolumeRequest, plugin: &VolumePlugin) -> Volume {
     let (provider, provider_version) = plugin.provider();
     let topologies = request.topology_request.as_ref();
     Volume {
@@ -246,23 +303,4 @@ fn registered_volume(request: &VolumeRequest, plugin: &PluginFacts) -> Volume {
         create_time: 0,
         modify_time: 0,
     }
-}
-
-/// W13: two registrations of one volume are allowed, and dangerous.
-pub(super) fn shared_warning(
-    key: &NamespacedId,
-    external_id: &ExternalId,
-    sharing: &[NamespacedId],
-) -> Option<String> {
-    let others: Vec<_> = sharing
-        .iter()
-        .filter(|other| *other != key)
-        .map(ToString::to_string)
-        .collect();
-    (!others.is_empty()).then(|| {
-        format!(
-            "volume {key}: the provider's volume {external_id} is also registered as {}; claims do not see each other, and neither can be deleted while the other is registered",
-            others.join(", ")
-        )
-    })
 }

@@ -1,9 +1,8 @@
-//! [`Volumes`]: where requests about volumes come in.
+//! [`VolumeService`]: the entry point of all volume operations.
 //!
-//! Every operation runs as a task of its own: a client that hangs up loses the answer and does not
-//! cut the operation short, and a defect in one is that one's error. Tasks end at the latest some
-//! time after [`Volumes::stop`]; what is cut off then is continued by the next request, as after a
-//! crash.
+//! Every operation runs as its own task. A client that disconnects loses the answer but does not
+//! interrupt the operation, and a panic fails only that operation. [`VolumeService::stop`] bounds how
+//! long tasks run; the next request continues an aborted one, as after a crash.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,171 +11,225 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::desk::{Desk, VolumeLimits, VolumePorts};
-use super::provider::SnapshotRequest;
-use crate::model::{
-    ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId, VolumeRequest,
-};
+use super::create::VolumeCreator;
+use super::creation::CreationProtocol;
+use super::delete::VolumeDeleter;
+use super::deregister::VolumeDeregistrar;
+use super::expand::VolumeExpander;
+use super::limiter::OperationLimiter;
+use super::ports::{VolumeLimits, VolumePorts};
+use super::provider::{ProviderAccess, SnapshotRequest};
+use super::register::VolumeRegistrar;
+use super::sealing::VolumeSealer;
+use super::store::VolumeStore;
+use super::submission::{VolumeSubmission, VolumeWriteResult};
+use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{Page, PageRequest};
 use crate::server::error::ServerError;
-use crate::state::VolumeView;
-use crate::wire::RequestProblem;
+use crate::server::forward::Forwarder;
 
-/// What a client wants written, as far as it could be read.
-#[derive(Clone, Debug)]
-pub struct Submitted {
-    /// What was understood.
-    pub request: VolumeRequest,
-    /// What was not.
-    pub problems: Vec<RequestProblem>,
+/// Runs volume operations. A clone is the same service.
+#[derive(Clone)]
+pub struct VolumeService {
+    operations: Arc<Operations>,
+    tasks: TaskTracker,
+    /// Cancelled when new operations are refused.
+    stopping: CancellationToken,
+    /// Cancelled when running operations are aborted.
+    aborting: CancellationToken,
 }
 
-impl From<VolumeRequest> for Submitted {
-    /// All of it was understood.
-    fn from(request: VolumeRequest) -> Self {
+/// One value per kind of operation.
+struct Operations {
+    creator: VolumeCreator,
+    registrar: VolumeRegistrar,
+    deleter: VolumeDeleter,
+    deregistrar: VolumeDeregistrar,
+    provider: ProviderAccess,
+}
+
+impl Operations {
+    fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
+        let store = VolumeStore::new(ports.cell, ports.clock, limits.conflict_retries);
+        let sealer = VolumeSealer::new(ports.sealer);
+        let limiter = OperationLimiter::new(&limits);
+        let forwarder = Forwarder::new(ports.directory, ports.ids, limits.forward);
+        let creation = CreationProtocol {
+            store: store.clone(),
+            sealer: sealer.clone(),
+            limiter: limiter.clone(),
+            forwarder: forwarder.clone(),
+        };
+        let expander = VolumeExpander {
+            store: store.clone(),
+            limiter: limiter.clone(),
+            forwarder: forwarder.clone(),
+        };
         Self {
-            request,
-            problems: vec![],
+            creator: VolumeCreator {
+                store: store.clone(),
+                sealer: sealer.clone(),
+                limiter: limiter.clone(),
+                creation: creation.clone(),
+                expander: expander.clone(),
+            },
+            registrar: VolumeRegistrar {
+                store: store.clone(),
+                sealer: sealer.clone(),
+                limiter: limiter.clone(),
+                forwarder: forwarder.clone(),
+                creation: creation.clone(),
+                expander,
+            },
+            deleter: VolumeDeleter {
+                store: store.clone(),
+                sealer: sealer.clone(),
+                limiter: limiter.clone(),
+                forwarder: forwarder.clone(),
+                creation: creation.clone(),
+            },
+            deregistrar: VolumeDeregistrar {
+                store: store.clone(),
+                limiter: limiter.clone(),
+                creation,
+            },
+            provider: ProviderAccess {
+                store,
+                sealer,
+                limiter,
+                forwarder,
+            },
         }
     }
 }
 
-/// What a write came to.
-#[derive(Clone, Debug, Default)]
-pub struct WriteOutcome {
-    /// Index at which all of it can be read.
-    pub index: u64,
-    /// The volumes as they are now, in the order of the request.
-    pub volumes: Vec<VolumeView>,
-    /// What was taken otherwise than it was said, a sentence each.
-    pub warnings: Vec<String>,
-}
-
-/// The volume operations. A clone is the same.
-#[derive(Clone)]
-pub struct Volumes {
-    desk: Arc<Desk>,
-    tasks: TaskTracker,
-    /// No operation begins any more.
-    stopping: CancellationToken,
-    /// Running operations are cut off.
-    cut_off: CancellationToken,
-}
-
-impl Volumes {
-    /// Operations over these ports.
+impl VolumeService {
+    /// A service over these ports.
     pub fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
         Self {
-            desk: Arc::new(Desk::new(ports, limits)),
+            operations: Arc::new(Operations::new(ports, limits)),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            cut_off: CancellationToken::new(),
+            aborting: CancellationToken::new(),
         }
     }
 
-    /// Registers volumes that the provider has, or updates their registrations: all of them or none
-    /// (B94). A crash between them leaves those before it; the same request then does the rest.
+    /// Registers volumes that the provider has, or updates their registrations: all of them or none.
+    /// A crash in between keeps the ones written before; the same request then writes the rest.
     ///
     /// # Errors
-    /// If one of them cannot be registered; it is named if there are several.
-    pub async fn register(&self, volumes: Vec<Submitted>) -> Result<WriteOutcome, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.register(volumes).await }).await
-    }
-
-    /// Creates volumes in their providers and registers them; those that exist are updated (B01).
-    /// Each for itself: those that succeeded stay if others fail (B94).
-    ///
-    /// # Errors
-    /// All failures in one, even if there is one.
-    pub async fn create(&self, volumes: Vec<Submitted>) -> Result<WriteOutcome, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.create_all(volumes).await })
+    /// If one of them cannot be registered. The error names it if there are several.
+    pub async fn register(
+        &self,
+        volumes: Vec<VolumeSubmission>,
+    ) -> Result<VolumeWriteResult, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.registrar.register_all(volumes).await })
             .await
     }
 
-    /// Deletes a volume in its provider and forgets it. `secrets` overlay the stored ones. Returns
-    /// the index at which it is gone.
+    /// Creates volumes at their providers and registers them; updates those that exist. Each volume is
+    /// independent: those that succeeded stay if others fail.
     ///
     /// # Errors
-    /// If it is not there, in use, shared, or if the provider did not delete it.
+    /// All failures in one error, even a single one.
+    pub async fn create(
+        &self,
+        volumes: Vec<VolumeSubmission>,
+    ) -> Result<VolumeWriteResult, ServerError> {
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.creator.create_all(volumes).await })
+            .await
+    }
+
+    /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
+    /// ones. Returns the index at which the volume is gone.
+    ///
+    /// # Errors
+    /// If it does not exist, is in use or shared, or if the provider did not delete it.
     pub async fn delete(&self, key: NamespacedId, secrets: Secrets) -> Result<u64, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.delete(&key, secrets).await })
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.deleter.delete(&key, secrets).await })
             .await
     }
 
-    /// Forgets a volume; the provider keeps it. With `force`, also if only allocations that have
-    /// ended claim it, or if what came of its creation cannot be found out. Returns the index at
-    /// which it is gone.
+    /// Removes the registration of a volume; the provider keeps it. `force` ignores claims of
+    /// allocations that have ended, and removes a creation whose outcome is unknown. Returns the index
+    /// at which the registration is gone.
     ///
     /// # Errors
-    /// If it is not there or in use.
+    /// If it does not exist or is in use.
     pub async fn deregister(&self, key: NamespacedId, force: bool) -> Result<u64, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.deregister(&key, force).await })
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.deregistrar.deregister(&key, force).await })
             .await
     }
 
-    /// A page of what the plugin's provider has, registered or not.
+    /// Returns a page of the provider's volumes, registered or not.
     ///
     /// # Errors
-    /// If the plugin is not known, cannot list, or does not answer.
+    /// If the plugin is unknown, cannot list, or does not answer.
     pub async fn list_external(
         &self,
         plugin: PluginId,
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.list_external(&plugin, page).await })
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.provider.list_volumes(&plugin, page).await })
             .await
     }
 
-    /// A page of the snapshots that the plugin's provider has, whoever made them.
+    /// Returns a page of the provider's snapshots.
     ///
     /// # Errors
-    /// If the plugin is not known, cannot list, or does not answer.
+    /// If the plugin is unknown, cannot list, or does not answer.
     pub async fn list_snapshots(
         &self,
         plugin: PluginId,
         page: PageRequest,
         secrets: Secrets,
     ) -> Result<Page<Snapshot>, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.list_snapshots(&plugin, page, secrets).await })
-            .await
+        let operations = self.operations.clone();
+        self.spawn(async move {
+            let provider = &operations.provider;
+            provider.list_snapshots(&plugin, page, secrets).await
+        })
+        .await
     }
 
-    /// Cuts snapshots; of a name that the provider knows for the same volume, gives that one. Each
-    /// for itself: those that were cut stay if others fail.
+    /// Creates snapshots. If the provider has a snapshot of that name and volume, returns that one.
+    /// Each snapshot is independent: those that were created stay if others fail.
     ///
     /// # Errors
-    /// All failures in one, even if there is one; each says whether its snapshot may have been cut.
+    /// All failures in one error, even a single one. Each reports whether its snapshot may exist.
     pub async fn create_snapshots(
         &self,
         requests: Vec<SnapshotRequest>,
     ) -> Result<Vec<Snapshot>, ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.create_snapshots(requests).await })
+        let operations = self.operations.clone();
+        self.spawn(async move { operations.provider.create_snapshots(requests).await })
             .await
     }
 
-    /// Deletes a snapshot in the provider; one that is not there is deleted.
+    /// Deletes a snapshot at the provider. Succeeds if it does not exist.
     ///
     /// # Errors
-    /// If the plugin is not known, cannot do it, or did not.
+    /// If the plugin is unknown, cannot delete snapshots, or failed.
     pub async fn delete_snapshot(
         &self,
         plugin: PluginId,
         id: SnapshotId,
         secrets: Secrets,
     ) -> Result<(), ServerError> {
-        let desk = self.desk.clone();
-        self.run(async move { desk.delete_snapshot(&plugin, &id, secrets).await })
-            .await
+        let operations = self.operations.clone();
+        self.spawn(async move {
+            let provider = &operations.provider;
+            provider.delete_snapshot(&plugin, &id, secrets).await
+        })
+        .await
     }
 
-    /// Begins nothing new, waits for what is running, cuts off what runs longer than `grace`.
+    /// Refuses new operations, waits for running ones, and aborts those that exceed `grace`.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.cancel();
         self.tasks.close();
@@ -184,30 +237,30 @@ impl Volumes {
             .await
             .is_err()
         {
-            self.cut_off.cancel();
+            self.aborting.cancel();
             self.tasks.wait().await;
         }
     }
 
-    async fn run<T: Send + 'static>(
+    async fn spawn<T: Send + 'static>(
         &self,
         operation: impl Future<Output = Result<T, ServerError>> + Send + 'static,
     ) -> Result<T, ServerError> {
         if self.stopping.is_cancelled() {
             return Err(ServerError::Stopping);
         }
-        let cut_off = self.cut_off.clone();
+        let aborting = self.aborting.clone();
         let task = self.tasks.spawn(async move {
             tokio::select! {
                 result = operation => result,
-                () = cut_off.cancelled() => Err(ServerError::Stopping),
+                () = aborting.cancelled() => Err(ServerError::Stopping),
             }
         });
         match task.await {
             Ok(result) => result,
             Err(failed) => {
-                tracing::error!(error = %failed, "an operation on a volume ended in a defect");
-                Err(ServerError::Defect("an operation on a volume".into()))
+                tracing::error!(error = %failed, "a volume operation panicked");
+                Err(ServerError::Internal("a volume operation panicked".into()))
             }
         }
     }

@@ -1,5 +1,4 @@
-//! Operations against the strict fake plugin. The plugin itself fails a test in which the server
-//! sends what CSI forbids.
+//! Volume operations against the strict fake plugin, which fails a test that sends what CSI forbids.
 
 mod create;
 mod delete;
@@ -13,49 +12,49 @@ use crate::model::{
     Topology, TopologyRequest, VolumeRequest,
 };
 use crate::ports::Rpc;
-use crate::ports::fake::Settings;
+use crate::ports::fake::PluginSettings;
 use crate::server::error::ServerError;
 use crate::server::fake::FakeAgent;
-use crate::server::volumes::service::{Submitted, WriteOutcome};
+use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
 use crate::state::{Phase, VolumeRecord, violations};
 
 async fn agent() -> FakeAgent {
-    FakeAgent::start(Settings::default()).await.unwrap()
+    FakeAgent::start(PluginSettings::default()).await.unwrap()
 }
 
-fn submit(request: VolumeRequest) -> Vec<Submitted> {
+fn submit(request: VolumeRequest) -> Vec<VolumeSubmission> {
     vec![request.into()]
 }
 
 impl FakeAgent {
-    async fn create(&self, request: VolumeRequest) -> Result<WriteOutcome, ServerError> {
-        let outcome = self.volumes.create(submit(request)).await;
-        self.is_sound();
-        outcome
+    async fn create(&self, request: VolumeRequest) -> Result<VolumeWriteResult, ServerError> {
+        let result = self.volumes.create(submit(request)).await;
+        self.assert_consistent();
+        result
     }
 
-    async fn register(&self, request: VolumeRequest) -> Result<WriteOutcome, ServerError> {
-        let outcome = self.volumes.register(submit(request)).await;
-        self.is_sound();
-        outcome
+    async fn register(&self, request: VolumeRequest) -> Result<VolumeWriteResult, ServerError> {
+        let result = self.volumes.register(submit(request)).await;
+        self.assert_consistent();
+        result
     }
 
     async fn delete(&self, id: &str) -> Result<u64, ServerError> {
-        let outcome = self
+        let result = self
             .volumes
             .delete(FakeAgent::key(id), Default::default())
             .await;
-        self.is_sound();
-        outcome
+        self.assert_consistent();
+        result
     }
 
     async fn deregister(&self, id: &str, force: bool) -> Result<u64, ServerError> {
-        let outcome = self.volumes.deregister(FakeAgent::key(id), force).await;
-        self.is_sound();
-        outcome
+        let result = self.volumes.deregister(FakeAgent::key(id), force).await;
+        self.assert_consistent();
+        result
     }
 
-    fn is_sound(&self) {
+    fn assert_consistent(&self) {
         assert_eq!(violations(&self.state()), Vec::<String>::new());
     }
 
@@ -84,8 +83,8 @@ impl FakeAgent {
         volumes.iter().map(|v| v.external_id.to_string()).collect()
     }
 
-    /// Gives the plugin a volume, and the request that registers it.
-    fn provided(&self, external_id: &str, id: &str) -> VolumeRequest {
+    /// Adds a volume to the plugin and returns the request that registers it.
+    fn add_external_volume(&self, external_id: &str, id: &str) -> VolumeRequest {
         let external_id = ExternalId::new(external_id);
         self.backend
             .add_volume(external_id.clone(), Default::default());
@@ -130,6 +129,6 @@ fn capability(access_mode: AccessMode, attachment_mode: AttachmentMode) -> Capab
     }
 }
 
-fn text<T: std::fmt::Debug>(outcome: Result<T, ServerError>) -> String {
-    outcome.expect_err("it is refused").text()
+fn text<T: std::fmt::Debug>(result: Result<T, ServerError>) -> String {
+    result.expect_err("the request is refused").text()
 }

@@ -1,13 +1,13 @@
-//! Capabilities and mount options.
+//! Decodes capabilities and mount options.
 
-use super::reader::{Reader, Reading};
-use crate::diagnostic::{Code, Diagnostic, Span, nearest};
+use super::reader::{Reader, ScalarConversion};
+use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
 use crate::model::{AccessMode, AttachmentMode, Capability, MountOptions};
 use crate::spec::schema;
 use crate::spec::tree::{Entry, Node, Object, Value};
 
-/// Other words for access modes: of CSI, of Kubernetes, of Nomad up to 1.9's own template.
-const ACCESS_MODE_WORDS: &[(&str, AccessMode)] = &[
+/// Other names of access modes: from CSI, Kubernetes, and the template of Nomad up to 1.9.
+const ACCESS_MODE_ALIASES: &[(&str, AccessMode)] = &[
     ("single-node-reader", AccessMode::SingleNodeReaderOnly),
     ("multi-node-reader", AccessMode::MultiNodeReaderOnly),
     ("single-node-single-writer", AccessMode::SingleNodeWriter),
@@ -21,8 +21,8 @@ const ACCESS_MODE_WORDS: &[(&str, AccessMode)] = &[
     ("rwx", AccessMode::MultiNodeMultiWriter),
 ];
 
-/// Other words for attachment modes.
-const ATTACHMENT_MODE_WORDS: &[(&str, AttachmentMode)] = &[
+/// Other names of attachment modes.
+const ATTACHMENT_MODE_ALIASES: &[(&str, AttachmentMode)] = &[
     ("filesystem", AttachmentMode::FileSystem),
     ("fs", AttachmentMode::FileSystem),
     ("mount", AttachmentMode::FileSystem),
@@ -31,8 +31,8 @@ const ATTACHMENT_MODE_WORDS: &[(&str, AttachmentMode)] = &[
 ];
 
 impl Reader<'_> {
-    /// All capabilities, each with its place. If one of them cannot be read, there are none, so that
-    /// no rule judges an incomplete list.
+    /// Decodes all capabilities with their positions. If one is invalid, returns none, so no rule checks an
+    /// incomplete list.
     pub(super) fn capabilities(&mut self, entries: &[&Entry<'_>]) -> (Vec<Capability>, Vec<Span>) {
         self.warn_of_repetition(entries);
         let mut complete = true;
@@ -58,11 +58,11 @@ impl Reader<'_> {
     }
 
     fn capability(&mut self, entry: &Entry<'_>, object: &Object<'_>) -> Option<Capability> {
-        let [access, attachment] = self.known(object, "a capability", schema::CAPABILITY);
+        let [access, attachment] = self.entries_of(object, "a capability", schema::CAPABILITY);
         let access = self.mode(entry, &access, "access_mode", |reader, node, text| {
             AccessMode::parse(text).or_else(|| {
                 let all = AccessMode::ALL.map(AccessMode::as_str);
-                let meant = word_in(ACCESS_MODE_WORDS, text).map(AccessMode::as_str);
+                let meant = alias_in(ACCESS_MODE_ALIASES, text).map(AccessMode::as_str);
                 reader.unknown_mode(Code::SpecUnknownAccessMode, node, text, &all, meant);
                 None
             })
@@ -74,7 +74,7 @@ impl Reader<'_> {
             |reader, node, text| {
                 AttachmentMode::parse(text).or_else(|| {
                     let all = AttachmentMode::ALL.map(AttachmentMode::as_str);
-                    let meant = word_in(ATTACHMENT_MODE_WORDS, text).map(AttachmentMode::as_str);
+                    let meant = alias_in(ATTACHMENT_MODE_ALIASES, text).map(AttachmentMode::as_str);
                     reader.unknown_mode(Code::SpecUnknownAttachmentMode, node, text, &all, meant);
                     None
                 })
@@ -96,9 +96,9 @@ impl Reader<'_> {
         let found = self.single(entries);
         let node = found.map(|entry| &entry.value);
         match node {
-            Some(node) if matches!(node.value, Value::Broken) => None,
+            Some(node) if matches!(node.value, Value::Invalid) => None,
             Some(node) if !matches!(node.value, Value::Null) => {
-                let text = self.text(key, node, Reading::ByValue)?;
+                let text = self.text(key, node, ScalarConversion::ByValue)?;
                 parse(self, node, &text)
             }
             Some(_) | None => {
@@ -109,7 +109,7 @@ impl Reader<'_> {
                     )
                     .label(
                         capability.key.span,
-                        format!("this capability says no {key}"),
+                        format!("add `{key}`"),
                     ),
                 );
                 None
@@ -125,26 +125,26 @@ impl Reader<'_> {
         all: &[&'static str],
         meant: Option<&'static str>,
     ) {
-        let what = if code == Code::SpecUnknownAccessMode {
-            "an access mode"
+        let kind = if code == Code::SpecUnknownAccessMode {
+            "access mode"
         } else {
-            "an attachment mode"
+            "attachment mode"
         };
-        let diagnostic = Diagnostic::error(code, format!("`{text}` is not {what}"));
+        let diagnostic = Diagnostic::error(code, format!("unknown {kind} `{text}`"));
         let begun = || all.iter().find(|mode| mode.starts_with(text)).copied();
         let near = meant
             .or_else(begun)
-            .or_else(|| nearest(&text.replace('_', "-"), all.iter().copied()))
+            .or_else(|| closest_match(&text.replace('_', "-"), all.iter().copied()))
             .filter(|_| !text.is_empty());
         self.diagnostics.push(match near {
             Some(near) => {
-                let quoted = self.like(node.span, near);
+                let quoted = self.quoted_like(node.span, near);
                 diagnostic
                     .label(node.span, format!("did you mean `{near}`?"))
                     .replace(
                         node.span,
                         quoted,
-                        format!("{what} of a similar name exists"),
+                        format!("a similar {kind} exists"),
                     )
             }
             None => {
@@ -152,30 +152,29 @@ impl Reader<'_> {
                     .iter()
                     .map(|mode| format!("`{mode}`"))
                     .collect::<Vec<_>>();
-                diagnostic.label(node.span, format!("known are {}", known.join(", ")))
+                diagnostic.label(node.span, format!("expected one of {}", known.join(", ")))
             }
         });
     }
 
-    /// A word, quoted as what stands at `span`.
-    pub(super) fn like(&self, span: Span, word: &str) -> String {
-        match self.written(span).chars().next() {
+    /// Quotes a word like the text at `span`.
+    pub(super) fn quoted_like(&self, span: Span, word: &str) -> String {
+        match self.source_text(span).chars().next() {
             Some(quote @ ('"' | '\'')) => format!("{quote}{word}{quote}"),
             _ => word.to_owned(),
         }
     }
 
-    /// Mount options; a second block would be ignored by Nomad.
-    /// Beside them, whether the flags are said to be unknown.
+    /// Decodes mount options, and whether their flags are `unknown`. Nomad would ignore a second block.
     pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> (Option<MountOptions>, bool) {
         let object = self.single(entries).and_then(|entry| self.block(entry));
         let Some(object) = object else {
             return (None, false);
         };
-        let [types, flags] = self.known(object, "`mount_options`", schema::MOUNT_OPTIONS);
+        let [types, flags] = self.entries_of(object, "`mount_options`", schema::MOUNT_OPTIONS);
         let fs_type = self
             .single(&types)
-            .and_then(|entry| self.text("fs_type", &entry.value, Reading::AsWritten));
+            .and_then(|entry| self.text("fs_type", &entry.value, ScalarConversion::AsWritten));
         let unknown = self.is_unknown(&flags);
         let mut mount_flags = vec![];
         for entry in flags {
@@ -195,19 +194,19 @@ impl Reader<'_> {
         match &entry.value.value {
             Value::List(items) => {
                 for item in items {
-                    flags.extend(self.text("mount_flags", item, Reading::AsWritten));
+                    flags.extend(self.text("mount_flags", item, ScalarConversion::AsWritten));
                 }
             }
-            Value::Null | Value::Broken => {}
+            Value::Null | Value::Invalid => {}
             Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
                 self.wrong_type("mount_flags", &entry.value, "a list of texts");
             }
         }
     }
 
-    /// The entries of the two keys that a block may have, each by itself; any other key is an error,
-    /// and is read as the one it was meant to be. Inside of blocks Nomad tells cases apart.
-    pub(super) fn known<'t, 'a>(
+    /// Returns the entries of a block's two keys. Any other key is an error, and is read as the key that it
+    /// resembles. Keys in blocks are case-sensitive.
+    pub(super) fn entries_of<'t, 'a>(
         &mut self,
         object: &'t Object<'a>,
         place: &str,
@@ -234,7 +233,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an entry is one of a list: those all stand under one key.
+/// Returns whether an entry comes from a list, whose entries share the position of one key.
 fn is_of_list(entries: &[&Entry<'_>], at: usize) -> bool {
     let place = |at: usize| entries.get(at).map(|entry| entry.key.span);
     let neighbours = [at.checked_sub(1).and_then(place), place(at + 1)];
@@ -244,7 +243,7 @@ fn is_of_list(entries: &[&Entry<'_>], at: usize) -> bool {
         .any(|other| Some(*other) == place(at))
 }
 
-fn word_in<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {
+fn alias_in<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {
     let text = text.to_lowercase().replace('_', "-");
     let found = words
         .iter()

@@ -1,28 +1,27 @@
-//! Which volumes a document declares: one in Nomad's flat form, or one per `volume` block.
+//! Decodes the volumes of a document: one in Nomad's flat form, or one per `volume` block.
 
 use std::collections::BTreeMap;
 
 use super::reader::{Document, Reader};
-use super::volume::Form;
+use super::volume::VolumeForm;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::model::SetName;
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Object, Value, Word};
+use crate::spec::tree::{Entry, Object, Value, SpannedText};
 use crate::spec::volume_spec::VolumeSpec;
 
-/// What all documents of one text say.
+/// The content of all documents of one text.
 #[derive(Default)]
 pub(in crate::spec) struct Decoded {
     pub(in crate::spec) volumes: Vec<VolumeSpec>,
-    /// The sets that are named, and where.
+    /// The named sets, with their positions.
     pub(in crate::spec) sets: Vec<(SetName, Span)>,
-    /// Places of values that may be secrets because nobody knows what their key means.
+    /// Positions of values under unknown keys, which may be secrets.
     pub(in crate::spec) doubtful: Vec<Span>,
 }
 
-/// Decodes all documents of one text. One that names its set may declare no volume: whether that is
-/// enough is for whoever reads all texts.
+/// Decodes all documents of one text. A text that names a set may declare no volume.
 pub(in crate::spec) fn decode(
     documents: &[Object<'_>],
     document: &Document<'_>,
@@ -31,27 +30,27 @@ pub(in crate::spec) fn decode(
     let mut reader = Reader {
         document,
         diagnostics,
-        doubtful: vec![],
+        possible_secrets: vec![],
     };
-    let said_before = reader.diagnostics.iter().count();
+    let count_before = reader.diagnostics.iter().count();
     let mut decoded = Decoded::default();
     let mut aliases = BTreeMap::new();
     for object in documents {
         reader.object(object, &mut aliases, &mut decoded);
     }
-    let says_nothing = decoded.volumes.is_empty() && decoded.sets.is_empty();
-    if says_nothing && reader.diagnostics.iter().count() == said_before {
+    let is_empty = decoded.volumes.is_empty() && decoded.sets.is_empty();
+    if is_empty && reader.diagnostics.iter().count() == count_before {
         let start = SourceMap::span(document.source, 0..0);
         reader.diagnostics.push(
             Diagnostic::error(Code::SpecNoVolume, "the file declares no volume").label(start, ""),
         );
     }
-    decoded.doubtful = reader.doubtful;
+    decoded.doubtful = reader.possible_secrets;
     decoded
 }
 
 const UNDER_VOLUME: &str =
-    "under `volume` stand names, and under each name the fields of that volume";
+    "write the volume's name under `volume`, and its fields under the name";
 
 impl Reader<'_> {
     fn object<'t>(
@@ -94,9 +93,9 @@ impl Reader<'_> {
             self.diagnostics.push(
                 Diagnostic::error(
                     Code::SpecMixedForms,
-                    format!("`{}` stands beside `volume` blocks", first.key.text),
+                    format!("`{}` is outside the `volume` blocks", first.key.text),
                 )
-                .label(first.key.span, "belongs into one of the blocks")
+                .label(first.key.span, "move this into a `volume` block")
                 .label(blocks[0].key.span, "a `volume` block"),
             );
         }
@@ -105,15 +104,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The volume whose fields are the file. A file without even one of a volume's keys is something
-    /// else, and nothing is called missing there.
+    /// Decodes the volume of a flat file. A file without any field of a volume reports no missing fields.
     fn flat(&mut self, entries: &[&Entry<'_>]) -> Option<VolumeSpec> {
         let is_field = |entry: &&Entry<'_>| schema::volume_field(&entry.key.text).is_some();
         if entries.iter().any(is_field) {
-            return self.volume(entries, Form::Flat);
+            return self.volume(entries, VolumeForm::Flat);
         }
         for entry in entries {
-            self.unknown_volume_key(entry, Form::Flat);
+            self.unknown_volume_key(entry, VolumeForm::Flat);
         }
         None
     }
@@ -150,21 +148,21 @@ impl Reader<'_> {
                 let span = others
                     .iter()
                     .fold(others[0].span, |span, label| span.to(label.span));
-                self.error(Code::SpecUnexpectedLabel, "`volume` takes one label", span);
+                self.error(Code::SpecUnexpectedLabel, "`volume` requires exactly one label", span);
             }
         }
     }
 
-    /// Fields that stand where a volume's name should.
+    /// Reports fields in place of a volume's name.
     fn nameless(&mut self, block: &Entry<'_>, field: &Entry<'_>) {
         let diagnostic =
             Diagnostic::error(Code::SpecWrongType, "a volume under `volume` has no name");
         self.diagnostics.push(match self.document.syntax {
             Syntax::Hcl => diagnostic
-                .label(block.key.span, "its name should follow here")
+                .label(block.key.span, "expected a name here")
                 .help("write `volume \"NAME\" { … }`"),
             Syntax::Yaml | Syntax::Json => diagnostic
-                .label(field.key.span, "a name should stand above this")
+                .label(field.key.span, "expected a name above this")
                 .help(UNDER_VOLUME),
         });
     }
@@ -182,30 +180,30 @@ impl Reader<'_> {
             return;
         }
         let message = format!(
-            "`{}` under `volume` is {}",
+            "`{}` under `volume` is {}, not the fields of a volume",
             inner.key.text,
             inner.value.kind_name(self.document.syntax)
         );
         self.diagnostics.push(
             Diagnostic::error(Code::SpecWrongType, message)
-                .label(inner.key.span, "the volume's fields should stand here")
+                .label(inner.key.span, "expected the volume's fields")
                 .help(UNDER_VOLUME),
         );
     }
 
     fn aliased<'t>(
         &mut self,
-        alias: &'t Word<'_>,
+        alias: &'t SpannedText<'_>,
         header: Span,
         object: &'t Object<'_>,
         aliases: &mut BTreeMap<&'t str, Span>,
     ) -> Option<VolumeSpec> {
         let first = *aliases.entry(&*alias.text).or_insert(header);
         if first != header {
-            let message = format!("two `volume` blocks are called `{}`", alias.text);
+            let message = format!("duplicate `volume` block `{}`", alias.text);
             self.diagnostics.push(
                 Diagnostic::error(Code::SpecDuplicateField, message)
-                    .label(header, "here again")
+                    .label(header, "repeated here")
                     .label(first, "first here"),
             );
         }
@@ -213,6 +211,6 @@ impl Reader<'_> {
             let entries = object.entries.iter();
             entries.filter(|entry| !self.is_comment(entry)).collect()
         };
-        self.volume(&entries, Form::Block { alias, header })
+        self.volume(&entries, VolumeForm::Block { alias, header })
     }
 }

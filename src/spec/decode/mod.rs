@@ -1,14 +1,13 @@
-//! A tree to [`super::VolumeSpec`]s.
+//! Decodes a tree to [`super::VolumeSpec`]s.
 //!
-//! Keys mean what Nomad takes them for (`nomad-http-api` 5.3 to 5.6): at the top level in any case,
-//! in blocks exactly as spelled; repeated maps are merged, repeated capabilities kept. What Nomad
-//! would silently drop is an error with its place, and every topology shape of 5.6 is kept whole.
-//! Everything wrong with a tree is told at once; nothing here stops at the first. Messages quote keys
-//! and modes, never a value that could be a secret.
+//! Fields mean what they mean to Nomad: top-level keys ignore case, keys in blocks do not, repeated maps are
+//! merged, and repeated capabilities are kept. What Nomad would silently drop is an error with its position.
+//! All problems of a tree are reported together. Messages quote keys and modes, never a value that could be
+//! a secret.
 
 mod blocks;
 mod document;
-mod ours;
+mod set_and_ignore;
 mod reader;
 mod secrets;
 mod topology;

@@ -1,4 +1,4 @@
-//! Values to what a field takes, and what is said if they do not fit.
+//! Converts values to the types of their fields, and reports values that do not fit.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 use crate::model::Bytes;
 use crate::spec::hcl1;
 use crate::spec::mask;
-use crate::spec::parse::Defaults;
+use crate::spec::defaults::Defaults;
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
 
-/// The text that a tree was read from.
+/// The text of a tree.
 pub(in crate::spec) struct Document<'d> {
     pub(in crate::spec) text: &'d str,
     pub(in crate::spec) source: SourceId,
@@ -18,21 +18,21 @@ pub(in crate::spec) struct Document<'d> {
     pub(in crate::spec) defaults: &'d Defaults,
 }
 
-/// How a number or a boolean becomes a text. In YAML it is always taken as written.
+/// How a number or a boolean becomes text. YAML always keeps the source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// By its value, as Nomad's reader does at the top level and in maps: `007` is `7`, `true` is `1`.
+pub(super) enum ScalarConversion {
+    /// By value, as in Nomad at the top level and in maps: `007` is `7`, `true` is `1`.
     ByValue,
-    /// As written, as Nomad's reader does in `mount_options` and `segments`.
+    /// As written, as in Nomad in `mount_options` and `segments`.
     AsWritten,
 }
 
-/// Reads the values of one document.
+/// Decodes the values of one document.
 pub(super) struct Reader<'d> {
     pub(super) document: &'d Document<'d>,
     pub(super) diagnostics: &'d mut Diagnostics,
-    /// Values that may be secrets because nobody knows what their key means.
-    pub(super) doubtful: Vec<Span>,
+    /// Positions of values under unknown keys, which may be secrets.
+    pub(super) possible_secrets: Vec<Span>,
 }
 
 impl Reader<'_> {
@@ -43,38 +43,38 @@ impl Reader<'_> {
 
     pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, wanted: &str) {
         let is = node.kind_name(self.document.syntax);
-        let message = format!("`{key}` is {is}, and {wanted} is needed");
+        let message = format!("`{key}` is {is}, not {wanted}");
         let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
-            .label(node.span, format!("{wanted} should stand here"));
+            .label(node.span, format!("expected {wanted}"));
         self.diagnostics.push(match &node.value {
-            Value::Reference(_) => diagnostic.help("only a value in `secrets` may be a reference"),
+            Value::Reference(_) => diagnostic.help("use references for values in `secrets` only"),
             Value::Unknown => diagnostic.help(
-                "only `secrets` and `mount_flags` may be `unknown`: servers show everything else",
+                "use `unknown` for `secrets` and `mount_flags` only: servers return all other fields",
             ),
-            Value::Null | Value::Broken | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+            Value::Null | Value::Invalid | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
                 diagnostic
             }
         });
     }
 
-    /// The text under a span.
-    pub(super) fn written(&self, span: Span) -> &str {
+    /// Returns the source text of a span.
+    pub(super) fn source_text(&self, span: Span) -> &str {
         self.document.text.get(span.range()).unwrap_or_default()
     }
 
-    /// Whether an entry is a comment: JSON has no other way to write one.
+    /// Returns whether an entry is a comment, which JSON writes as a key `//`.
     pub(super) fn is_comment(&self, entry: &Entry<'_>) -> bool {
         self.document.syntax == Syntax::Json && entry.key.text == "//"
     }
 
-    /// The one entry of a key that may stand once; each further one is an error.
+    /// Returns the entry of a key that must be unique; any other entry is an error.
     pub(super) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
         let (first, others) = entries.split_first()?;
         for other in others {
             let key = &first.key.text;
             self.diagnostics.push(
-                Diagnostic::error(Code::SpecDuplicateField, format!("`{key}` stands twice"))
-                    .label(other.key.span, "here again")
+                Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{key}`"))
+                    .label(other.key.span, "repeated here")
                     .label(first.key.span, "first here"),
             );
         }
@@ -82,7 +82,7 @@ impl Reader<'_> {
         Some(first)
     }
 
-    /// Refuses labels: Nomad silently drops a labelled block (`nomad-http-api` 5.5).
+    /// Refuses labels, because Nomad silently drops a labelled block.
     pub(super) fn refuse_labels(&mut self, entry: &Entry<'_>) {
         let [first, .., last] = &entry.labels[..] else {
             if let [label] = &entry.labels[..] {
@@ -94,15 +94,15 @@ impl Reader<'_> {
     }
 
     fn refuse_label(&mut self, entry: &Entry<'_>, span: Span) {
-        let message = format!("`{}` takes no label", entry.key.text);
+        let message = format!("`{}` cannot have a label", entry.key.text);
         self.diagnostics
             .push(Diagnostic::error(Code::SpecUnexpectedLabel, message).label(span, "remove this"));
     }
 
-    /// A text; `None` if nothing was said or it is no text, which is told.
-    pub(super) fn text(&mut self, key: &str, node: &Node<'_>, reading: Reading) -> Option<String> {
+    /// Decodes a text; `None` if it is missing or invalid. Reports an invalid one.
+    pub(super) fn text(&mut self, key: &str, node: &Node<'_>, reading: ScalarConversion) -> Option<String> {
         match &node.value {
-            Value::Null | Value::Broken => None,
+            Value::Null | Value::Invalid => None,
             Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
             Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(key, node, "a text");
@@ -116,14 +116,14 @@ impl Reader<'_> {
         key: &str,
         span: Span,
         scalar: &Scalar<'_>,
-        reading: Reading,
+        reading: ScalarConversion,
     ) -> Option<String> {
-        let as_written = reading == Reading::AsWritten || self.document.syntax == Syntax::Yaml;
+        let as_written = reading == ScalarConversion::AsWritten || self.document.syntax == Syntax::Yaml;
         match scalar.kind {
             ScalarKind::Number if !as_written => self.number_text(key, span, &scalar.text),
             ScalarKind::Boolean if !as_written => {
                 let text = if scalar.text == "true" { "1" } else { "0" };
-                self.changed(Code::SpecBooleanAsText, key, span, text);
+                self.warn_of_conversion(Code::SpecBooleanAsText, key, span, text);
                 Some(text.to_owned())
             }
             ScalarKind::Text | ScalarKind::Number | ScalarKind::Boolean => {
@@ -134,35 +134,35 @@ impl Reader<'_> {
 
     fn number_text(&mut self, key: &str, span: Span, written: &str) -> Option<String> {
         let Some(text) = hcl1::evaluate(written) else {
-            let message = format!("the number in `{key}` is larger than Nomad can read");
+            let message = format!("the number in `{key}` is too large for Nomad");
             self.diagnostics.push(
-                Diagnostic::error(Code::SpecWrongType, message).label(span, "write it in quotes"),
+                Diagnostic::error(Code::SpecWrongType, message).label(span, "put it in quotes"),
             );
             return None;
         };
         if text != written {
-            self.changed(Code::SpecNumberAsText, key, span, &text);
+            self.warn_of_conversion(Code::SpecNumberAsText, key, span, &text);
         }
         Some(text)
     }
 
-    fn changed(&mut self, code: Code, key: &str, span: Span, text: &str) {
+    fn warn_of_conversion(&mut self, code: Code, key: &str, span: Span, text: &str) {
         let message = if mask::is_sensitive(key) {
-            format!("`{key}` is a text, and Nomad does not send this value as it is written")
+            format!("Nomad does not send the value of `{key}` as written")
         } else {
-            format!("`{key}` is a text, and Nomad sends this value as `{text}`")
+            format!("Nomad sends the value of `{key}` as `{text}`")
         };
         self.diagnostics.push(
             Diagnostic::warning(code, message)
-                .label(span, "not sent as written")
-                .help("write it in quotes, either as it is sent or as it was meant"),
+                .label(span, "changed by Nomad")
+                .help("put the intended value in quotes"),
         );
     }
 
-    /// A size; `None` if nothing was said or it is no size, which is told.
+    /// Decodes a size; `None` if it is missing or invalid. Reports an invalid one.
     pub(super) fn size(&mut self, key: &str, node: &Node<'_>) -> Option<Bytes> {
         let text = match &node.value {
-            Value::Null | Value::Broken => return None,
+            Value::Null | Value::Invalid => return None,
             Value::Scalar(scalar) if scalar.kind != ScalarKind::Boolean => &scalar.text,
             Value::Scalar(_)
             | Value::Reference(_)
@@ -179,20 +179,20 @@ impl Reader<'_> {
         match Bytes::parse(text) {
             Ok(size) => Some(size),
             Err(problem) => {
-                let message = format!("`{key}` is not a size: {problem}");
+                let message = format!("invalid size in `{key}`: {problem}");
                 self.diagnostics.push(
                     Diagnostic::error(Code::SpecInvalidSize, message)
-                        .label(node.span, "sizes look like `10GiB`, `20G` or `1048576`"),
+                        .label(node.span, "expected a size such as `10GiB`, `20G` or `1048576`"),
                 );
                 None
             }
         }
     }
 
-    /// A boolean.
+    /// Decodes a boolean.
     pub(super) fn boolean(&mut self, key: &str, node: &Node<'_>) -> Option<bool> {
         match &node.value {
-            Value::Null | Value::Broken => None,
+            Value::Null | Value::Invalid => None,
             Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
                 Some(scalar.text.eq_ignore_ascii_case("true"))
             }
@@ -207,11 +207,11 @@ impl Reader<'_> {
         }
     }
 
-    /// The object of an entry that is a block; `None` if nothing was said (`null`, an empty list).
+    /// Returns the object of a block; `None` if it is missing (`null` or an empty list).
     pub(super) fn block<'t, 'a>(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
         match &entry.value.value {
             Value::Object(object) => Some(object),
-            Value::Null | Value::Broken => None,
+            Value::Null | Value::Invalid => None,
             Value::List(items) if items.is_empty() => None,
             Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
                 let wanted = self.document.syntax.object_name();
@@ -221,13 +221,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Keys with texts, of all blocks of a key together; `None` if there is no block.
+    /// Decodes the texts of all blocks of a key; `None` without a block.
     pub(super) fn text_map(&mut self, entries: &[&Entry<'_>]) -> Option<BTreeMap<String, String>> {
         self.map_of(entries, Self::map_value)
     }
 
-    /// Keys with whatever `read` makes of each, of all blocks of a key together; `None` if there is
-    /// no block.
+    /// Decodes the pairs of all blocks of a key with `read`; `None` without a block.
     pub(super) fn map_of<T>(
         &mut self,
         entries: &[&Entry<'_>],
@@ -248,7 +247,7 @@ impl Reader<'_> {
             for pair in &object.entries {
                 let first = *places.entry(&*pair.key.text).or_insert(pair.key.span);
                 if first != pair.key.span {
-                    self.pair_twice(&entry.key.text, &pair.key.text, [pair.key.span, first]);
+                    self.duplicate_pair(&entry.key.text, &pair.key.text, [pair.key.span, first]);
                 } else if let Some(value) = read(self, &entry.key.text, pair) {
                     map.insert(pair.key.text.to_string(), value);
                 }
@@ -257,18 +256,18 @@ impl Reader<'_> {
         map
     }
 
-    fn pair_twice(&mut self, map: &str, key: &str, [again, first]: [Span; 2]) {
+    fn duplicate_pair(&mut self, map: &str, key: &str, [again, first]: [Span; 2]) {
         self.diagnostics.push(
             Diagnostic::error(
                 Code::SpecDuplicateField,
-                format!("`{key}` stands twice in `{map}`"),
+                format!("duplicate key `{key}` in `{map}`"),
             )
-            .label(again, "here again")
+            .label(again, "repeated here")
             .label(first, "first here"),
         );
     }
 
-    /// The text of one pair; `None` if it has none, which is told.
+    /// Decodes the text of one pair. Reports a missing one.
     pub(super) fn map_value(&mut self, map: &str, pair: &Entry<'_>) -> Option<String> {
         self.refuse_labels(pair);
         match &pair.value.value {
@@ -288,9 +287,9 @@ impl Reader<'_> {
                 } else {
                     &pair.key.text
                 };
-                self.scalar_text(name, pair.value.span, scalar, Reading::ByValue)
+                self.scalar_text(name, pair.value.span, scalar, ScalarConversion::ByValue)
             }
-            Value::Broken => None,
+            Value::Invalid => None,
             Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
                 self.wrong_type(&pair.key.text, &pair.value, "a text");
                 None
@@ -298,7 +297,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says that JSON repeats a key: Nomad keeps all, everyone else one of them.
+    /// Warns of a repeated key in JSON: Nomad keeps all values, other programs keep one.
     pub(super) fn warn_of_repetition(&mut self, entries: &[&Entry<'_>]) {
         if self.document.syntax != Syntax::Json {
             return;
@@ -307,10 +306,10 @@ impl Reader<'_> {
             if pair[0].key.span != pair[1].key.span {
                 let key = &pair[1].key.text;
                 let message =
-                    format!("`{key}` stands twice; Nomad keeps both, other programs only one");
+                    format!("duplicate key `{key}`: Nomad keeps both, other programs keep one");
                 self.diagnostics.push(
                     Diagnostic::warning(Code::SpecLenientJson, message)
-                        .label(pair[1].key.span, "here again")
+                        .label(pair[1].key.span, "repeated here")
                         .label(pair[0].key.span, "first here")
                         .help("write one key with a list"),
                 );

@@ -1,20 +1,19 @@
-//! `secrets`: keys with values, or with references to them.
+//! Decodes `secrets`: keys with values, or with references to values.
 //!
-//! A reference is `env("NAME")` or `file("PATH")` in HCL, `{env: NAME}` or `{file: PATH}` in YAML and
-//! JSON. Nothing is looked up here: whether a variable is set is asked right before a request is sent.
-//! Nomad's own reader refuses references (`nomad-http-api` 5.5: "nested maps or lists are errors"), so
-//! no file means something else there.
+//! A reference is `env("NAME")` or `file("PATH")` in HCL, `{env: NAME}` or `{file: PATH}` in YAML and JSON.
+//! It is resolved right before a request, not here. Nomad's own reader refuses references, so no file means
+//! something else there.
 
 use std::collections::BTreeMap;
 
 use super::reader::Reader;
-use crate::diagnostic::{Code, Diagnostic, Span, nearest};
+use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
 use crate::model::{Secret, SecretRef, SecretRefs};
 use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Node, Object, Reference, ReferenceSource, Value};
+use crate::spec::tree::{Entry, Node, Object, SecretReference, ReferenceSource, Value};
 
 impl Reader<'_> {
-    /// Whether these entries say that nobody knows the value; beside another it makes no sense.
+    /// Returns whether a field is `unknown`. A value beside it is an error.
     pub(super) fn is_unknown(&mut self, entries: &[&Entry<'_>]) -> bool {
         let syntax = self.document.syntax;
         let unknown = |entry: &&&Entry<'_>| entry.value.is_unknown(syntax);
@@ -26,7 +25,7 @@ impl Reader<'_> {
             .filter(|entry| !entry.value.is_unknown(syntax))
         {
             let key = &first.key.text;
-            let message = format!("`{key}` is given, and `unknown` too");
+            let message = format!("`{key}` has a value and is also `unknown`");
             self.diagnostics.push(
                 Diagnostic::error(Code::SpecDuplicateField, message)
                     .label(other.key.span, "given here")
@@ -36,7 +35,7 @@ impl Reader<'_> {
         true
     }
 
-    /// All secrets, and where the value of each was written.
+    /// Decodes all secrets, with the positions of their values.
     pub(super) fn secrets(
         &mut self,
         entries: &[&Entry<'_>],
@@ -61,7 +60,7 @@ impl Reader<'_> {
                 match pair.value.as_reference() {
                     Some(reference) => self.reference(&pair.value, &reference),
                     None => {
-                        self.no_reference(pair, object);
+                        self.invalid_reference(pair, object);
                         None
                     }
                 }
@@ -74,14 +73,14 @@ impl Reader<'_> {
                 self.not_a_secret(pair);
                 None
             }
-            Value::Null | Value::Broken | Value::Scalar(_) => {
+            Value::Null | Value::Invalid | Value::Scalar(_) => {
                 let text = self.map_value(map, pair)?;
                 Some(SecretRef::Literal(Secret::new(text)))
             }
         }
     }
 
-    fn reference(&mut self, node: &Node<'_>, reference: &Reference<'_>) -> Option<SecretRef> {
+    fn reference(&mut self, node: &Node<'_>, reference: &SecretReference<'_>) -> Option<SecretRef> {
         let argument = &*reference.argument;
         let problem = match reference.source {
             _ if argument.is_empty() => Some("it is empty"),
@@ -90,32 +89,32 @@ impl Reader<'_> {
             ReferenceSource::Env | ReferenceSource::File => None,
         };
         let (what, found) = match reference.source {
-            ReferenceSource::Env => ("a variable's name", SecretRef::Env(argument.to_owned())),
-            ReferenceSource::File => ("a path", SecretRef::File(argument.to_owned())),
+            ReferenceSource::Env => ("variable name", SecretRef::Env(argument.to_owned())),
+            ReferenceSource::File => ("path", SecretRef::File(argument.to_owned())),
         };
         let Some(problem) = problem else {
             return Some(found);
         };
-        let message = format!("this is not {what}: {problem}");
+        let message = format!("invalid {what}: {problem}");
         self.error(Code::SpecSecretReference, message, node.span);
         None
     }
 
-    /// A value that is neither a text nor a reference.
+    /// Reports a value that is neither a text nor a reference.
     fn not_a_secret(&mut self, pair: &Entry<'_>) {
         let key = &pair.key.text;
         let kind = pair.value.kind_name(self.document.syntax);
-        let message = format!("`{key}` is {kind}, and a text or a reference is needed");
+        let message = format!("`{key}` is {kind}, not a text or a reference");
         let help = self.reference_help();
         self.diagnostics.push(
             Diagnostic::error(Code::SpecWrongType, message)
-                .label(pair.key.span, "a text or a reference should stand here")
+                .label(pair.key.span, "expected a text or a reference")
                 .help(help),
         );
     }
 
-    /// An object that is no reference: another source, several, or no text to ask it for.
-    fn no_reference(&mut self, pair: &Entry<'_>, object: &Object<'_>) {
+    /// Reports an object that is not a reference.
+    fn invalid_reference(&mut self, pair: &Entry<'_>, object: &Object<'_>) {
         let [only] = &object.entries[..] else {
             return self.not_a_secret(pair);
         };
@@ -123,15 +122,15 @@ impl Reader<'_> {
         let words = ReferenceSource::ALL.map(ReferenceSource::as_str);
         let diagnostic = if ReferenceSource::parse(source).is_some() {
             let message = format!(
-                "`{source}` is {}, and a text is needed",
+                "`{source}` is {}, not a text",
                 only.value.kind_name(self.document.syntax)
             );
             Diagnostic::error(Code::SpecWrongType, message)
-                .label(only.key.span, "a text should stand here")
+                .label(only.key.span, "expected a text")
         } else {
-            let message = format!("`{source}` is not a source of secrets");
-            let label = nearest(source, words).map_or_else(
-                || "known are `env` and `file`".to_owned(),
+            let message = format!("unknown source of secrets `{source}`");
+            let label = closest_match(source, words).map_or_else(
+                || "expected `env` or `file`".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
             Diagnostic::error(Code::SpecSecretReference, message).label(only.key.span, label)
@@ -140,12 +139,12 @@ impl Reader<'_> {
         self.diagnostics.push(diagnostic.help(help));
     }
 
-    /// How a reference is written in this file.
+    /// Returns the help on references in this syntax.
     fn reference_help(&self) -> &'static str {
         match self.document.syntax {
-            Syntax::Hcl => "a reference is `env(\"NAME\")` or `file(\"PATH\")`",
-            Syntax::Yaml => "a reference is `{env: NAME}` or `{file: PATH}`",
-            Syntax::Json => "a reference is `{\"env\": \"NAME\"}` or `{\"file\": \"PATH\"}`",
+            Syntax::Hcl => "write a reference as `env(\"NAME\")` or `file(\"PATH\")`",
+            Syntax::Yaml => "write a reference as `{env: NAME}` or `{file: PATH}`",
+            Syntax::Json => "write a reference as `{\"env\": \"NAME\"}` or `{\"file\": \"PATH\"}`",
         }
     }
 }

@@ -1,13 +1,12 @@
-//! Topology requests, in every shape of `nomad-http-api` 5.6, losing nothing.
+//! Decodes topology requests in every shape that Nomad accepts, without losing any part.
 //!
-//! Nomad keeps only the last of two requests, only the first of two `required` blocks, only the first
-//! element of the shape that its own JSON example shows, and nothing at all of an object in place of
-//! a list. Here all of them are kept, in the order of the file; a place that names no segment is an
-//! error, because a volume without it would be made just anywhere.
+//! Nomad keeps only the last of two requests, the first of two `required` blocks, and the first element of
+//! some JSON shapes. This file keeps all of them, in the order of the file. A topology without segments is an
+//! error, because the volume could then be created anywhere.
 
 use std::collections::BTreeMap;
 
-use super::reader::{Reader, Reading};
+use super::reader::{Reader, ScalarConversion};
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{Topology, TopologyRequest};
 use crate::spec::schema;
@@ -24,15 +23,15 @@ impl Reader<'_> {
             };
             let request = request.get_or_insert_default();
             let [required, preferred] =
-                self.known(object, "`topology_request`", schema::TOPOLOGY_REQUEST);
-            self.places(&required, &mut request.required);
-            self.places(&preferred, &mut request.preferred);
+                self.entries_of(object, "`topology_request`", schema::TOPOLOGY_REQUEST);
+            self.topologies(&required, &mut request.required);
+            self.topologies(&preferred, &mut request.preferred);
         }
         request
     }
 
-    /// The places of all `required` or all `preferred` blocks.
-    fn places(&mut self, entries: &[&Entry<'_>], places: &mut Vec<Topology>) {
+    /// Decodes the topologies of all `required` or all `preferred` blocks.
+    fn topologies(&mut self, entries: &[&Entry<'_>], topologies: &mut Vec<Topology>) {
         for entry in entries {
             self.refuse_labels(entry);
             let Some(object) = self.block(entry) else {
@@ -43,10 +42,10 @@ impl Reader<'_> {
                     "topology" => {
                         self.refuse_labels(inner);
                         if let Some(object) = self.block(inner) {
-                            self.topology(inner.key.span, object, places);
+                            self.topology(inner.key.span, object, topologies);
                         }
                     }
-                    "segments" => self.segments(inner, places),
+                    "segments" => self.segments(inner, topologies),
                     _ if self.is_comment(inner) => {}
                     _ => self.unknown_in(
                         inner,
@@ -58,14 +57,14 @@ impl Reader<'_> {
         }
     }
 
-    /// One `topology` block: each of its `segments` is a place of its own.
-    fn topology(&mut self, span: Span, object: &Object<'_>, places: &mut Vec<Topology>) {
+    /// Decodes one `topology` block; each of its `segments` blocks is a topology.
+    fn topology(&mut self, span: Span, object: &Object<'_>, topologies: &mut Vec<Topology>) {
         let mut has_segments = false;
         for inner in &object.entries {
             match &*inner.key.text {
                 "segments" => {
                     has_segments = true;
-                    self.segments(inner, places);
+                    self.segments(inner, topologies);
                 }
                 _ if self.is_comment(inner) => {}
                 _ => {
@@ -75,40 +74,40 @@ impl Reader<'_> {
             }
         }
         if !has_segments {
-            self.empty(span);
+            self.empty_topology(span);
         }
     }
 
-    fn segments(&mut self, entry: &Entry<'_>, places: &mut Vec<Topology>) {
+    fn segments(&mut self, entry: &Entry<'_>, topologies: &mut Vec<Topology>) {
         self.refuse_labels(entry);
         let Some(object) = self.block(entry) else {
-            if !matches!(entry.value.value, Value::Broken) {
-                self.empty(entry.key.span);
+            if !matches!(entry.value.value, Value::Invalid) {
+                self.empty_topology(entry.key.span);
             }
             return;
         };
         if object.entries.is_empty() {
-            self.empty(entry.key.span);
+            self.empty_topology(entry.key.span);
             return;
         }
         let mut segments = BTreeMap::new();
         for pair in &object.entries {
             self.refuse_labels(pair);
-            let Some(text) = self.text(&pair.key.text, &pair.value, Reading::AsWritten) else {
+            let Some(text) = self.text(&pair.key.text, &pair.value, ScalarConversion::AsWritten) else {
                 continue;
             };
             if segments.insert(pair.key.text.to_string(), text).is_some() {
-                let message = format!("`{}` stands twice in `segments`", pair.key.text);
+                let message = format!("duplicate key `{}` in `segments`", pair.key.text);
                 self.error(Code::SpecDuplicateField, message, pair.key.span);
             }
         }
-        places.push(Topology { segments });
+        topologies.push(Topology { segments });
     }
 
-    fn empty(&mut self, span: Span) {
+    fn empty_topology(&mut self, span: Span) {
         self.diagnostics.push(
-            Diagnostic::error(Code::SpecEmptyTopology, "a topology names no segment")
-                .label(span, "name at least one segment, or remove this"),
+            Diagnostic::error(Code::SpecEmptyTopology, "a topology has no segments")
+                .label(span, "add a segment, or remove this"),
         );
     }
 }

@@ -1,27 +1,27 @@
-//! Keys that no volume has: what they may have been meant to be.
+//! Reports unknown keys and suggests similar ones.
 
 use super::reader::Reader;
-use super::volume::Form;
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use super::volume::VolumeForm;
+use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::spec::mask;
 use crate::spec::schema::{self, Field};
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Value};
 
 impl Reader<'_> {
-    /// A key at the level of the volume's own fields; gives the field that was meant.
+    /// Reports an unknown key of a volume. Returns the field that it resembles.
     pub(super) fn unknown_volume_key(
         &mut self,
         entry: &Entry<'_>,
-        form: Form<'_, '_>,
+        form: VolumeForm<'_, '_>,
     ) -> Option<&'static str> {
         let key = &*entry.key.text;
-        let is_block = matches!(form, Form::Block { .. });
+        let is_block = matches!(form, VolumeForm::Block { .. });
         if is_block && key == "config" {
             self.nested_config(entry);
             return None;
         }
-        if !is_block && entry.value.is_object() && nearest(key, ["volume"]).is_some() {
+        if !is_block && entry.value.is_object() && closest_match(key, ["volume"]).is_some() {
             self.unknown_diagnostic(entry, "a specification", Some("volume"), "");
             return None;
         }
@@ -31,24 +31,24 @@ impl Reader<'_> {
             "per_alloc" | "sticky" => Some(
                 unknown(format!("`{key}` is not a field of a volume"))
                     .label(span, "")
-                    .help("it belongs into the `volume` block of a job"),
+                    .help("move it to the `volume` block of a job"),
             ),
             "job" => Some(
                 unknown("this is a job, not a volume".to_owned())
                     .label(span, "")
-                    .help("a job claims volumes; a specification declares them"),
+                    .help("submit jobs with `nomad job run`: a specification declares volumes"),
             ),
             schema::SET => Some(
-                unknown("`set` stands beside the volumes, not in one of them".to_owned())
+                unknown("`set` belongs at the top level, not in a volume".to_owned())
                     .label(span, "move this to the top level of the file"),
             ),
             "size" | "storage" => Some(
-                unknown(format!("`{key}` is not a key of a volume"))
-                    .label(span, "this would have no effect")
+                unknown(format!("`{key}` is not a field of a volume"))
+                    .label(span, "no effect")
                     .help(SIZE_HELP),
             ),
             _ => schema::volume_field(key).map(|field| {
-                unknown(format!("`{}` stands in a `volume` block only", field.key))
+                unknown(format!("`{}` is allowed only in a `volume` block", field.key))
                     .label(span, "not a field of a flat file")
             }),
         };
@@ -75,10 +75,10 @@ impl Reader<'_> {
         None
     }
 
-    /// A key that no volume has at this level, but maybe one of its blocks has.
+    /// Reports a key that no volume has, or that belongs in one of its blocks.
     fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
         let key = &*entry.key.text;
-        let of = |fields: &'static [Field]| nearest(key, fields.iter().map(|field| field.key));
+        let of = |fields: &'static [Field]| closest_match(key, fields.iter().map(|field| field.key));
         let block = [
             ("capability", schema::CAPABILITY),
             ("mount_options", schema::MOUNT_OPTIONS),
@@ -88,11 +88,11 @@ impl Reader<'_> {
         let own = schema::by_api_name(schema::VOLUME, key).or_else(|| of(schema::VOLUME));
         match (own, block) {
             (None, Some((block, near))) => {
-                self.doubt(entry, Some(near));
+                self.hide_possible_secrets(entry, Some(near));
                 self.diagnostics.push(
                     Diagnostic::error(
                         Code::SpecUnknownField,
-                        format!("`{key}` is not a key of a volume"),
+                        format!("`{key}` is not a field of a volume"),
                     )
                     .label(entry.key.span, "Nomad ignores this here")
                     .help(format!("write `{near}` under `{block}`")),
@@ -100,14 +100,14 @@ impl Reader<'_> {
                 None
             }
             (own, _) => {
-                let no_hint = "this would have no effect";
+                let no_hint = "no effect";
                 self.unknown_diagnostic(entry, "a volume", own, no_hint);
                 own
             }
         }
     }
 
-    /// A key that none of `fields` has; gives the one that was meant.
+    /// Reports a key that is not in `fields`. Returns the one that it resembles.
     pub(super) fn unknown_key(
         &mut self,
         entry: &Entry<'_>,
@@ -117,21 +117,21 @@ impl Reader<'_> {
         let key = &*entry.key.text;
         let keys = || fields.iter().map(|field| field.key);
         let near = schema::by_api_name(fields, key)
-            .or_else(|| nearest(key, keys()))
+            .or_else(|| closest_match(key, keys()))
             .or_else(|| by_part(keys(), key));
         let known: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
-        let known = format!("known are {}", known.join(" and "));
+        let known = format!("expected {}", known.join(" or "));
         self.unknown_diagnostic(entry, place, near, &known);
         near
     }
 
-    /// A key that is none of `keys`.
+    /// Reports a key that is not in `keys`.
     pub(super) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
-        let near = nearest(&entry.key.text, keys.iter().copied());
+        let near = closest_match(&entry.key.text, keys.iter().copied());
         self.unknown_diagnostic(entry, place, near.or(keys.last().copied()), "");
     }
 
-    /// `no_hint` stands at the key if nobody knows what it was meant to be.
+    /// Reports an unknown key. `no_hint` is its label if it resembles no other key.
     fn unknown_diagnostic(
         &mut self,
         entry: &Entry<'_>,
@@ -141,47 +141,47 @@ impl Reader<'_> {
     ) {
         let key = &*entry.key.text;
         let span = entry.key.span;
-        self.doubt(entry, near);
+        self.hide_possible_secrets(entry, near);
         let diagnostic = Diagnostic::error(
             Code::SpecUnknownField,
-            format!("`{key}` is not a key of {place}"),
+            format!("`{key}` is not a field of {place}"),
         );
         self.diagnostics.push(match near {
             Some(near) => {
-                let quoted = self.like(span, near);
+                let quoted = self.quoted_like(span, near);
                 diagnostic
                     .label(span, format!("did you mean `{near}`?"))
-                    .replace(span, quoted, "a key of a similar name exists")
+                    .replace(span, quoted, "a similar field exists")
             }
             None => diagnostic.label(span, no_hint),
         });
     }
 
-    /// Hides what stands under an unknown key, unless it was meant to be a key that holds no secret.
-    fn doubt(&mut self, entry: &Entry<'_>, meant: Option<&str>) {
+    /// Hides the values under an unknown key, unless it resembles a key without secrets.
+    fn hide_possible_secrets(&mut self, entry: &Entry<'_>, meant: Option<&str>) {
         if meant.is_none_or(mask::is_sensitive) {
             entry
                 .value
-                .for_each_scalar(&mut |value| self.doubtful.push(value));
+                .for_each_scalar(&mut |value| self.possible_secrets.push(value));
         }
     }
 
-    /// The form that Nomad's jobs had before 0.9: `config { source = … }`.
+    /// Reports the obsolete form of Nomad before 0.9: `config { source = … }`.
     fn nested_config(&mut self, entry: &Entry<'_>) {
         let span = entry.key.span;
         let diagnostic = Diagnostic::error(
             Code::SpecNestedConfig,
-            "`config` is the old form: its fields stand directly in the `volume` block",
+            "`config` is obsolete: its fields belong directly in the `volume` block",
         )
         .label(span, "remove this level");
         let diagnostic = match self.unnested(entry) {
-            Some(text) => diagnostic.replace(span.to(entry.value.span), text, "without `config`"),
+            Some(text) => diagnostic.replace(span.to(entry.value.span), text, "remove `config`"),
             None => diagnostic,
         };
         self.diagnostics.push(diagnostic);
     }
 
-    /// What stands in a block, moved to where the block itself stands.
+    /// Returns the content of a block with the indentation of the block itself.
     fn unnested(&self, entry: &Entry<'_>) -> Option<String> {
         let Value::Object(object) = &entry.value.value else {
             return None;
@@ -193,7 +193,7 @@ impl Reader<'_> {
         {
             return None;
         }
-        let block = self.written(entry.value.span);
+        let block = self.source_text(entry.value.span);
         let inside = match self.document.syntax {
             Syntax::Yaml if !block.starts_with('{') => block,
             Syntax::Yaml | Syntax::Hcl | Syntax::Json => {
@@ -204,21 +204,21 @@ impl Reader<'_> {
         let before = &self.document.text[..start];
         let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
         let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
-        Some(moved_to(inside, &indent))
+        Some(reindented(inside, &indent))
     }
 }
 
-const SIZE_HELP: &str = "the size that is wanted is said with `capacity_min` and `capacity_max`";
+const SIZE_HELP: &str = "set the size with `capacity_min` and `capacity_max`";
 
-/// The one key of which a word is a part: `flags` of `mount_flags`.
+/// Returns the only key that contains a word: `mount_flags` for `flags`.
 fn by_part(keys: impl Iterator<Item = &'static str>, word: &str) -> Option<&'static str> {
     let has = |key: &&str| key.split('_').any(|part| part.eq_ignore_ascii_case(word));
     let mut found = keys.filter(has);
     found.next().filter(|_| found.next().is_none())
 }
 
-/// Lines with another indentation, and the same among themselves; the first has none.
-fn moved_to(text: &str, indent: &str) -> String {
+/// Changes the indentation of lines, except the first, and keeps their relative indentation.
+fn reindented(text: &str, indent: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let (first, others) = text.split_once('\n').unwrap_or((text, ""));
     let others: Vec<_> = others
@@ -230,6 +230,6 @@ fn moved_to(text: &str, indent: &str) -> String {
         .iter()
         .map(|line| line[least.unwrap_or_default()..].trim_end());
     let all = std::iter::once(first.trim()).chain(others);
-    let said: Vec<_> = all.filter(|line| !line.is_empty()).collect();
-    said.join(&format!("\n{indent}"))
+    let lines: Vec<_> = all.filter(|line| !line.is_empty()).collect();
+    lines.join(&format!("\n{indent}"))
 }

@@ -1,35 +1,35 @@
-//! The fields of one volume.
+//! Decodes the fields of one volume.
 
 use std::collections::BTreeMap;
 
-use super::reader::{Reader, Reading};
-use crate::diagnostic::{Code, Diagnostic, Span, nearest};
+use super::reader::{Reader, ScalarConversion};
+use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
 use crate::model::{
-    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, VolumeId, WantedRequest,
+    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, VolumeId, UnresolvedRequest,
 };
-use crate::spec::schema::{self, Place};
-use crate::spec::tree::{Entry, Value, Word};
+use crate::spec::schema::{self, FieldPlacement};
+use crate::spec::tree::{Entry, Value, SpannedText};
 use crate::spec::volume_spec::VolumeSpec;
 
-/// How a volume is written.
+/// The form of a volume in a file.
 #[derive(Clone, Copy)]
-pub(super) enum Form<'t, 'a> {
-    /// Its fields are the file.
+pub(super) enum VolumeForm<'t, 'a> {
+    /// The fields are at the top level of the file.
     Flat,
-    /// Its fields stand in a `volume` block.
-    Block { alias: &'t Word<'a>, header: Span },
+    /// The fields are in a `volume` block.
+    Block { alias: &'t SpannedText<'a>, header: Span },
 }
 
-impl Form<'_, '_> {
-    pub(super) fn takes(self, place: Place) -> bool {
+impl VolumeForm<'_, '_> {
+    pub(super) fn allows(self, place: FieldPlacement) -> bool {
         match (self, place) {
-            (Self::Block { .. }, _) | (Self::Flat, Place::Anywhere) => true,
-            (Self::Flat, Place::VolumeBlock) => false,
+            (Self::Block { .. }, _) | (Self::Flat, FieldPlacement::Anywhere) => true,
+            (Self::Flat, FieldPlacement::VolumeBlock) => false,
         }
     }
 }
 
-/// The entries of one volume with the keys that they are of, and where each key was written.
+/// The entries of one volume by field, with the position of each field.
 pub(super) struct Fields<'t, 'a> {
     entries: Vec<(&'static str, &'t Entry<'a>)>,
     spans: BTreeMap<&'static str, Span>,
@@ -38,51 +38,51 @@ pub(super) struct Fields<'t, 'a> {
 impl<'t, 'a> Fields<'t, 'a> {
     fn add(&mut self, key: &'static str, entry: &'t Entry<'a>) {
         self.entries.push((key, entry));
-        if !says_nothing(entry) {
-            self.spans.entry(key).or_insert(place(entry));
+        if !is_empty(entry) {
+            self.spans.entry(key).or_insert(field_span(entry));
         }
     }
 
-    /// All entries of a key.
+    /// Returns all entries of a field.
     pub(super) fn all(&self, key: &str) -> Vec<&'t Entry<'a>> {
         let of_key = self.entries.iter().filter(|(field, _)| *field == key);
         of_key.map(|(_, entry)| *entry).collect()
     }
 }
 
-/// Where to point for a field: at its value, or at its key if the value has many lines.
-fn place(entry: &Entry<'_>) -> Span {
+/// Returns the position of a field: of its value, or of its key if the value has several lines.
+fn field_span(entry: &Entry<'_>) -> Span {
     match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Broken => entry.value.span,
+        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => entry.value.span,
         Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }
 
-fn says_nothing(entry: &Entry<'_>) -> bool {
+fn is_empty(entry: &Entry<'_>) -> bool {
     match &entry.value.value {
         Value::Null => true,
         Value::Scalar(scalar) => scalar.text.is_empty(),
         Value::List(items) => items.is_empty(),
-        Value::Broken | Value::Reference(_) | Value::Unknown | Value::Object(_) => false,
+        Value::Invalid | Value::Reference(_) | Value::Unknown | Value::Object(_) => false,
     }
 }
 
 impl<'t, 'a> Reader<'_> {
-    /// Decodes a volume; `None` if it is none that CSI could provide.
+    /// Decodes a volume; `None` if it is not a CSI volume.
     pub(super) fn volume(
         &mut self,
         entries: &[&'t Entry<'a>],
-        form: Form<'t, 'a>,
+        form: VolumeForm<'t, 'a>,
     ) -> Option<VolumeSpec> {
         if !self.is_csi(entries) {
             return None;
         }
         let mut fields = self.fields(entries, form);
         let span = match form {
-            Form::Block { header, .. } => header,
-            Form::Flat => {
+            VolumeForm::Block { header, .. } => header,
+            VolumeForm::Flat => {
                 let named = fields.all("id").first().or(entries.first()).copied();
-                named.map(|entry| entry.key.span.to(place(entry)))?
+                named.map(|entry| entry.key.span.to(field_span(entry)))?
             }
         };
         if fields.all("type").is_empty() {
@@ -92,7 +92,7 @@ impl<'t, 'a> Reader<'_> {
         let id = self.id(&mut fields, form, span);
         let plugin_id = self.text_field(&fields, "plugin_id");
         if plugin_id.is_none() && !fields.spans.contains_key("plugin_id") {
-            let empty = fields.all("plugin_id").first().map(|entry| place(entry));
+            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
             self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
         }
         let namespace = self.text_field(&fields, "namespace");
@@ -112,7 +112,7 @@ impl<'t, 'a> Reader<'_> {
             (HiddenField::Secrets, unknown_secrets),
             (HiddenField::MountFlags, unknown_flags),
         ];
-        let request = WantedRequest {
+        let request = UnresolvedRequest {
             namespace,
             id: VolumeId::new(id),
             name: self.text_field(&fields, "name"),
@@ -142,7 +142,7 @@ impl<'t, 'a> Reader<'_> {
             ignore,
             unknown: unknown
                 .into_iter()
-                .filter_map(|(field, said)| said.then_some(field))
+                .filter_map(|(field, is_unknown)| is_unknown.then_some(field))
                 .collect(),
             set: None,
             span,
@@ -152,9 +152,9 @@ impl<'t, 'a> Reader<'_> {
         })
     }
 
-    /// Which entries say what. A misspelt key is read as the one it was meant to be, so that what
-    /// stands under it is checked, too, and nothing is called missing that is there.
-    fn fields(&mut self, entries: &[&'t Entry<'a>], form: Form<'t, 'a>) -> Fields<'t, 'a> {
+    /// Assigns entries to fields. A misspelt key is read as the field that it resembles, so its value is
+    /// checked and the field is not reported as missing.
+    fn fields(&mut self, entries: &[&'t Entry<'a>], form: VolumeForm<'t, 'a>) -> Fields<'t, 'a> {
         let mut fields = Fields {
             entries: Vec::with_capacity(entries.len()),
             spans: BTreeMap::new(),
@@ -162,7 +162,7 @@ impl<'t, 'a> Reader<'_> {
         let mut misspelt = vec![];
         for entry in entries {
             match schema::volume_field(&entry.key.text) {
-                Some(field) if form.takes(field.place) => fields.add(field.key, entry),
+                Some(field) if form.allows(field.place) => fields.add(field.key, entry),
                 Some(_) | None => {
                     let meant = self.unknown_volume_key(entry, form);
                     misspelt.extend(meant.map(|key| (key, *entry)));
@@ -179,42 +179,42 @@ impl<'t, 'a> Reader<'_> {
         fields
     }
 
-    /// The ID: `id`, or `source`, or the block's label.
-    fn id(&mut self, fields: &mut Fields<'t, 'a>, form: Form<'t, 'a>, span: Span) -> String {
+    /// Decodes the ID: `id`, `source`, or the block's label.
+    fn id(&mut self, fields: &mut Fields<'t, 'a>, form: VolumeForm<'t, 'a>, span: Span) -> String {
         let [id, source] = ["id", "source"].map(|key| self.single(&fields.all(key)));
         if let (Some(id), Some(source)) = (id, source) {
             self.diagnostics.push(
                 Diagnostic::error(
                     Code::SpecDuplicateField,
-                    "`id` and `source` both say the volume's ID",
+                    "`id` and `source` both set the volume's ID",
                 )
-                .label(source.key.span, "here again")
+                .label(source.key.span, "repeated here")
                 .label(id.key.span, "first here"),
             );
         }
         let entry = id.or(source);
         let is_null = entry.is_none_or(|entry| matches!(entry.value.value, Value::Null));
         match (entry, form) {
-            (_, Form::Block { alias, .. }) if is_null => alias.text.to_string(),
-            (Some(entry), _) if !says_nothing(entry) => {
-                let text = self.text("id", &entry.value, Reading::ByValue);
+            (_, VolumeForm::Block { alias, .. }) if is_null => alias.text.to_string(),
+            (Some(entry), _) if !is_empty(entry) => {
+                let text = self.text("id", &entry.value, ScalarConversion::ByValue);
                 if text.is_none() {
                     fields.spans.remove("id");
                 }
                 text.unwrap_or_default()
             }
             (Some(_) | None, _) => {
-                let span = entry.map_or(span, place);
+                let span = entry.map_or(span, field_span);
                 self.missing("id", span, "the volume's ID");
                 String::new()
             }
         }
     }
 
-    /// A text that is not empty; an empty one says nothing, as for Nomad.
+    /// Decodes a text. An empty one counts as missing, as in Nomad.
     fn text_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<String> {
         let entry = self.single(&fields.all(key))?;
-        let text = self.text(key, &entry.value, Reading::ByValue)?;
+        let text = self.text(key, &entry.value, ScalarConversion::ByValue)?;
         (!text.is_empty()).then_some(text)
     }
 
@@ -231,11 +231,11 @@ impl<'t, 'a> Reader<'_> {
     fn missing(&mut self, key: &str, span: Span, what: &str) {
         self.diagnostics.push(
             Diagnostic::error(Code::SpecMissingField, format!("`{key}` is missing"))
-                .label(span, format!("this volume lacks {what}")),
+                .label(span, format!("add {what}")),
         );
     }
 
-    /// Whether the volume's type, if it says one, is `csi`; what else it is, is told.
+    /// Returns whether the volume's type is `csi` or missing. Reports any other type.
     fn is_csi(&mut self, entries: &[&'t Entry<'a>]) -> bool {
         let is_type = |entry: &&&Entry<'_>| entry.key.text.eq_ignore_ascii_case("type");
         let types: Vec<_> = entries
@@ -246,7 +246,7 @@ impl<'t, 'a> Reader<'_> {
         let Some(entry) = self.single(&types) else {
             return true;
         };
-        let Some(text) = self.text("type", &entry.value, Reading::AsWritten) else {
+        let Some(text) = self.text("type", &entry.value, ScalarConversion::AsWritten) else {
             return true;
         };
         if text.eq_ignore_ascii_case("csi") {
@@ -257,20 +257,20 @@ impl<'t, 'a> Reader<'_> {
             self.diagnostics.push(
                 Diagnostic::error(
                     Code::SpecVolumeType,
-                    "this is a host volume, and only CSI volumes are managed here",
+                    "host volumes are not supported: this program manages CSI volumes",
                 )
                 .label(span, "not `csi`")
-                .help("host volumes have no plugin to create or mount them: use `nomad volume` for them"),
+                .help("use `nomad volume` for host volumes"),
             );
             return false;
         }
         let diagnostic = Diagnostic::error(
             Code::SpecVolumeType,
-            format!("`{text}` is not a type of volume"),
+            format!("unknown volume type `{text}`"),
         );
-        self.diagnostics.push(match nearest(&text, ["csi"]) {
+        self.diagnostics.push(match closest_match(&text, ["csi"]) {
             Some(_) => diagnostic.label(span, "did you mean `csi`?"),
-            None => diagnostic.label(span, "the type of every CSI volume is `csi`"),
+            None => diagnostic.label(span, "expected `csi`"),
         });
         true
     }

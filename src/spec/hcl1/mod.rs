@@ -1,17 +1,14 @@
-//! HCL1, the language that Nomad's own reader speaks, read as Nomad reads it
-//! (`nomad-http-api` 5.1; grammar in `dependencies` 1).
+//! Reads HCL1, the language of Nomad's own reader, as Nomad reads it.
 //!
-//! HCL1 is not a subset of HCL2: several items may stand on one line, keys may be quoted or dotted,
-//! `${…}` is literal text, `010` is eight. So a file is read by HCL1's grammar first, and whatever
-//! stands where HCL1 knows no value (an operator, a call, an object with colons) is handed to the
-//! caller, who speaks HCL2. A file that needs that nowhere uses nothing of HCL2, and then Nomad's
-//! meaning holds throughout. What HCL1 drops silently is none of this module's business: it keeps
-//! every key, and `decode` refuses what would be lost.
+//! HCL1 is not a subset of HCL2: several items may share a line, keys may be quoted or dotted, `${…}` is
+//! literal text, and `010` is eight. A file is read by HCL1's grammar first. Where HCL1 has no value, such
+//! as an operator or a call, the caller reads an HCL2 expression. A file without such expressions has
+//! Nomad's meaning throughout. Every key is kept, and `decode` refuses what Nomad would drop.
 
-mod extent;
+mod expression_end;
 mod parse;
 mod text;
 mod token;
 
-pub(super) use parse::{Expression, Meaning, Parsed, parse};
+pub(super) use parse::{Expression, HclVersion, ParsedHcl, parse};
 pub(super) use token::evaluate;

@@ -1,55 +1,55 @@
-//! Tokens to a tree, by HCL1's grammar.
+//! Parses tokens to a tree, by HCL1's grammar.
 
 use std::ops::Range;
 
-use super::extent::expression_end;
+use super::expression_end::expression_end;
 use super::text;
 use super::token::{self, Kind, Scanner, Token};
 use crate::diagnostic::{Diagnostic, SourceId, SourceMap, Span};
-use crate::spec::problem::Problem;
-use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, Word};
+use crate::spec::parse_error::ParseError;
+use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
 
-/// Which language decides what `"${x}"` and `010` say, which both can read.
+/// The version of HCL that decides the meaning of `"${x}"` and `010`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::spec) enum Meaning {
+pub(in crate::spec) enum HclVersion {
     /// Literal text, and octal.
-    Nomad,
-    /// Whatever the caller's expressions say.
+    Hcl1,
+    /// An expression, and decimal.
     Hcl2,
 }
 
-/// What an expression said, and what is to be said of it.
+/// The value of an expression, with its diagnostics.
 pub(in crate::spec) type Expression<'a> = (Node<'a>, Vec<Diagnostic>);
 
-/// A file, read.
-pub(in crate::spec) struct Parsed<'a> {
+/// A parsed file.
+pub(in crate::spec) struct ParsedHcl<'a> {
     pub(in crate::spec) body: Object<'a>,
-    /// Whether an expression was needed anywhere: the file is more than HCL1.
+    /// Whether the file has expressions, so it is not plain HCL1.
     pub(in crate::spec) uses_expressions: bool,
-    /// Texts with `${` or `%{` in them, which HCL2 would evaluate.
+    /// Texts with `${` or `%{`, which HCL2 would evaluate.
     pub(in crate::spec) templates: Vec<Span>,
-    /// Whether a number starts with a zero, which HCL2 would read as decimal.
+    /// Whether a number starts with zero, which HCL2 reads as decimal.
     pub(in crate::spec) has_octal: bool,
-    /// What the expressions gave rise to.
+    /// Diagnostics of the expressions.
     pub(in crate::spec) diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads a whole file. `expressions` reads what is no value in HCL1: a range of the text that should
-/// be one expression; it gives a [`Problem`] if it is none.
+/// Parses a whole file. `expressions` reads a range of the text that is not an HCL1 value as an
+/// expression.
 pub(in crate::spec) fn parse<'a>(
     text: &'a str,
     source: SourceId,
-    meaning: Meaning,
-    expressions: impl FnMut(Range<usize>) -> Result<Expression<'a>, Problem>,
-) -> Result<Parsed<'a>, Problem> {
+    meaning: HclVersion,
+    expressions: impl FnMut(Range<usize>) -> Result<Expression<'a>, ParseError>,
+) -> Result<ParsedHcl<'a>, ParseError> {
     let mut parser = Parser {
         scanner: Scanner { text, at: 0 },
         source,
         meaning,
         depth: 0,
-        budget: READ_OVER * text.len(),
+        budget: MAX_REREADS * text.len(),
         expressions,
-        found: Parsed {
+        found: ParsedHcl {
             body: Object::default(),
             uses_expressions: false,
             templates: vec![],
@@ -61,25 +61,25 @@ pub(in crate::spec) fn parse<'a>(
     Ok(parser.found)
 }
 
-/// How often a file may be read over in search of expressions: every level of nesting may try anew.
-const READ_OVER: usize = 8;
+/// Limit of the bytes read as expressions, in multiples of the file: every nesting level may try again.
+const MAX_REREADS: usize = 8;
 
 struct Parser<'a, E> {
     scanner: Scanner<'a>,
     source: SourceId,
-    meaning: Meaning,
+    meaning: HclVersion,
     depth: usize,
-    /// How many bytes may still be read as expressions.
+    /// The number of bytes that may still be read as expressions.
     budget: usize,
     expressions: E,
-    found: Parsed<'a>,
+    found: ParsedHcl<'a>,
 }
 
 impl<'a, E> Parser<'a, E>
 where
-    E: FnMut(Range<usize>) -> Result<Expression<'a>, Problem>,
+    E: FnMut(Range<usize>) -> Result<Expression<'a>, ParseError>,
 {
-    fn peek(&mut self) -> Result<Token, Problem> {
+    fn peek(&mut self) -> Result<Token, ParseError> {
         let at = self.scanner.at;
         let token = self.scanner.next();
         self.scanner.at = at;
@@ -90,8 +90,8 @@ where
         SourceMap::span(self.source, range)
     }
 
-    /// The items of a body, up to its closing brace (which is consumed) or the end of the file.
-    fn items(&mut self, open: Option<Token>) -> Result<Object<'a>, Problem> {
+    /// Parses the items of a body, up to and including its closing brace, or to the end of the file.
+    fn items(&mut self, open: Option<Token>) -> Result<Object<'a>, ParseError> {
         let mut object = Object::default();
         loop {
             let token = self.scanner.next()?;
@@ -99,7 +99,7 @@ where
                 (Kind::End, None) | (Kind::CloseBrace, Some(_)) => return Ok(object),
                 (Kind::End, Some(open)) => return Err(never_closed(open, "brace")),
                 (Kind::CloseBrace, None) => {
-                    return Err(Problem::syntax(token.range(), "this brace closes nothing"));
+                    return Err(ParseError::syntax(token.range(), "unexpected closing brace"));
                 }
                 _ => self.item(token, &mut object)?,
             }
@@ -110,8 +110,8 @@ where
         }
     }
 
-    /// One item: `key = value`, `key { … }`, `key "label" { … }`.
-    fn item(&mut self, first: Token, object: &mut Object<'a>) -> Result<(), Problem> {
+    /// Parses one item: `key = value`, `key { … }`, `key "label" { … }`.
+    fn item(&mut self, first: Token, object: &mut Object<'a>) -> Result<(), ParseError> {
         let mut words = vec![self.word(first, &[])?];
         loop {
             let token = self.scanner.next()?;
@@ -133,8 +133,8 @@ where
         }
     }
 
-    /// A key or a label; `before` are those that came before it.
-    fn word(&self, token: Token, before: &[Word<'a>]) -> Result<Word<'a>, Problem> {
+    /// Parses a key or a label; `before` contains the preceding ones.
+    fn word(&self, token: Token, before: &[SpannedText<'a>]) -> Result<SpannedText<'a>, ParseError> {
         let text = &self.scanner.text[token.range()];
         let text = match token.kind {
             Kind::Identifier => text.into(),
@@ -142,20 +142,20 @@ where
             kind => return Err(no_word(kind, token, before)),
         };
         let span = self.span(token.range());
-        Ok(Word { text, span })
+        Ok(SpannedText { text, span })
     }
 
-    /// A value; where HCL1 has none, the expression that stands there.
-    fn value(&mut self, in_list: bool) -> Result<Node<'a>, Problem> {
+    /// Parses a value, or an HCL2 expression where HCL1 has no value.
+    fn value(&mut self, in_list: bool) -> Result<Node<'a>, ParseError> {
         let start = self.peek()?.start;
         let depth = self.depth;
-        let (said, seen) = (self.found.diagnostics.len(), self.found.templates.len());
+        let (diagnostic_count, template_count) = (self.found.diagnostics.len(), self.found.templates.len());
         let problem = match self.plain_value(in_list) {
             Ok(node) if !self.operator_follows(in_list) => return Ok(node),
             Ok(_) => None,
             Err(problem) => Some(problem),
         };
-        if let Some(problem) = problem.as_ref().filter(|problem| problem.certain) {
+        if let Some(problem) = problem.as_ref().filter(|problem| problem.is_conclusive) {
             return Err(problem.clone());
         }
         let end = expression_end(self.scanner.text, start, in_list);
@@ -164,8 +164,8 @@ where
         }
         self.budget -= end - start;
         self.depth = depth;
-        self.found.diagnostics.truncate(said);
-        self.found.templates.truncate(seen);
+        self.found.diagnostics.truncate(diagnostic_count);
+        self.found.templates.truncate(template_count);
         match (self.expressions)(start..end) {
             Ok((node, diagnostics)) => {
                 self.found.diagnostics.extend(diagnostics);
@@ -180,15 +180,15 @@ where
         }
     }
 
-    /// A value as HCL1 knows it.
-    fn plain_value(&mut self, in_list: bool) -> Result<Node<'a>, Problem> {
+    /// Parses an HCL1 value.
+    fn plain_value(&mut self, in_list: bool) -> Result<Node<'a>, ParseError> {
         let token = self.scanner.next()?;
         let written = &self.scanner.text[token.range()];
         let span = self.span(token.range());
-        let hcl2 = self.meaning == Meaning::Hcl2;
+        let hcl2 = self.meaning == HclVersion::Hcl2;
         match token.kind {
             Kind::Text | Kind::Heredoc if is_template(written) && hcl2 => {
-                Err(Problem::syntax(token.range(), "a template"))
+                Err(ParseError::syntax(token.range(), "a template"))
             }
             Kind::Text | Kind::Heredoc => {
                 if is_template(written) {
@@ -206,7 +206,7 @@ where
             Kind::Number => {
                 let octal = written.trim_start_matches('-').starts_with('0') && written.len() > 1;
                 if octal && hcl2 {
-                    return Err(Problem::syntax(token.range(), "a number of HCL2"));
+                    return Err(ParseError::syntax(token.range(), "a number of HCL2"));
                 }
                 self.found.has_octal |= octal;
                 Ok(Node::scalar(ScalarKind::Number, written, span))
@@ -217,13 +217,13 @@ where
             Kind::Other('\'') => Err(only_double_quotes(token)),
             _ => {
                 let place = if in_list { "in a list" } else { "after `=`" };
-                let message = format!("there is no value {place}");
-                Err(Problem::syntax(token.range(), message))
+                let message = format!("expected a value {place}");
+                Err(ParseError::syntax(token.range(), message))
             }
         }
     }
 
-    fn object(&mut self, open: Token) -> Result<Node<'a>, Problem> {
+    fn object(&mut self, open: Token) -> Result<Node<'a>, ParseError> {
         self.enter(open)?;
         let object = self.items(Some(open))?;
         self.depth -= 1;
@@ -231,7 +231,7 @@ where
         Ok(Node::object(object, span))
     }
 
-    fn list(&mut self, open: Token) -> Result<Node<'a>, Problem> {
+    fn list(&mut self, open: Token) -> Result<Node<'a>, ParseError> {
         self.enter(open)?;
         let mut items = vec![];
         let mut comma_needed = false;
@@ -246,8 +246,8 @@ where
                 }
                 Kind::End => return Err(never_closed(open, "bracket")),
                 _ if comma_needed => {
-                    let message = "the values of a list are separated by commas";
-                    return Err(Problem::syntax(token.range(), message));
+                    let message = "expected a comma between the values of a list";
+                    return Err(ParseError::syntax(token.range(), message));
                 }
                 _ => items.push(self.value(true)?),
             }
@@ -262,15 +262,15 @@ where
         })
     }
 
-    fn enter(&mut self, open: Token) -> Result<(), Problem> {
+    fn enter(&mut self, open: Token) -> Result<(), ParseError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Problem::too_deep(open.range()));
+            return Err(ParseError::too_deep(open.range()));
         }
         Ok(())
     }
 
-    /// Whether the value just read goes on with an operator of HCL2.
+    /// Returns whether an HCL2 operator follows the value.
     fn operator_follows(&self, in_list: bool) -> bool {
         let rest = self.scanner.text[self.scanner.at..].trim_start_matches([' ', '\t']);
         let mut chars = rest.chars();
@@ -286,36 +286,36 @@ where
     }
 }
 
-/// Whether HCL2 would evaluate something in it.
+/// Returns whether HCL2 would evaluate a part of the text.
 fn is_template(written: &str) -> bool {
     written.contains("${") || written.contains("%{")
 }
 
-fn too_long(range: Range<usize>) -> Problem {
-    Problem::syntax(range, "this expression is too long to be read")
+fn too_long(range: Range<usize>) -> ParseError {
+    ParseError::syntax(range, "this expression is too long")
 }
 
-fn never_closed(open: Token, what: &str) -> Problem {
-    Problem::syntax(open.range(), format!("this {what} is never closed")).certain()
+fn never_closed(open: Token, what: &str) -> ParseError {
+    ParseError::syntax(open.range(), format!("this {what} is not closed")).certain()
 }
 
-fn only_double_quotes(token: Token) -> Problem {
-    Problem::syntax(token.range(), "HCL knows double quotes only")
+fn only_double_quotes(token: Token) -> ParseError {
+    ParseError::syntax(token.range(), "HCL requires double quotes")
 }
 
-fn no_value(words: &[Word<'_>]) -> Problem {
+fn no_value(words: &[SpannedText<'_>]) -> ParseError {
     let range = words.first().map_or(0..0, |word| word.span.range());
-    Problem::syntax(range, "this key is followed by neither `=` nor `{`")
+    ParseError::syntax(range, "expected `=` or `{` after the key")
 }
 
-fn no_word(kind: Kind, token: Token, before: &[Word<'_>]) -> Problem {
+fn no_word(kind: Kind, token: Token, before: &[SpannedText<'_>]) -> ParseError {
     match (kind, before) {
-        (Kind::Other(':'), [_, ..]) => Problem::syntax(
+        (Kind::Other(':'), [_, ..]) => ParseError::syntax(
             token.range(),
-            "a key is followed by `:`, and HCL writes `=`",
+            "expected `=` after the key: HCL does not use `:`",
         ),
         (_, [_, ..]) => no_value(before),
         (Kind::Other('\''), []) => only_double_quotes(token),
-        (_, []) => Problem::syntax(token.range(), "a key should stand here"),
+        (_, []) => ParseError::syntax(token.range(), "expected a key"),
     }
 }

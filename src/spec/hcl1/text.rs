@@ -1,14 +1,14 @@
-//! What quoted texts and here-documents say, by HCL1's rules.
+//! Decodes quoted texts and here-documents, by HCL1's rules.
 
 use std::borrow::Cow;
 
 use super::token::Heredoc;
-use crate::spec::problem::Problem;
+use crate::spec::parse_error::ParseError;
 
-/// The content of a quoted text; `inner` is what stands between the quotes, `offset` where it starts.
+/// Decodes a quoted text. `inner` is the text between the quotes, and `offset` its position.
 ///
-/// Escapes are Go's, except `\'`; within `${…}` nothing is resolved.
-pub(super) fn unquote(inner: &str, offset: usize) -> Result<Cow<'_, str>, Problem> {
+/// Escape sequences are Go's, except `\'`. Within `${…}` none is decoded.
+pub(super) fn unquote(inner: &str, offset: usize) -> Result<Cow<'_, str>, ParseError> {
     if !inner.contains(['\\', '\r']) {
         return Ok(Cow::Borrowed(inner));
     }
@@ -33,22 +33,22 @@ pub(super) fn unquote(inner: &str, offset: usize) -> Result<Cow<'_, str>, Proble
         }
     }
     let not_utf8 = |_| {
-        Problem::syntax(
+        ParseError::syntax(
             offset..offset + inner.len(),
-            "the escapes of this text give no UTF-8",
+            "the escape sequences of this text are not valid UTF-8",
         )
     };
     String::from_utf8(bytes).map(Cow::Owned).map_err(not_utf8)
 }
 
-fn bad_escape(at: usize, escape: &str) -> Problem {
+fn bad_escape(at: usize, escape: &str) -> ParseError {
     let length = escape.chars().next().map_or(0, char::len_utf8);
-    Problem::syntax(at..at + 1 + length, "this escape means nothing")
-        .help("a backslash itself is written `\\\\`")
+    ParseError::syntax(at..at + 1 + length, "unknown escape sequence")
+        .help("write a backslash as `\\\\`")
         .certain()
 }
 
-/// Length of the `${…}` that a text starts with, or of the whole text if it is not closed.
+/// Returns the length of the `${…}` at the start of a text, or of the whole text if it is not closed.
 fn interpolation_length(text: &str) -> usize {
     let mut braces = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -62,7 +62,7 @@ fn interpolation_length(text: &str) -> usize {
     text.len()
 }
 
-/// Appends what an escape stands for (its backslash left out); gives its length.
+/// Appends the value of an escape sequence without its backslash. Returns its length.
 fn resolve(escape: &str, bytes: &mut Vec<u8>) -> Option<usize> {
     let digits = |from: usize, count: usize, base: u32| {
         let digits = escape.get(from..from + count)?;
@@ -99,10 +99,10 @@ fn resolve(escape: &str, bytes: &mut Vec<u8>) -> Option<usize> {
     Some(1)
 }
 
-/// The content of a here-document.
+/// Decodes a here-document.
 ///
-/// `<<` keeps everything, the indentation of the closing line included; `<<-` takes the indentation
-/// of the *closing* line off every line, if every line has it.
+/// `<<` keeps everything, including the indentation of the closing line. `<<-` removes the indentation of
+/// the closing line from every line, if every line has it.
 pub(super) fn heredoc<'a>(text: &'a str, parts: &Heredoc) -> Cow<'a, str> {
     let content = normalized(&text[parts.content.clone()]);
     let closing = &text[parts.closing.clone()];

@@ -1,10 +1,10 @@
-//! Characters to tokens, by HCL1's rules.
+//! Splits a text into tokens, by HCL1's rules.
 
 use std::ops::Range;
 
-use crate::spec::problem::Problem;
+use crate::spec::parse_error::ParseError;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Identifier,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Text,
     Number,
     Boolean,
-    /// From `<<` to the end of the closing line, its line break left out.
+    /// From `<<` to the end of the closing line, without its line break.
     Heredoc,
     OpenBrace,
     CloseBrace,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     End,
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -45,7 +45,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn next(&mut self) -> Result<Token, Problem> {
+    pub(super) fn next(&mut self) -> Result<Token, ParseError> {
         self.skip_blanks()?;
         let start = self.at;
         let Some(c) = self.rest().chars().next() else {
@@ -79,8 +79,8 @@ impl<'a> Scanner<'a> {
         &self.text[self.at..]
     }
 
-    /// White space and comments.
-    fn skip_blanks(&mut self) -> Result<(), Problem> {
+    /// Skips white space and comments.
+    fn skip_blanks(&mut self) -> Result<(), ParseError> {
         loop {
             let rest = self.rest();
             let trimmed = rest.trim_start_matches([' ', '\t', '\n', '\r']);
@@ -88,7 +88,7 @@ impl<'a> Scanner<'a> {
             match comment_length(trimmed) {
                 Some(0) => {
                     let opened = self.at..self.at + 2;
-                    return Err(Problem::syntax(opened, "this comment is never closed")
+                    return Err(ParseError::syntax(opened, "this comment is not closed")
                         .help("close it with `*/`"));
                 }
                 Some(length) => self.at += length,
@@ -115,7 +115,7 @@ impl<'a> Scanner<'a> {
         first.is_ascii_digit() || matches!(first, '-' | '.') && digit_follows
     }
 
-    fn number(&self) -> Result<(Kind, usize), Problem> {
+    fn number(&self) -> Result<(Kind, usize), ParseError> {
         let start = self.at;
         let rest = self.rest();
         let unsigned = rest.strip_prefix('-').unwrap_or(rest);
@@ -150,21 +150,21 @@ impl<'a> Scanner<'a> {
         match evaluate(&self.text[start..end]) {
             Some(_) => Ok((Kind::Number, end)),
             None => Err(
-                Problem::syntax(start..end, "this is not a number that HCL can read")
-                    .help("write it in quotes if it is meant as text"),
+                ParseError::syntax(start..end, "invalid number")
+                    .help("put it in quotes if it is text"),
             ),
         }
     }
 }
 
-/// A value that was meant as text but lacks its quotes.
-fn unquoted(range: Range<usize>) -> Problem {
-    Problem::syntax(range, "a value with letters in it needs quotes")
-        .label("write it in double quotes")
+/// The error of a text without quotes.
+fn unquoted(range: Range<usize>) -> ParseError {
+    ParseError::syntax(range, "a value with letters requires quotes")
+        .label("put it in double quotes")
         .certain()
 }
 
-/// What Nomad makes of a number where a text is wanted: `007` is `7`, `010` is `8`, `0x1F` is `31`,
+/// Converts a number to text as Nomad does: `007` is `7`, `010` is `8`, `0x1F` is `31`,
 /// `1.10` is `1.1`, `1e3` is `1000`. `None` if Nomad cannot read it.
 pub(crate) fn evaluate(number: &str) -> Option<String> {
     let (sign, unsigned) = match number.strip_prefix('-') {
@@ -186,7 +186,7 @@ pub(crate) fn evaluate(number: &str) -> Option<String> {
     value.is_finite().then(|| value.to_string())
 }
 
-/// Length of the comment that a text starts with; zero if it is never closed.
+/// Returns the length of the comment at the start of a text; zero if it is not closed.
 pub(super) fn comment_length(text: &str) -> Option<usize> {
     if text.starts_with('#') || text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -195,8 +195,8 @@ pub(super) fn comment_length(text: &str) -> Option<usize> {
     Some(inside.find("*/").map_or(0, |end| end + 4))
 }
 
-/// Where a quoted text ends; `start` is its opening quote. Quotes inside of `${…}` do not end it.
-pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
+/// Returns the end of the quoted text at `start`. Quotes within `${…}` do not end it.
+pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
     let mut braces = 0usize;
     let mut at = start + 1;
@@ -205,8 +205,8 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
             b'"' if braces == 0 => return Ok(at + 1),
             b'\n' if braces == 0 => break,
             b'\0' => {
-                let message = "a text cannot hold the character NUL";
-                return Err(Problem::syntax(at..at + 1, message).certain());
+                let message = "text cannot contain a NUL character";
+                return Err(ParseError::syntax(at..at + 1, message).certain());
             }
             b'\\' => at += 1,
             b'$' if braces == 0 && bytes.get(at + 1) == Some(&b'{') => {
@@ -219,12 +219,12 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, Problem> {
         }
         at += 1;
     }
-    let unclosed = Problem::syntax(start..start + 1, "this quote is never closed");
+    let unclosed = ParseError::syntax(start..start + 1, "this quote is not closed");
     Err(if braces > 0 {
-        unclosed.help("a `${` inside of a text needs its `}`; `\\u0024{` is a `${` that does not")
+        unclosed.help("close `${` with `}`, or write `\\u0024{` for a literal `${`")
     } else {
         unclosed
-            .label("a text ends on the line it starts on")
+            .label("text must end on the same line")
             .certain()
     })
 }
@@ -235,15 +235,15 @@ pub(super) struct Heredoc {
     pub(super) indented: bool,
     /// The lines, each with its line break.
     pub(super) content: Range<usize>,
-    /// The line that ends it, without its line break.
+    /// The closing line, without its line break.
     pub(super) closing: Range<usize>,
 }
 
 /// Finds the parts of the here-document that starts at `start`.
 ///
-/// HCL1 looks for the closing line of `<<-` only in lines longer than the word; where that finds
-/// none, a closing line without indentation is taken too.
-pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, Problem> {
+/// HCL1 searches the closing line of `<<-` in lines longer than the word. If none matches, a closing line
+/// without indentation counts, too.
+pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, ParseError> {
     let opening = &text[start + 2..];
     let indented = opening.starts_with('-');
     let word_start = start + 2 + usize::from(indented);
@@ -255,9 +255,9 @@ pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, Problem> {
     let line_break = rest.len() - rest.strip_prefix('\r').unwrap_or(rest).len() + 1;
     if word.is_empty() || rest.get(line_break - 1..line_break) != Some("\n") {
         let range = start..word_start + word.len();
-        return Err(Problem::syntax(
+        return Err(ParseError::syntax(
             range,
-            "a here-document starts with `<<` and a word alone",
+            "expected `<<` and a word at the end of the line",
         ));
     }
     let content_start = word_start + word.len() + line_break;
@@ -266,8 +266,8 @@ pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, Problem> {
         .or_else(|| closing_line(text, content_start, word, word.len()));
     let Some(closing) = closing else {
         let range = start..word_start + word.len();
-        let message = format!("this here-document is never closed by a line with `{word}`");
-        return Err(Problem::syntax(range, message));
+        let message = format!("this here-document is not closed: expected a line with `{word}`");
+        return Err(ParseError::syntax(range, message));
     };
     Ok(Heredoc {
         indented,

@@ -1,16 +1,17 @@
-//! Trees to volumes: forms, keys, shapes, and what is refused.
+//! Trees to volumes: forms, fields, shapes and refusals.
 
-use super::harness::{hcl, json, read, read_as, said, yaml};
+use super::harness::{hcl, json, read, read_as, messages, yaml};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{CapacityRange, Topology, TopologyRequest};
-use crate::spec::parse::{Defaults, parse_text};
+use crate::spec::defaults::Defaults;
+use crate::spec::parse::parse_text;
 use crate::spec::syntax::Syntax;
 use crate::spec::validate::validate;
 use crate::spec::volume_spec::Purpose;
 
 fn ids(text: &str, syntax: Syntax) -> Vec<String> {
-    let (specs, said) = read_as(text, syntax);
-    assert_eq!(said, Vec::<String>::new(), "{text}");
+    let (specs, messages) = read_as(text, syntax);
+    assert_eq!(messages, Vec::<String>::new(), "{text}");
     specs.iter().map(|spec| spec.key().to_string()).collect()
 }
 
@@ -31,7 +32,7 @@ fn a_file_declares_any_number_of_volumes() {
 }
 
 #[test]
-fn what_declares_nothing_is_an_error() {
+fn a_text_without_a_volume_is_an_error() {
     for (text, syntax) in [
         ("", Syntax::Hcl),
         ("# nothing\n", Syntax::Hcl),
@@ -41,13 +42,13 @@ fn what_declares_nothing_is_an_error() {
         ("---\n# nothing\n", Syntax::Yaml),
         ("volume: {}", Syntax::Yaml),
     ] {
-        assert_eq!(said(text, syntax), ["spec/no-volume 1:1"], "{text:?}");
+        assert_eq!(messages(text, syntax), ["spec/no-volume 1:1"], "{text:?}");
     }
 }
 
-/// Whether that is enough is for whoever reads all files; a name that cannot be one is no name.
+/// An invalid name does not count as a set.
 #[test]
-fn a_text_that_names_its_set_may_declare_nothing() {
+fn a_text_with_a_set_may_declare_no_volume() {
     for (text, syntax, sets) in [
         ("set = \"web\"", Syntax::Hcl, &["web"][..]),
         ("{\"set\": \"web\"}", Syntax::Json, &["web"]),
@@ -70,13 +71,13 @@ fn a_text_that_names_its_set_may_declare_nothing() {
         assert_eq!(named, sets, "{text}");
     }
     assert_eq!(
-        said("set = \"a/b\"", Syntax::Hcl),
+        messages("set = \"a/b\"", Syntax::Hcl),
         ["spec/set-name 1:7 \"a/b\""]
     );
-    assert_eq!(said("set = \"web\"\nvolumes {}", Syntax::Hcl).len(), 1);
+    assert_eq!(messages("set = \"web\"\nvolumes {}", Syntax::Hcl).len(), 1);
 }
 
-/// `nomad-http-api` 5.2, 5.3 and 5.5: each row is a thing that Nomad would drop, lose or refuse.
+/// Each row is a mistake that Nomad would drop, lose or refuse.
 const DROPPED: &[(&str, &[&str])] = &[
     ("acess_mode = 1", &["spec/unknown-field 1:1 acess_mode"]),
     (
@@ -194,16 +195,16 @@ const DROPPED: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn what_nomad_would_drop_is_refused_where_it_stands() {
+fn fields_that_nomad_would_drop_are_refused() {
     for (lines, expected) in DROPPED {
-        assert_eq!(&said(&hcl(lines), Syntax::Hcl), expected, "{lines}");
+        assert_eq!(&messages(&hcl(lines), Syntax::Hcl), expected, "{lines}");
     }
 }
 
 #[test]
-fn missing_fields_are_told_all_at_once() {
+fn missing_fields_are_reported_together() {
     assert_eq!(
-        said("name = \"x\"", Syntax::Hcl),
+        messages("name = \"x\"", Syntax::Hcl),
         [
             "spec/missing-field 1:1 name = \"x\"",
             "spec/missing-field 1:1 name = \"x\"",
@@ -212,7 +213,7 @@ fn missing_fields_are_told_all_at_once() {
         "type, id, plugin_id; capabilities are a rule of validate"
     );
     assert_eq!(
-        said("volume \"a\" {\n  plugin_id = \"\"\n}", Syntax::Hcl),
+        messages("volume \"a\" {\n  plugin_id = \"\"\n}", Syntax::Hcl),
         [
             "spec/missing-field 1:1 volume \"a\"",
             "spec/missing-field 2:15 \"\""
@@ -221,7 +222,7 @@ fn missing_fields_are_told_all_at_once() {
 }
 
 #[test]
-fn suggestions_name_the_word_that_was_meant() {
+fn suggestions_name_a_similar_field() {
     for (lines, expected) in [
         ("pluginId = \"x\"", "plugin_id"),
         ("RequestedCapabilities = 1", "capability"),
@@ -248,7 +249,7 @@ fn suggestions_name_the_word_that_was_meant() {
 }
 
 #[test]
-fn a_key_of_a_block_is_sent_there() {
+fn the_help_names_the_block_of_a_misplaced_field() {
     for (lines, expected) in [
         ("access_mode = 1", "write `access_mode` under `capability`"),
         (
@@ -263,9 +264,9 @@ fn a_key_of_a_block_is_sent_there() {
     }
 }
 
-/// Nothing is called missing that is there, and what stands under a misspelt key is checked, too.
+/// The field is not reported as missing, and its value is checked.
 #[test]
-fn a_misspelt_key_is_read_as_the_one_that_was_meant() {
+fn a_misspelt_key_is_read_as_a_similar_field() {
     let text = "id = \"a\"\ntyp = \"csi\"\nplugin = \"p\"\ncapabilty {\n  acess_mode = \"single-node-writer\"\n  attachment_mode = \"blok\"\n}\n";
     let expected = [
         "spec/unknown-field 2:1 typ",
@@ -274,21 +275,21 @@ fn a_misspelt_key_is_read_as_the_one_that_was_meant() {
         "spec/unknown-field 5:3 acess_mode",
         "spec/unknown-attachment-mode 6:21 \"blok\"",
     ];
-    assert_eq!(said(text, Syntax::Hcl), expected);
+    assert_eq!(messages(text, Syntax::Hcl), expected);
     let both = hcl("plugn_id = [1]");
     assert_eq!(
-        said(&both, Syntax::Hcl),
+        messages(&both, Syntax::Hcl),
         ["spec/unknown-field 1:1 plugn_id"]
     );
     let source = hcl("source = \"a\"").replace("id = \"a\"", "");
     assert_eq!(
-        said(&source, Syntax::Hcl),
+        messages(&source, Syntax::Hcl),
         ["spec/unknown-field 1:1 source"]
     );
 }
 
 #[test]
-fn a_file_of_something_else_is_not_judged_as_a_volume() {
+fn a_file_without_volume_fields_reports_no_missing_fields() {
     for (text, syntax, expected, meant) in [
         (
             "volumes:\n  a: {type: csi}",
@@ -311,51 +312,51 @@ fn a_file_of_something_else_is_not_judged_as_a_volume() {
         ("size = 1", Syntax::Hcl, "1:1 size", None),
     ] {
         assert_eq!(
-            said(text, syntax),
+            messages(text, syntax),
             [format!("spec/unknown-field {expected}")]
         );
         let read = read(text, syntax);
-        let said = read.diagnostics.iter().next().expect("an error");
-        let replacement = said.replacement.as_ref().map(|new| new.text.as_str());
+        let messages = read.diagnostics.iter().next().expect("an error");
+        let replacement = messages.replacement.as_ref().map(|new| new.text.as_str());
         assert_eq!(replacement, meant, "{text}");
     }
 }
 
 #[test]
-fn a_volume_without_a_name_is_told_once() {
+fn a_volume_without_a_name_is_reported_once() {
     let yaml = "volume:\n  - type: csi\n    id: a\n  - id: b\n    type: csi\n";
     let expected = ["spec/wrong-type 2:5 type", "spec/wrong-type 4:5 id"];
-    assert_eq!(said(yaml, Syntax::Yaml), expected);
+    assert_eq!(messages(yaml, Syntax::Yaml), expected);
     let hcl = format!("volume {{\n{FIELDS}}}");
-    assert_eq!(said(&hcl, Syntax::Hcl), ["spec/wrong-type 1:1 volume"]);
+    assert_eq!(messages(&hcl, Syntax::Hcl), ["spec/wrong-type 1:1 volume"]);
 }
 
-/// Keys that are meant for people may stand wherever keys stand.
+/// A comment is allowed wherever a key is.
 #[test]
-fn a_comment_in_json_may_stand_between_volumes() {
+fn json_allows_comments_between_volumes() {
     let fields = json("\"name\": \"n\"");
-    let text = format!("{{\"volume\": {{\"//\": \"ours\", \"x\": {fields}}}}}");
+    let text = format!("{{\"volume\": {{\"//\": \"comment\", \"x\": {fields}}}}}");
     assert_eq!(ids(&text, Syntax::Json), ["a"]);
 }
 
-/// One mistake is told once: no rule judges what could not be read.
+/// One mistake is reported once: no rule checks an unreadable field.
 #[test]
-fn what_cannot_be_read_is_not_called_missing() {
+fn unreadable_fields_are_not_reported_as_missing() {
     let text = hcl("name = f()\n").replace("id = \"a\"", "id = [1]");
     let text = text.replace("plugin_id = \"p\"", "plugin_id = x");
     let read = read(&text, Syntax::Hcl);
     let mut diagnostics = read.diagnostics;
     validate(&read.specs, Purpose::Create, &mut diagnostics);
-    let codes: Vec<_> = diagnostics.iter().map(|said| said.code.as_str()).collect();
+    let codes: Vec<_> = diagnostics.iter().map(|messages| messages.code.as_str()).collect();
     assert_eq!(
         codes,
         ["spec/expression", "spec/expression", "spec/wrong-type"]
     );
 }
 
-/// The template of Nomad up to 1.9 has `single-node-reader`, which no CSI volume knows.
+/// The template of Nomad up to 1.9 has `single-node-reader`, which is not a CSI access mode.
 #[test]
-fn unknown_modes_are_refused_with_the_mode_that_was_meant() {
+fn unknown_modes_are_refused_with_a_suggestion() {
     for (mode, expected) in [
         ("single-node-reader", Some("single-node-reader-only")),
         ("single-node-writter", Some("single-node-writer")),
@@ -372,10 +373,10 @@ fn unknown_modes_are_refused_with_the_mode_that_was_meant() {
             "id: a\ntype: csi\nplugin_id: p\ncapability: {{access_mode: {mode}, attachment_mode: file-system}}"
         );
         let read = read(&text, Syntax::Yaml);
-        let said: Vec<_> = read.diagnostics.iter().collect();
-        assert_eq!(said.len(), 1, "{mode}: {said:?}");
-        assert_eq!(said[0].code.as_str(), "spec/unknown-access-mode");
-        let replacement = said[0]
+        let messages: Vec<_> = read.diagnostics.iter().collect();
+        assert_eq!(messages.len(), 1, "{mode}: {messages:?}");
+        assert_eq!(messages[0].code.as_str(), "spec/unknown-access-mode");
+        let replacement = messages[0]
             .replacement
             .as_ref()
             .map(|replacement| replacement.text.as_str());
@@ -400,57 +401,57 @@ fn unknown_modes_are_refused_with_the_mode_that_was_meant() {
 }
 
 #[test]
-fn only_csi_volumes_are_managed_here() {
+fn only_csi_volumes_are_accepted() {
     assert_eq!(
-        said(&hcl("").replace("\"csi\"", "\"CSI\""), Syntax::Hcl),
+        messages(&hcl("").replace("\"csi\"", "\"CSI\""), Syntax::Hcl),
         Vec::<String>::new()
     );
     let host = read(
         &hcl("wrong = 1").replace("\"csi\"", "\"Host\""),
         Syntax::Hcl,
     );
-    let said: Vec<_> = host
+    let messages: Vec<_> = host
         .diagnostics
         .iter()
-        .map(|said| said.message.as_str())
+        .map(|messages| messages.message.as_str())
         .collect();
     assert_eq!(
-        said,
-        ["this is a host volume, and only CSI volumes are managed here"]
+        messages,
+        ["host volumes are not supported: this program manages CSI volumes"]
     );
     assert!(host.specs.is_empty());
     let other = read(&hcl("").replace("\"csi\"", "\"cis\""), Syntax::Hcl);
     let first = other.diagnostics.iter().next().expect("an error");
-    assert_eq!(first.message, "`cis` is not a type of volume");
+    assert_eq!(first.message, "unknown volume type `cis`");
 }
 
 #[test]
 fn the_two_forms_do_not_mix() {
     let text = format!("namespace = \"n\"\nvolume \"a\" {{\n{FIELDS}}}");
-    assert_eq!(said(&text, Syntax::Hcl), ["spec/mixed-forms 1:1 namespace"]);
+    assert_eq!(messages(&text, Syntax::Hcl), ["spec/mixed-forms 1:1 namespace"]);
     let twice = format!("volume \"a\" {{\n{FIELDS}}}\nvolume \"a\" {{\nsource = \"b\"\n{FIELDS}}}");
     assert_eq!(
-        said(&twice, Syntax::Hcl),
+        messages(&twice, Syntax::Hcl),
         ["spec/duplicate-field 9:1 volume \"a\""]
     );
     let labels = format!("volume \"a\" \"b\" {{\n{FIELDS}}}");
     assert_eq!(
-        said(&labels, Syntax::Hcl),
+        messages(&labels, Syntax::Hcl),
         ["spec/unexpected-label 1:12 \"b\""]
     );
     let both = format!("volume \"a\" {{\nid = \"x\"\nsource = \"y\"\n{FIELDS}}}");
     assert_eq!(
-        said(&both, Syntax::Hcl),
+        messages(&both, Syntax::Hcl),
         ["spec/duplicate-field 3:1 source"]
     );
     assert_eq!(
-        said("volume:\n  a: 3", Syntax::Yaml),
+        messages("volume:\n  a: 3", Syntax::Yaml),
         ["spec/wrong-type 2:3 a"]
     );
 }
 
 #[test]
-fn the_old_nested_config_is_refused_with_the_corrected_lines() {
+fn nested_config_is_refused_with_a_correction() {
     let text = format!(
         "volume \"a\" {{\n  config {{\n    source    = \"data\"\n    # why\n    read_only = true\n  }}\n{FIELDS}}}"
     );
@@ -491,9 +492,9 @@ fn the_old_nested_config_is_refused_with_the_corrected_lines() {
     assert_eq!(ids(&fixed, Syntax::Json), ["data"]);
 }
 
-/// A correction quotes the file, so there is none if it would quote a secret.
+/// A correction quotes the file, so none is offered if it would quote a secret.
 #[test]
-fn a_nested_config_with_secrets_is_refused_without_corrected_lines() {
+fn nested_config_with_secrets_gets_no_correction() {
     let text = format!("volume \"a\" {{\nconfig {{ secrets {{ a = \"hunter2\" }} }}\n{FIELDS}}}");
     let read = read(&text, Syntax::Hcl);
     let first = read.diagnostics.iter().next().expect("an error");
@@ -501,14 +502,14 @@ fn a_nested_config_with_secrets_is_refused_without_corrected_lines() {
     assert_eq!(first.replacement, None);
 }
 
-/// `nomad-http-api` 5.5: repeated maps are merged, an empty block differs from none.
+/// Repeated maps are merged, and an empty block differs from a missing one.
 #[test]
-fn maps_and_blocks_say_what_they_say_to_nomad() {
+fn maps_and_blocks_mean_what_they_mean_to_nomad() {
     let text = hcl(
         "parameters { a = \"1\" }\nparameters = { b = 2 }\nsecrets {}\nmount_options {}\ntopology_request {}",
     );
-    let (specs, said) = read_as(&text, Syntax::Hcl);
-    assert_eq!(said, Vec::<String>::new());
+    let (specs, messages) = read_as(&text, Syntax::Hcl);
+    assert_eq!(messages, Vec::<String>::new());
     let request = &specs[0].request;
     let parameters: Vec<_> = request.parameters.iter().flatten().collect();
     assert_eq!(parameters.len(), 2);
@@ -539,7 +540,7 @@ fn maps_and_blocks_say_what_they_say_to_nomad() {
         .request
         .mount_options
         .as_ref()
-        .expect("there are some");
+        .expect("mount options are set");
     assert_eq!(options.fs_type, "1.10");
     assert_eq!(options.mount_flags, ["1.10", "true", "x"]);
     assert_eq!(specs[0].request.capacity, CapacityRange::default());
@@ -554,9 +555,9 @@ fn place(segments: &[(&str, &str)]) -> Topology {
     }
 }
 
-/// `nomad-http-api` 5.6: every shape, and nothing lost of any.
+/// No part of any shape is lost.
 #[test]
-fn topologies_are_kept_whole_in_every_shape() {
+fn topologies_are_complete_in_every_shape() {
     let (a, b) = (
         place(&[("zone", "a")]),
         place(&[("rack", "1.10"), ("zone", "b")]),
@@ -640,8 +641,8 @@ fn topologies_are_kept_whole_in_every_shape() {
         ),
     ];
     for (text, syntax) in shapes {
-        let (specs, said) = read_as(&text, syntax);
-        assert_eq!(said, Vec::<String>::new(), "{text}");
+        let (specs, messages) = read_as(&text, syntax);
+        assert_eq!(messages, Vec::<String>::new(), "{text}");
         let expected = TopologyRequest {
             required: vec![a.clone(), b.clone()],
             preferred: vec![a.clone()],
@@ -650,9 +651,9 @@ fn topologies_are_kept_whole_in_every_shape() {
     }
 }
 
-/// `nomad-http-api` 5.1: what Nomad reads without losing anything is read, with a word on it.
+/// Extensions of JSON with which Nomad loses nothing give a warning.
 #[test]
-fn json_that_only_nomad_reads_is_read_with_a_warning() {
+fn json_that_only_nomad_accepts_gives_a_warning() {
     let capability = r#"{"access_mode": "single-node-writer", "attachment_mode": "file-system"}"#;
     for text in [
         format!(r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": [{capability},]}}"#),
@@ -664,22 +665,22 @@ fn json_that_only_nomad_reads_is_read_with_a_warning() {
             r#"{{"id": "a", "type": "csi", "plugin_id": "p", "capability": {capability}, "mount_options": {{"mount_flags": ["a" "b"]}}}}"#
         ),
     ] {
-        let (specs, said) = read_as(&text, Syntax::Json);
-        assert_eq!(said, ["?spec/lenient-json"], "{text}");
+        let (specs, messages) = read_as(&text, Syntax::Json);
+        assert_eq!(messages, ["?spec/lenient-json"], "{text}");
         assert_eq!(specs[0].request.capabilities.len(), 1, "{text}");
     }
     let twice = r#"{"id": "a", "id": "b", "type": "csi", "plugin_id": "p"}"#;
     assert_eq!(
-        said(twice, Syntax::Json),
+        messages(twice, Syntax::Json),
         ["spec/duplicate-field 1:13 \"id\""]
     );
 }
 
 #[test]
-fn all_errors_of_a_file_are_told_in_one_go() {
+fn all_errors_of_a_file_are_reported_together() {
     let text = "id = \"a\"\nnam = \"x\"\ncapacity_min = \"10XB\"\ncapability {\n  access_mode = \"rw\"\n  attachment_mode = \"disk\"\n}\nparameters { a = [] }\n";
     assert_eq!(
-        said(text, Syntax::Hcl),
+        messages(text, Syntax::Hcl),
         [
             "spec/unknown-field 2:1 nam",
             "spec/missing-field 1:1 id = \"a\"",

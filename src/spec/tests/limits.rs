@@ -1,13 +1,14 @@
-//! Input that is made to exhaust something: refused in words, on a small stack.
+//! Input that tries to exhaust memory or the stack is refused.
 
-use super::harness::{Read, read};
+use super::harness::{ReadResult, read};
 use crate::spec::syntax::Syntax;
 
-/// Reads on a stack of 2 MiB, the smallest that a thread has by default, so that recursion without a bound ends the test; gives the codes.
+/// Reads on a stack of 2 MiB, the default of a thread, so unbounded recursion fails the test. Returns the
+/// codes.
 fn codes(text: String, syntax: Syntax) -> Vec<&'static str> {
     let reading = move || {
-        let Read { diagnostics, .. } = read(&text, syntax);
-        diagnostics.iter().map(|said| said.code.as_str()).collect()
+        let ReadResult { diagnostics, .. } = read(&text, syntax);
+        diagnostics.iter().map(|messages| messages.code.as_str()).collect()
     };
     let thread = std::thread::Builder::new()
         .stack_size(2 << 20)
@@ -60,7 +61,7 @@ fn deep_nesting_is_an_error_in_every_syntax() {
 }
 
 #[test]
-fn nesting_as_deep_as_a_volume_needs_is_no_error() {
+fn nesting_up_to_the_limit_is_accepted() {
     let text =
         "volume \"a\" { topology_request { required { topology { segments { zone = \"a\" } } } } }";
     assert!(!codes(text.into(), Syntax::Hcl).contains(&"spec/too-deep"));
@@ -79,7 +80,7 @@ fn nesting_as_deep_as_a_volume_needs_is_no_error() {
 }
 
 #[test]
-fn aliases_that_explode_are_refused() {
+fn excessive_alias_expansion_is_refused() {
     let list = |level: usize| {
         let inner = vec![format!("*a{}", level - 1); 9].join(", ");
         format!("a{level}: &a{level} [{inner}]\n")

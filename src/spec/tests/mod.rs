@@ -1,4 +1,4 @@
-//! Whole texts through the reader: what they mean, and what is said of them.
+//! Reads whole texts: their meaning and their diagnostics.
 
 mod decoding;
 pub(crate) mod harness;

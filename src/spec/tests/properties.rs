@@ -1,4 +1,4 @@
-//! What holds of every text and of every request.
+//! Properties of every text and of every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
     MountOptions, Namespace, PluginId, Secret, SecretRef, SecretRefs, SetName, Topology,
-    TopologyRequest, VolumeId, WantedRequest,
+    TopologyRequest, UnresolvedRequest, VolumeId,
 };
-use crate::spec::encode::{Written, encode, encode_all, encode_file, yaml};
+use crate::spec::encode::{WritableSpec, encode, encode_all, encode_file, yaml};
 use crate::spec::hcl::parse as parse_hcl;
 use crate::spec::json::parse as parse_json;
 use crate::spec::syntax::Syntax;
-use crate::spec::tree::{self, Node, Object, Word};
+use crate::spec::tree::{self, Node, Object, SpannedText};
 use crate::spec::yaml::parse as parse_yaml;
 
-/// Texts that trip over themselves in some syntax.
+/// Texts with a special meaning in some syntax.
 const NASTY: &[&str] = &[
     "",
     "no",
@@ -89,8 +89,8 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn said_text() -> impl Strategy<Value = String> {
-    any_text().prop_filter("empty says nothing", |text| !text.is_empty())
+fn non_empty_text() -> impl Strategy<Value = String> {
+    any_text().prop_filter("empty text counts as unset", |text| !text.is_empty())
 }
 
 fn text_map() -> impl Strategy<Value = BTreeMap<String, String>> {
@@ -98,12 +98,15 @@ fn text_map() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 fn secret() -> impl Strategy<Value = SecretRef> {
-    let asked =
-        || said_text().prop_filter("no variable, no path", |text| !text.contains(['\0', '=']));
+    let argument = || {
+        non_empty_text().prop_filter("not a variable or a path", |text| {
+            !text.contains(['\0', '='])
+        })
+    };
     prop_oneof![
         any_text().prop_map(|value| SecretRef::Literal(Secret::new(value))),
-        asked().prop_map(SecretRef::Env),
-        asked().prop_map(SecretRef::File),
+        argument().prop_map(SecretRef::Env),
+        argument().prop_map(SecretRef::File),
     ]
 }
 
@@ -132,19 +135,19 @@ fn size() -> impl Strategy<Value = Bytes> {
 
 prop_compose! {
     fn request()(
-        id in said_text(),
-        namespace in said_text(),
-        names in (option::of(said_text()), option::of(said_text())),
-        plugin_id in said_text(),
-        sources in (option::of(said_text()), option::of(said_text())),
+        id in non_empty_text(),
+        namespace in non_empty_text(),
+        names in (option::of(non_empty_text()), option::of(non_empty_text())),
+        plugin_id in non_empty_text(),
+        sources in (option::of(non_empty_text()), option::of(non_empty_text())),
         capabilities in vec(capability(), 0..4),
         sizes in (size(), size()),
         topology in option::of((topologies(), topologies())),
         mount in option::of((any_text(), vec(any_text(), 0..3))),
         secrets in option::of(btree_map(any_text(), secret(), 0..4)),
         maps in (option::of(text_map()), option::of(text_map())),
-    ) -> WantedRequest {
-        WantedRequest {
+    ) -> UnresolvedRequest {
+        UnresolvedRequest {
             namespace: Namespace::new(namespace),
             id: VolumeId::new(id),
             name: names.0,
@@ -166,14 +169,14 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A volume with what a specification says beside the request.
-    fn written()(
+    /// A volume with the fields that are not part of the request.
+    fn writable_spec()(
         mut request in request(),
         secrets in any::<bool>(),
         flags in any::<bool>(),
         protect in option::of(any::<bool>()),
-        remarks in vec(any_text(), 0..2),
-    ) -> Written {
+        comments in vec(any_text(), 0..2),
+    ) -> WritableSpec {
         let mut unknown = BTreeSet::new();
         if secrets {
             request.secrets = None;
@@ -183,12 +186,12 @@ prop_compose! {
             request.mount_options.get_or_insert_default().mount_flags.clear();
             unknown.insert(HiddenField::MountFlags);
         }
-        Written { request, unknown, protect, remarks }
+        WritableSpec { request, unknown, protect, comments }
     }
 }
 
-/// Pieces of which all three syntaxes are made, and pieces that end them early.
-const PIECES: &[&str] = &[
+/// Fragments of all three syntaxes, complete and incomplete.
+const FRAGMENTS: &[&str] = &[
     "id",
     "volume",
     "secrets",
@@ -245,12 +248,12 @@ const PIECES: &[&str] = &[
     "x",
 ];
 
-fn soup() -> impl Strategy<Value = String> {
-    vec(proptest::sample::select(PIECES), 0..60).prop_map(|pieces| pieces.concat())
+fn random_fragments() -> impl Strategy<Value = String> {
+    vec(proptest::sample::select(FRAGMENTS), 0..60).prop_map(|fragments| fragments.concat())
 }
 
-/// Several volumes in one file, in the order of [`Syntax::ALL`].
-fn volume_set(requests: &[WantedRequest]) -> [String; 3] {
+/// Writes several volumes into one file, in the order of [`Syntax::ALL`].
+fn volumes_file(requests: &[UnresolvedRequest]) -> [String; 3] {
     let mut hcl = String::new();
     let mut volumes = vec![];
     for (at, request) in requests.iter().enumerate() {
@@ -263,12 +266,12 @@ fn volume_set(requests: &[WantedRequest]) -> [String; 3] {
     [hcl, yaml(&set), set.to_string()]
 }
 
-/// What HCL alone writes, as the others write it: a label as a key, a reference as an object.
+/// Converts what only HCL has to the form of YAML and JSON: labels to keys, references to objects.
 fn as_data(mut object: Object<'_>) -> Object<'_> {
     for entry in &mut object.entries {
         let span = entry.value.span;
         for label in entry.labels.drain(..).rev() {
-            let inner = std::mem::replace(&mut entry.value, Node::broken(span));
+            let inner = std::mem::replace(&mut entry.value, Node::invalid(span));
             let mut outer = Object::default();
             outer.push(label, vec![], inner);
             entry.value = Node::object(outer, span);
@@ -280,7 +283,7 @@ fn as_data(mut object: Object<'_>) -> Object<'_> {
                 let mut outer = Object::default();
                 let text = reference.source.as_str().into();
                 let argument = Node::text(reference.argument, span);
-                outer.push(Word { text, span }, vec![], argument);
+                outer.push(SpannedText { text, span }, vec![], argument);
                 tree::Value::Object(outer)
             }
             other => other,
@@ -293,20 +296,20 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_encoded_reads_back_as_the_same(request in request()) {
+    fn encoded_requests_read_back_as_the_same(request in request()) {
         for syntax in Syntax::ALL {
             let text = encode(&request, syntax);
-            let (specs, said) = read_as(&text, syntax);
-            prop_assert_eq!(&said, &Vec::<String>::new(), "{}", text);
+            let (specs, messages) = read_as(&text, syntax);
+            prop_assert_eq!(&messages, &Vec::<String>::new(), "{}", text);
             prop_assert_eq!(specs.len(), 1);
             prop_assert_eq!(&specs[0].request, &request, "{}", text);
         }
     }
 
-    /// Also what is not sent: that a hidden value is unknown, the protection, the set.
+    /// Includes the fields that are not sent: unknown values, `protect` and `set`.
     #[test]
-    fn what_is_written_into_files_reads_back_as_the_same(
-        mut volumes in vec(written(), 1..4),
+    fn written_files_read_back_as_the_same(
+        mut volumes in vec(writable_spec(), 1..4),
     ) {
         for (at, volume) in volumes.iter_mut().enumerate() {
             volume.request.id = VolumeId::new(format!("v{}", at / 2));
@@ -317,8 +320,8 @@ proptest! {
             let one = (encode_file(&volumes[0], Some(&set), syntax), &volumes[..1]);
             let all = (encode_all(&volumes, Some(&set), syntax), &volumes[..]);
             for (text, expected) in [one, all] {
-                let (specs, said) = read_as(&text, syntax);
-                prop_assert!(said.is_empty(), "{said:?} of {text}");
+                let (specs, messages) = read_as(&text, syntax);
+                prop_assert!(messages.is_empty(), "{messages:?} of {text}");
                 let read: Vec<_> = specs
                     .iter()
                     .map(|spec| (&spec.request, &spec.unknown, spec.protect))
@@ -334,28 +337,28 @@ proptest! {
         }
     }
 
-    /// Wherever something was written and however: as a block with a label, or as a key in a list.
+    /// A labelled block in HCL equals a key in a list in YAML and JSON.
     #[test]
     fn the_three_syntaxes_give_one_tree(requests in vec(request(), 1..4)) {
-        let (mut sources, mut said) = (SourceMap::default(), Diagnostics::default());
+        let (mut sources, mut messages) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("test", "");
-        let [hcl, yaml, json] = volume_set(&requests);
-        let wanted = parse_json(&json, source, &mut said);
-        let blocks = parse_hcl(&hcl, source, &mut said).map(as_data);
-        let documents = parse_yaml(&yaml, source, &mut said);
+        let [hcl, yaml, json] = volumes_file(&requests);
+        let wanted = parse_json(&json, source, &mut messages);
+        let blocks = parse_hcl(&hcl, source, &mut messages).map(as_data);
+        let documents = parse_yaml(&yaml, source, &mut messages);
         prop_assert_eq!(&blocks, &wanted, "{}", hcl);
         prop_assert_eq!(documents.as_deref(), wanted.as_ref().map(std::slice::from_ref), "{}", yaml);
-        prop_assert!(said.is_empty(), "{}", json);
+        prop_assert!(messages.is_empty(), "{}", json);
         for (text, syntax) in [hcl, yaml, json].iter().zip(Syntax::ALL) {
-            let (specs, said) = read_as(text, syntax);
-            prop_assert!(said.is_empty(), "{:?} of {}", said, text);
+            let (specs, messages) = read_as(text, syntax);
+            prop_assert!(messages.is_empty(), "{:?} of {}", messages, text);
             let read: Vec<_> = specs.into_iter().map(|spec| spec.request).collect();
             prop_assert_eq!(&read, &requests, "{}", text);
         }
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in prop_oneof![soup(), "\\PC*"]) {
+    fn no_text_makes_the_reader_panic(text in prop_oneof![random_fragments(), "\\PC*"]) {
         for syntax in Syntax::ALL {
             read_as(&text, syntax);
         }
@@ -366,7 +369,7 @@ proptest! {
         request in request(),
         at in any::<proptest::sample::Index>(),
         length in 0..12_usize,
-        piece in proptest::sample::select(PIECES),
+        fragment in proptest::sample::select(FRAGMENTS),
     ) {
         for syntax in Syntax::ALL {
             let text = encode(&request, syntax);
@@ -374,7 +377,7 @@ proptest! {
             let start = at.index(chars.len());
             let end = (start + length).min(chars.len());
             let damaged: String =
-                chars[..start].iter().copied().chain(piece.chars()).chain(chars[end..].iter().copied()).collect();
+                chars[..start].iter().copied().chain(fragment.chars()).chain(chars[end..].iter().copied()).collect();
             read_as(&damaged, syntax);
         }
     }

@@ -1,22 +1,22 @@
-//! Texts to trees: what each syntax says, and where it goes wrong.
+//! Texts to trees: the meaning of each syntax, and the positions of errors.
 
-use super::harness::{hcl, json, name_of, read, read_as, said, yaml};
+use super::harness::{hcl, json, name_of, read, read_as, messages, yaml};
 use crate::spec::syntax::Syntax;
 use crate::spec::template::template;
 
 #[test]
 fn a_flat_file_is_one_volume() {
-    let (specs, said) = read_as(&template(Syntax::Hcl, "volume.hcl"), Syntax::Hcl);
-    assert_eq!(said, Vec::<String>::new());
+    let (specs, messages) = read_as(&template(Syntax::Hcl, "volume.hcl"), Syntax::Hcl);
+    assert_eq!(messages, Vec::<String>::new());
     assert_eq!(specs.len(), 1);
     assert_eq!(specs[0].request.id.as_str(), "database");
     assert_eq!(specs[0].request.capabilities.len(), 2);
     assert_eq!(specs[0].request.capacity.min.get(), 1 << 30);
 }
 
-/// Values as Nomad's reader takes them (`nomad-http-api` 5.1, 5.5).
+/// Values have the meaning of Nomad's reader.
 #[test]
-fn a_text_in_hcl_says_what_it_says_to_nomad() {
+fn texts_in_hcl_mean_what_they_mean_to_nomad() {
     for (written, expected, warning) in [
         (r#""plain""#, "plain", None),
         (
@@ -57,14 +57,14 @@ fn a_text_in_hcl_says_what_it_says_to_nomad() {
             Some("?spec/literal-template"),
         ),
     ] {
-        let (name, said) = name_of(&hcl(&format!("name = {written}")), Syntax::Hcl);
+        let (name, messages) = name_of(&hcl(&format!("name = {written}")), Syntax::Hcl);
         assert_eq!(name.as_deref(), Some(expected), "{written}");
-        assert_eq!(said.first().map(String::as_str), warning, "{written}");
+        assert_eq!(messages.first().map(String::as_str), warning, "{written}");
     }
 }
 
 #[test]
-fn a_text_in_json_says_what_it_says_to_nomad() {
+fn texts_in_json_mean_what_they_mean_to_nomad() {
     for (written, expected, warning) in [
         (r#""plain""#, Some("plain"), None),
         (r#""${x}""#, Some("${x}"), None),
@@ -81,15 +81,15 @@ fn a_text_in_json_says_what_it_says_to_nomad() {
         ("null", None, None),
         (r#""""#, None, None),
     ] {
-        let (name, said) = name_of(&json(&format!("\"name\": {written}")), Syntax::Json);
+        let (name, messages) = name_of(&json(&format!("\"name\": {written}")), Syntax::Json);
         assert_eq!(name.as_deref(), expected, "{written}");
-        assert_eq!(said.first().map(String::as_str), warning, "{written}");
+        assert_eq!(messages.first().map(String::as_str), warning, "{written}");
     }
 }
 
-/// In YAML a text is what stands there, not what a YAML 1.1 reader would make of it.
+/// Texts in YAML keep their source text, unlike in YAML 1.1.
 #[test]
-fn a_text_in_yaml_is_what_stands_there() {
+fn texts_in_yaml_keep_their_source() {
     for (written, expected) in [
         ("plain", Some("plain")),
         ("1.10", Some("1.10")),
@@ -108,15 +108,15 @@ fn a_text_in_yaml_is_what_stands_there() {
         ("", None),
         ("&x value", Some("value")),
     ] {
-        let (name, said) = name_of(&yaml(&format!("name: {written}")), Syntax::Yaml);
+        let (name, messages) = name_of(&yaml(&format!("name: {written}")), Syntax::Yaml);
         assert_eq!(name.as_deref(), expected, "{written}");
-        assert_eq!(said, Vec::<String>::new(), "{written}");
+        assert_eq!(messages, Vec::<String>::new(), "{written}");
     }
 }
 
-/// HCL1's structure (`nomad-http-api` 5.1): what HCL2 alone would refuse.
+/// HCL1 allows structures that HCL2 refuses.
 #[test]
-fn the_structure_of_hcl1_is_understood() {
+fn the_structure_of_hcl1_is_read() {
     for text in [
         "id = \"a\" type = \"csi\" plugin_id = \"p\" capability { access_mode = \"single-node-writer\" attachment_mode = \"file-system\" }",
         "id = \"a\", type = \"csi\",\nplugin_id = \"p\",\ncapability = { access_mode = \"single-node-writer\", attachment_mode = \"file-system\", },",
@@ -126,8 +126,8 @@ fn the_structure_of_hcl1_is_understood() {
         "id = \"a\" type = \"csi\" plugin_id = \"p\" parameters { \"a/b\" = \"1\" c.d = \"2\" e-f = \"3\" } capability { access_mode = \"single-node-writer\" attachment_mode = \"file-system\" }",
         "  {\"id\": \"a\", \"type\": \"csi\", \"plugin_id\": \"p\", \"capability\": {\"access_mode\": \"single-node-writer\", \"attachment_mode\": \"file-system\"}}",
     ] {
-        let (specs, said) = read_as(text, Syntax::Hcl);
-        assert_eq!(said, Vec::<String>::new(), "{text}");
+        let (specs, messages) = read_as(text, Syntax::Hcl);
+        assert_eq!(messages, Vec::<String>::new(), "{text}");
         assert_eq!(specs[0].request.id.as_str(), "a", "{text}");
         assert_eq!(specs[0].request.plugin_id.as_str(), "p", "{text}");
         assert_eq!(specs[0].request.capabilities.len(), 1, "{text}");
@@ -135,10 +135,10 @@ fn the_structure_of_hcl1_is_understood() {
 }
 
 #[test]
-fn literals_of_hcl2_are_understood_and_decide_what_the_file_means() {
+fn hcl2_literals_decide_the_meaning_of_the_file() {
     let text = hcl("parameters = {a: \"1\", \"b\" = (\"2\"), c = 010}\nname = null");
-    let (specs, said) = read_as(&text, Syntax::Hcl);
-    assert_eq!(said, Vec::<String>::new());
+    let (specs, messages) = read_as(&text, Syntax::Hcl);
+    assert_eq!(messages, Vec::<String>::new());
     let parameters = specs[0]
         .request
         .parameters
@@ -157,7 +157,7 @@ fn literals_of_hcl2_are_understood_and_decide_what_the_file_means() {
 }
 
 #[test]
-fn expressions_are_refused_each_where_it_stands() {
+fn expressions_are_refused_with_their_positions() {
     for (value, place) in [
         ("f(\"X\")", "1:8 f(\"X\")"),
         ("var.name", "1:8 var.name"),
@@ -170,28 +170,28 @@ fn expressions_are_refused_each_where_it_stands() {
         ("us-east-1", "1:8 us-east-1"),
         ("[for k in [1] : k]", "1:8 [for k in [1] : k]"),
     ] {
-        let said = said(&hcl(&format!("name = {value}")), Syntax::Hcl);
-        assert_eq!(said, [format!("spec/expression {place}")], "{value}");
+        let messages = messages(&hcl(&format!("name = {value}")), Syntax::Hcl);
+        assert_eq!(messages, [format!("spec/expression {place}")], "{value}");
     }
     let one_line = "topology_request { required { topology { segments { zone = f(\"Z\") } } } }";
     assert_eq!(
-        said(&hcl(one_line), Syntax::Hcl),
+        messages(&hcl(one_line), Syntax::Hcl),
         ["spec/expression 1:60 f(\"Z\")"],
-        "an expression may stand in HCL1's structure"
+        "HCL1's structure may contain an expression"
     );
     let template = "name = \"a${b}\"\nexternal_id = upper(\"x\")";
     assert_eq!(
-        said(&hcl(template), Syntax::Hcl),
+        messages(&hcl(template), Syntax::Hcl),
         [
             "spec/expression 1:8 \"a${b}\"",
             "spec/expression 2:15 upper(\"x\")"
         ],
-        "in a file of HCL2 a template is no literal text"
+        "a template in an HCL2 file is not literal text"
     );
 }
 
 #[test]
-fn what_is_no_hcl_is_told_where_it_goes_wrong() {
+fn invalid_hcl_is_reported_with_its_position() {
     for (text, expected) in [
         ("id = \"a", "1:6 \""),
         ("id = \"a${b\"", "1:6 \""),
@@ -219,13 +219,13 @@ fn what_is_no_hcl_is_told_where_it_goes_wrong() {
         ("true = 1", "1:1 true"),
         ("id = upper(\"x\"", "1:14 \""),
     ] {
-        let said = said(text, Syntax::Hcl);
-        assert_eq!(said, [format!("spec/syntax {expected}")], "{text:?}");
+        let messages = messages(text, Syntax::Hcl);
+        assert_eq!(messages, [format!("spec/syntax {expected}")], "{text:?}");
     }
 }
 
 #[test]
-fn what_is_no_json_is_told_where_it_goes_wrong() {
+fn invalid_json_is_reported_with_its_position() {
     for (text, expected) in [
         ("[]", "1:1 ["),
         ("", "1:1"),
@@ -246,21 +246,21 @@ fn what_is_no_json_is_told_where_it_goes_wrong() {
         ("{,}", "1:2 ,"),
         ("// {}", "1:1 /"),
     ] {
-        let said = said(text, Syntax::Json);
-        assert_eq!(said, [format!("spec/syntax {expected}")], "{text:?}");
+        let messages = messages(text, Syntax::Json);
+        assert_eq!(messages, [format!("spec/syntax {expected}")], "{text:?}");
     }
 }
 
-/// Users' pain 16: Nomad silently drops what follows a missing comma.
+/// Nomad silently drops everything after a missing comma.
 #[test]
-fn a_missing_comma_in_json_names_what_nomad_would_do() {
+fn the_help_on_a_missing_comma_names_nomads_behaviour() {
     let read = read("{\"id\": \"x\" \"mount_options\": {}}", Syntax::Json);
-    let said = read.diagnostics.iter().next().expect("an error");
-    assert!(said.help[0].contains("silently ignore"), "{said:?}");
+    let messages = read.diagnostics.iter().next().expect("an error");
+    assert!(messages.help[0].contains("Nomad would ignore"), "{messages:?}");
 }
 
 #[test]
-fn what_is_no_yaml_is_told_where_it_goes_wrong() {
+fn invalid_yaml_is_reported_with_its_position() {
     for (text, expected) in [
         ("- a", "spec/syntax 1:1"),
         ("just text", "spec/syntax 1:1 just text"),
@@ -268,7 +268,7 @@ fn what_is_no_yaml_is_told_where_it_goes_wrong() {
         ("id: [a", "spec/syntax 1:5 ["),
         ("a: b\n c: d", "spec/syntax 2:3 :"),
         ("id:\n\t- a", "spec/syntax 2:2"),
-        ("id: *nobody", "spec/syntax 1:5 *"),
+        ("id: *missing", "spec/syntax 1:5 *"),
         ("id: @a", "spec/syntax 1:5 @"),
         ("id: !other a", "spec/syntax 1:"),
         ("? [a]\n: b", "spec/syntax 1:3"),
@@ -278,9 +278,9 @@ fn what_is_no_yaml_is_told_where_it_goes_wrong() {
         ("id: \"a\" b", "spec/syntax 1:9 b"),
         ("id: a\nname: x\nid: b", "spec/duplicate-field 3:1 id"),
     ] {
-        let said = said(text, Syntax::Yaml);
-        let first = said.first().map(String::as_str).unwrap_or_default();
-        assert!(first.starts_with(expected), "{text:?}: {said:?}");
+        let messages = messages(text, Syntax::Yaml);
+        let first = messages.first().map(String::as_str).unwrap_or_default();
+        assert!(first.starts_with(expected), "{text:?}: {messages:?}");
     }
 }
 
@@ -296,8 +296,8 @@ volume:
     plugin_id: mine
     capability: [*one, {access_mode: multi-node-reader-only, attachment_mode: file-system}]
 ";
-    let (specs, said) = read_as(text, Syntax::Yaml);
-    assert_eq!(said, Vec::<String>::new());
+    let (specs, messages) = read_as(text, Syntax::Yaml);
+    assert_eq!(messages, Vec::<String>::new());
     let of = |at: usize| {
         let request = &specs[at].request;
         (

@@ -1,14 +1,14 @@
-//! Secrets by reference, and what a file says to this program only.
+//! Secret references, and the fields of this program.
 
-use super::harness::{hcl, json, read_as, said, yaml};
+use super::harness::{hcl, json, read_as, messages, yaml};
 use crate::model::{HiddenField, SecretRef, SetName};
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
 
 fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
-    let (specs, said) = read_as(text, syntax);
-    assert_eq!(said, Vec::<String>::new(), "{text}");
-    let secrets = specs[0].request.secrets.as_ref().expect("there are some");
+    let (specs, messages) = read_as(text, syntax);
+    assert_eq!(messages, Vec::<String>::new(), "{text}");
+    let secrets = specs[0].request.secrets.as_ref().expect("secrets are set");
     let shown = |from: &SecretRef| match from {
         SecretRef::Literal(value) => value.to_string(),
         SecretRef::Env(_) | SecretRef::File(_) => format!("{from:?}"),
@@ -56,7 +56,7 @@ fn a_reference_means_the_same_in_every_syntax() {
 }
 
 #[test]
-fn what_is_no_reference_is_refused_where_it_stands() {
+fn invalid_references_are_refused_with_their_positions() {
     for (line, syntax, expected) in [
         (
             "secrets { a = vault(\"x\") }",
@@ -155,12 +155,12 @@ fn what_is_no_reference_is_refused_where_it_stands() {
             Syntax::Yaml => yaml(line),
             Syntax::Json => json(line),
         };
-        assert_eq!(said(&text, syntax), [expected], "{line}");
+        assert_eq!(messages(&text, syntax), [expected], "{line}");
     }
 }
 
 #[test]
-fn the_place_of_every_secret_is_known() {
+fn every_secret_has_a_position() {
     let text = "id: a\ntype: csi\nplugin_id: p\nsecrets:\n  x: {env: X}\n  y: y\n";
     let (specs, _) = read_as(text, Syntax::Yaml);
     let shown = |key: &str| &text[specs[0].secret_span(key).range()];
@@ -170,15 +170,15 @@ fn the_place_of_every_secret_is_known() {
 }
 
 #[test]
-fn what_concerns_this_program_only_is_read_in_both_forms() {
+fn fields_of_this_program_are_read_in_both_forms() {
     let flat = hcl("set = \"team-a\"\nprotect = true\nignore = [\"context\", \"mount_options\"]");
     let body = "type = \"csi\"\nplugin_id = \"p\"\ncapability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}";
     let blocks = format!(
         "set = \"team-a\"\nvolume \"a\" {{\n{body}\nprotect = true\nignore = [\"context\", \"mount_options\"]\n}}\nvolume \"b\" {{\n{body}\n}}\n"
     );
     for text in [&flat, &blocks] {
-        let (specs, said) = read_as(text, Syntax::Hcl);
-        assert_eq!(said, Vec::<String>::new(), "{text}");
+        let (specs, messages) = read_as(text, Syntax::Hcl);
+        assert_eq!(messages, Vec::<String>::new(), "{text}");
         assert_eq!(specs[0].protect, Some(true));
         assert_eq!(specs[0].ignore, ["context", "mount_options"]);
         assert!(specs[0].ignores("mount_options.fs_type") && specs[0].ignores("context"));
@@ -194,7 +194,7 @@ fn what_concerns_this_program_only_is_read_in_both_forms() {
 }
 
 #[test]
-fn what_concerns_this_program_only_is_checked() {
+fn fields_of_this_program_are_checked() {
     for (line, expected) in [
         ("set = \"a/b\"", "spec/set-name 1:7 \"a/b\""),
         ("set = \"-a\"", "spec/set-name 1:7 \"-a\""),
@@ -208,34 +208,34 @@ fn what_concerns_this_program_only_is_checked() {
         ("ignore = [\"id\"]", "spec/unknown-field 1:11 \"id\""),
         ("volume \"x\" { set = \"a\" }", "spec/mixed-forms 2:1 id"),
     ] {
-        assert_eq!(said(&hcl(line), Syntax::Hcl)[0], expected, "{line}");
+        assert_eq!(messages(&hcl(line), Syntax::Hcl)[0], expected, "{line}");
     }
     let inside = "volume \"a\" {\n type = \"csi\"\n plugin_id = \"p\"\n set = \"s\"\n}\n";
-    assert_eq!(said(inside, Syntax::Hcl), ["spec/unknown-field 4:2 set"]);
+    assert_eq!(messages(inside, Syntax::Hcl), ["spec/unknown-field 4:2 set"]);
 }
 
-/// `nomad-http-api` 4.1 and 5.3: none of Nomad's names is taken, in any case, by its key or its
-/// API's name, so that no file of Nomad's changes its meaning.
+/// The fields of this program differ from Nomad's keys and API names in any case, so no Nomad file changes
+/// its meaning.
 #[test]
-fn our_own_keys_are_none_of_nomads() {
-    let ours = ["set", "protect", "ignore"];
+fn fields_of_this_program_are_not_nomads() {
+    let own_keys = ["set", "protect", "ignore"];
     let nomads = schema::VOLUME
         .iter()
-        .filter(|field| !ours.contains(&field.key))
+        .filter(|field| !own_keys.contains(&field.key))
         .flat_map(|field| [field.key, field.api])
         .chain(schema::SERVER_FIELDS.iter().copied());
     for name in nomads {
         assert!(
-            ours.iter().all(|own| !own.eq_ignore_ascii_case(name)),
+            own_keys.iter().all(|own| !own.eq_ignore_ascii_case(name)),
             "{name}"
         );
     }
     let own = schema::VOLUME.iter().chain(schema::FILE);
-    let own = own.filter(|field| ours.contains(&field.key));
+    let own = own.filter(|field| own_keys.contains(&field.key));
     assert!(own.clone().count() == 3 && own.into_iter().all(|field| field.api.is_empty()));
 }
 
-/// A hidden value that nobody knows: not given, and said so.
+/// An unknown hidden value is not set.
 #[test]
 fn unknown_means_the_same_in_every_syntax() {
     use HiddenField::{MountFlags, Secrets};
@@ -263,8 +263,8 @@ fn unknown_means_the_same_in_every_syntax() {
             &[MountFlags],
         ),
     ] {
-        let (specs, said) = read_as(&text, syntax);
-        assert_eq!(said, Vec::<String>::new(), "{text}");
+        let (specs, messages) = read_as(&text, syntax);
+        assert_eq!(messages, Vec::<String>::new(), "{text}");
         assert!(specs[0].unknown.iter().eq(expected), "{text}");
         assert_eq!(specs[0].request.secrets, None, "{text}");
         let options = specs[0].request.mount_options.as_ref();
@@ -273,9 +273,9 @@ fn unknown_means_the_same_in_every_syntax() {
     }
 }
 
-/// A secret may have that name; what is no boolean, or has company, is one.
+/// A secret may be named `unknown` if its value is not `true` or other secrets exist.
 #[test]
-fn a_secret_of_that_name_is_a_secret() {
+fn a_secret_can_be_named_unknown() {
     for (text, syntax) in [
         (hcl("secrets { unknown = true }"), Syntax::Hcl),
         (hcl("secrets { unknown = \"true\" }"), Syntax::Hcl),
@@ -283,9 +283,9 @@ fn a_secret_of_that_name_is_a_secret() {
         (yaml("secrets: {unknown: true, other: x}"), Syntax::Yaml),
         (json(r#""secrets": {"unknown": "true"}"#), Syntax::Json),
     ] {
-        let (specs, said) = read_as(&text, syntax);
-        let errors = said.iter().filter(|one| !one.starts_with('?'));
-        assert_eq!(errors.count(), 0, "{text}: {said:?}");
+        let (specs, messages) = read_as(&text, syntax);
+        let errors = messages.iter().filter(|one| !one.starts_with('?'));
+        assert_eq!(errors.count(), 0, "{text}: {messages:?}");
         assert!(specs[0].unknown.is_empty(), "{text}");
         let keys = specs[0].request.secrets.as_ref();
         assert!(keys.is_some_and(|secrets| !secrets.is_empty()), "{text}");
@@ -293,7 +293,7 @@ fn a_secret_of_that_name_is_a_secret() {
 }
 
 #[test]
-fn what_servers_show_cannot_be_unknown() {
+fn visible_fields_cannot_be_unknown() {
     for (text, syntax, expected) in [
         (hcl("parameters = unknown"), Syntax::Hcl, "spec/wrong-type"),
         (
@@ -318,10 +318,10 @@ fn what_servers_show_cannot_be_unknown() {
             "spec/wrong-type",
         ),
     ] {
-        let said = said(&text, syntax);
+        let messages = messages(&text, syntax);
         assert!(
-            said.iter().any(|one| one.starts_with(expected)),
-            "{text}: {said:?}"
+            messages.iter().any(|one| one.starts_with(expected)),
+            "{text}: {messages:?}"
         );
     }
 }

@@ -1,22 +1,22 @@
-//! No secret in anything that is shown: neither in a message nor in a line that a label points at.
+//! No output shows a secret: neither a message nor a source line of a label.
 
 use proptest::prelude::*;
 
-use super::harness::{Read, hcl, json, read, yaml};
+use super::harness::{ReadResult, hcl, json, read, yaml};
 use crate::diagnostic::Span;
 use crate::model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, MountOptions, Namespace, PluginId,
-    SecretRefs, Secrets, VolumeId, WantedRequest,
+    SecretRefs, Secrets, VolumeId, UnresolvedRequest,
 };
 use crate::spec::encode::encode;
 use crate::spec::syntax::Syntax;
 
 const CANARY: &str = "hunter2";
 
-/// Everything of what was said that a renderer may show: words, and the whole lines of every place.
-fn shown(read: &Read) -> Vec<String> {
+/// Returns everything that a renderer may show: messages, and the source lines of all positions.
+fn shown(read: &ReadResult) -> Vec<String> {
     let lines = |span: Span| {
-        let text = read.sources.shown(span.source);
+        let text = read.sources.redacted_text(span.source);
         let range = span.range();
         let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
         let end = text[range.end..]
@@ -25,14 +25,14 @@ fn shown(read: &Read) -> Vec<String> {
         text[start..end].to_owned()
     };
     let mut shown = vec![];
-    for said in &read.diagnostics {
-        shown.push(said.message.clone());
-        shown.extend(said.help.iter().chain(&said.notes).cloned());
-        for label in &said.labels {
+    for diagnostic in &read.diagnostics {
+        shown.push(diagnostic.message.clone());
+        shown.extend(diagnostic.help.iter().chain(&diagnostic.notes).cloned());
+        for label in &diagnostic.labels {
             shown.push(label.text.clone());
             shown.push(lines(label.span));
         }
-        if let Some(replacement) = &said.replacement {
+        if let Some(replacement) = &diagnostic.replacement {
             shown.extend([replacement.text.clone(), lines(replacement.span)]);
         }
     }
@@ -47,7 +47,7 @@ fn leaks(text: &str, syntax: Syntax) -> Option<String> {
 }
 
 #[test]
-fn lines_with_secrets_are_shown_without_them() {
+fn source_lines_hide_secrets() {
     for (text, syntax) in [
         (
             hcl("secrets { a = \"hunter2\" wrong = [\"hunter2\"] }"),
@@ -137,19 +137,19 @@ fn lines_with_secrets_are_shown_without_them() {
         (yaml("x: &a hunter2\nsecrets: {a: *a, a: *a}"), Syntax::Yaml),
     ] {
         let result = read(&text, syntax);
-        assert!(!result.diagnostics.is_empty(), "nothing is said of {text}");
+        assert!(!result.diagnostics.is_empty(), "no diagnostic for {text}");
         assert_eq!(leaks(&text, syntax), None, "{text}");
     }
 }
 
 #[test]
-fn what_is_no_secret_stays_readable() {
+fn other_lines_stay_readable() {
     let text = hcl("secrets {\n  a = \"hunter2\"\n}\nname = = 3\ncontext { b = \"seen\" }");
     let read = read(&text, Syntax::Hcl);
     let source = read.diagnostics.iter().next().expect("an error").labels[0]
         .span
         .source;
-    let shown = read.sources.shown(source);
+    let shown = read.sources.redacted_text(source);
     assert!(
         shown.contains("name = = 3\ncontext { b = \"seen\" }"),
         "{shown}"
@@ -158,7 +158,7 @@ fn what_is_no_secret_stays_readable() {
 }
 
 #[test]
-fn nothing_that_is_debugged_holds_a_secret() {
+fn debug_output_contains_no_secret() {
     let read = read(
         &hcl("secrets { a = \"hunter2\" }\nmount_options { mount_flags = [\"hunter2\"] }"),
         Syntax::Hcl,
@@ -167,12 +167,12 @@ fn nothing_that_is_debugged_holds_a_secret() {
     assert!(!debug.contains(CANARY), "{debug}");
 }
 
-fn with_canaries() -> WantedRequest {
+fn with_canaries() -> UnresolvedRequest {
     let secrets = [
         ("userKey", "hunter2-}key{"),
         ("other", "line\nhunter2 = \"x\"\nhunter2: ["),
     ];
-    WantedRequest {
+    UnresolvedRequest {
         namespace: Namespace::default(),
         id: VolumeId::new("database"),
         name: Some("database".into()),
@@ -200,16 +200,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_damage_to_a_file_makes_its_secrets_visible(
+    fn damaged_files_show_no_secret(
         syntax in proptest::sample::select(&Syntax::ALL),
         at in any::<proptest::sample::Index>(),
         length in 0..4_usize,
-        piece in proptest::sample::select(&["", "", "\"", "'", "{", "}", "[", "]", "=", ":", "\n", " ", "x", "<<E\n", "/*", "#", "\\", ",", "- ", "*"]),
+        fragment in proptest::sample::select(&["", "", "\"", "'", "{", "}", "[", "]", "=", ":", "\n", " ", "x", "<<E\n", "/*", "#", "\\", ",", "- ", "*"]),
     ) {
         let text = encode(&with_canaries(), syntax);
         let start = at.index(text.len());
         let end = (start + length).min(text.len());
-        let damaged = format!("{}{piece}{}", &text[..start], &text[end..]);
+        let damaged = format!("{}{fragment}{}", &text[..start], &text[end..]);
         prop_assert_eq!(leaks(&damaged, syntax), None, "{}", damaged);
     }
 }

@@ -1,11 +1,11 @@
-//! A table per rule.
+//! One table of cases per rule.
 
 use super::*;
 use crate::spec::syntax::Syntax;
 use crate::spec::tests::harness::{hcl, read, yaml};
 
-/// What `validate` says of these texts: `code` of an error, `?code` of a warning, with the field it
-/// points at.
+/// Returns the diagnostics of texts: `code` of an error, `?code` of a warning, with the field at its
+/// position.
 fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
     let mut specs = vec![];
     let mut places = vec![];
@@ -24,27 +24,27 @@ fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
     }
     let mut diagnostics = Diagnostics::default();
     validate(&specs, purpose, &mut diagnostics);
-    let word = |said: &Diagnostic| match said.severity {
-        crate::diagnostic::Severity::Error => said.code.to_string(),
-        crate::diagnostic::Severity::Warning => format!("?{}", said.code),
+    let word = |messages: &Diagnostic| match messages.severity {
+        crate::diagnostic::Severity::Error => messages.code.to_string(),
+        crate::diagnostic::Severity::Warning => format!("?{}", messages.code),
     };
-    let place = |said: &Diagnostic| {
-        let at = places[0].location(said.labels[0].span);
+    let place = |messages: &Diagnostic| {
+        let at = places[0].location(messages.labels[0].span);
         format!("{}:{}", at.line, at.column)
     };
     diagnostics
         .iter()
-        .map(|said| format!("{} {}", word(said), place(said)))
+        .map(|messages| format!("{} {}", word(messages), place(messages)))
         .collect()
 }
 
-fn said(lines: &str, purpose: Purpose) -> Vec<String> {
+fn messages(lines: &str, purpose: Purpose) -> Vec<String> {
     said_of(&[hcl(lines)], purpose)
 }
 
-/// W23: what Nomad's server does not check.
+/// Nomad's server does not check these (W23).
 #[test]
-fn what_can_never_work_is_an_error() {
+fn impossible_specifications_are_errors() {
     let long = "x".repeat(129);
     for (lines, expected) in [
         ("name = \"n\"".to_owned(), vec![]),
@@ -58,7 +58,7 @@ fn what_can_never_work_is_an_error() {
         ("name = \"n\"\nsnapshot_id = \"s\"\nclone_id = \"c\"".into(), vec!["spec/two-content-sources 3:12"]),
         ("name = \"n\"\ncapability { access_mode = \"single-node-writer\" attachment_mode = \"file-system\" }".into(), vec!["spec/duplicate-capability 6:1"]),
     ] {
-        assert_eq!(said(&lines, Purpose::ByExternalId), expected, "{lines}");
+        assert_eq!(messages(&lines, Purpose::ByExternalId), expected, "{lines}");
     }
 }
 
@@ -78,9 +78,9 @@ fn ids_that_http_cannot_address_are_refused() {
     }
 }
 
-/// Each of a list has its own place.
+/// Each capability of a list has its own position.
 #[test]
-fn a_capability_that_stands_twice_is_shown_twice() {
+fn a_duplicate_capability_shows_both_positions() {
     let one = "access_mode: single-node-writer\n    attachment_mode: file-system\n";
     let text = format!("id: a\nname: n\ntype: csi\nplugin_id: p\ncapability:\n  - {one}  - {one}");
     let expected = ["spec/duplicate-capability 8:5"];
@@ -111,7 +111,7 @@ fn mount_options_are_for_file_systems() {
     let empty = hcl("name = \"n\"\nmount_options {}").replace("file-system", "block-device");
     assert_eq!(said_of(&[empty], Purpose::Create), Vec::<String>::new());
     let both = "name = \"n\"\nmount_options { fs_type = \"ext4\" }\ncapability { access_mode = \"single-node-writer\" attachment_mode = \"block-device\" }";
-    assert_eq!(said(both, Purpose::Create), Vec::<String>::new());
+    assert_eq!(messages(both, Purpose::Create), Vec::<String>::new());
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn read_only_and_the_access_modes_must_agree() {
     }
 }
 
-/// Users' pain 16, `nomad-http-api` 5.3: what Nomad takes and ignores.
+/// Nomad accepts and ignores these.
 #[test]
-fn what_has_no_effect_is_a_warning() {
+fn fields_without_effect_give_a_warning() {
     let context = "name = \"n\"\ncontext { a = \"b\" }";
     let external = "name = \"n\"\nexternal_id = \"e\"";
     let snapshot = "external_id = \"e\"\nsnapshot_id = \"s\"";
@@ -198,7 +198,7 @@ fn what_has_no_effect_is_a_warning() {
             vec!["?spec/content-source-on-register 2:12"],
         ),
     ] {
-        assert_eq!(said(lines, purpose), expected, "{lines} {purpose:?}");
+        assert_eq!(messages(lines, purpose), expected, "{lines} {purpose:?}");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_creation_never_sends_a_context() {
 }
 
 #[test]
-fn a_volume_is_declared_once_across_all_files() {
+fn a_volume_declared_in_two_files_is_an_error() {
     let files = |lines: [&str; 2]| lines.map(yaml);
     let distinct = |text: &str| format!("{text}\nname: {}", text.len());
     let twice = files(["name: x", "name: y"]);
@@ -223,7 +223,7 @@ fn a_volume_is_declared_once_across_all_files() {
     let mut diagnostics = Diagnostics::default();
     for (at, text) in twice.iter().enumerate() {
         let source = sources.add(format!("{at}.yaml"), text.as_str());
-        let defaults = crate::spec::parse::Defaults::default();
+        let defaults = crate::spec::defaults::Defaults::default();
         specs.extend(crate::spec::parse::parse(
             &mut sources,
             source,
@@ -249,9 +249,9 @@ fn a_volume_is_declared_once_across_all_files() {
     );
 }
 
-/// W13: on Nomad the name alone tells the provider which volume is meant.
+/// On Nomad, a provider identifies a new volume by its name alone (W13).
 #[test]
-fn two_new_volumes_of_one_name_are_warned_of() {
+fn two_new_volumes_of_one_name_give_a_warning() {
     let same = [yaml("name: x"), yaml("name: x\nnamespace: n")];
     assert_eq!(said_of(&same, Purpose::Create), ["?spec/name-twice 1:7"]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What each event makes of a volume in each phase, of plugins, and of a long history.
+//! The effect of each event in each phase, on plugins, and over long histories.
 
 use proptest::prelude::*;
 
@@ -6,14 +6,14 @@ use super::*;
 use crate::model::{ExternalId, NodeId, PluginId};
 use crate::state::invariant::violations;
 use crate::state::provider_name::provider_name;
-use crate::state::query::{plugin_status, sharing};
+use crate::state::query::{plugin_status, volumes_sharing};
 use crate::state::replay::{StateSnapshot, replay};
 use crate::state::samples::{
     History, create_intended, created, definition, instance, key, provided, registered, started,
     state_of,
 };
 
-/// One event of each kind that is about a volume.
+/// One event of each kind for a volume.
 fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
     let key = key.clone();
     vec![
@@ -33,7 +33,7 @@ fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
     ]
 }
 
-/// A volume that events have brought into each phase.
+/// A state with a volume in this phase.
 fn volume_in(phase: Option<Phase>, key: &NamespacedId) -> State {
     let mut kinds = vec![started()];
     match phase {
@@ -48,51 +48,51 @@ fn volume_in(phase: Option<Phase>, key: &NamespacedId) -> State {
     state_of(kinds)
 }
 
-/// W09, W14.
+/// A volume is recorded before its creation (W14) and until its deletion is confirmed (W09).
 #[test]
-fn each_event_fits_its_phases_and_leads_to_the_next_one() {
+fn each_event_is_valid_in_its_phases_and_leads_to_the_next_one() {
     use Phase::{Creating, Deleting, Registered};
-    let gone: Option<Phase> = None;
-    // Per event, in the order of `volume_events`: what it makes of absence and of each phase; the
-    // outer `None` means that it does not fit.
+    let removed: Option<Phase> = None;
+    // Per event, in the order of `volume_events`: the phase after the event, for each phase before it.
+    // The outer `None` means that the event is not valid.
     let expected: [[Option<Option<Phase>>; 4]; 9] = [
         [Some(Some(Creating)), Some(Some(Creating)), None, None],
         [None, Some(Some(Registered)), None, None],
-        [None, Some(gone), None, None],
+        [None, Some(removed), None, None],
         [Some(Some(Registered)), None, None, None],
         [None, None, Some(Some(Registered)), None],
         [None, None, Some(Some(Deleting)), Some(Some(Deleting))],
         [None, None, None, Some(Some(Registered))],
-        [None, None, None, Some(gone)],
-        [None, None, Some(gone), Some(gone)],
+        [None, None, None, Some(removed)],
+        [None, None, Some(removed), Some(removed)],
     ];
     let key = key("default", "db");
     for (kind, row) in volume_events(&key).into_iter().zip(expected) {
         let phases = [None, Some(Creating), Some(Registered), Some(Deleting)];
         for (before, after) in phases.into_iter().zip(row) {
             let mut state = volume_in(before, &key);
-            let untouched = state.clone();
+            let unchanged = state.clone();
             let event = Event::new(99, kind.clone());
             let case = format!("{} of {before:?}", kind.name());
-            let fits = check(&state, &event);
+            let result = check(&state, &event);
             apply(&mut state, &event);
-            assert_eq!(state.index, untouched.index + 1, "{case}");
+            assert_eq!(state.index, unchanged.index + 1, "{case}");
             match after {
                 Some(after) => {
-                    assert_eq!(fits, Ok(()), "{case}");
+                    assert_eq!(result, Ok(()), "{case}");
                     assert_eq!(state.record(&key).map(|r| r.phase), after, "{case}");
                 }
                 None => {
-                    let Err(Misfit::Volume { phase, .. }) = fits else {
+                    let Err(EventConflict::Volume { phase, .. }) = result else {
                         panic!("{case}: {fits:?}");
                     };
                     assert_eq!(phase, before, "{case}");
                     assert_eq!(
                         State {
-                            index: untouched.index,
+                            index: unchanged.index,
                             ..state
                         },
-                        untouched,
+                        unchanged,
                         "{case}"
                     );
                 }
@@ -102,34 +102,34 @@ fn each_event_fits_its_phases_and_leads_to_the_next_one() {
 }
 
 #[test]
-fn a_misfit_says_what_was_found() {
+fn an_invalid_event_is_reported_with_the_phase() {
     let key = key("prod", "db");
     let event = Event::new(1, EventKind::VolumeDeleted { key: key.clone() });
-    let said = |phase| {
+    let message = |phase| {
         check(&volume_in(phase, &key), &event)
             .unwrap_err()
             .to_string()
     };
     assert_eq!(
-        said(None),
-        "`volume deleted` does not fit volume db (namespace prod), which does not exist"
+        message(None),
+        "`volume deleted` is not valid for volume `db` (namespace `prod`), which does not exist"
     );
     assert_eq!(
-        said(Some(Phase::Registered)),
-        "`volume deleted` does not fit volume db (namespace prod), which is registered"
+        message(Some(Phase::Registered)),
+        "`volume deleted` is not valid for volume `db` (namespace `prod`), which is registered"
     );
 }
 
-/// W13, W14: the second attempt must be sent under the first one's name.
+/// A second attempt sends the name of the first one (W13, W14).
 #[test]
-fn another_attempt_to_create_keeps_the_generation_and_takes_the_new_wish() {
+fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
     let key = key("default", "db");
     let mut state = state_of([started(), create_intended(&key)]);
     let first = state.record(&key).unwrap().clone();
-    let mut wish = definition(&key);
-    wish.parameters.clear();
+    let mut new_definition = definition(&key);
+    new_definition.parameters.clear();
     let again = EventKind::VolumeCreateIntended {
-        definition: Box::new(wish.clone()),
+        definition: Box::new(new_definition.clone()),
         secrets: SealedSecrets::new(vec![7]),
     };
     apply(&mut state, &Event::new(50, again));
@@ -141,13 +141,13 @@ fn another_attempt_to_create_keeps_the_generation_and_takes_the_new_wish() {
     assert_eq!((second.modify_index, second.modify_time), (4, 50));
     assert_eq!(
         (&second.definition, second.secrets.as_bytes()),
-        (&wish, &[7][..])
+        (&new_definition, &[7][..])
     );
     assert_eq!(provider_name(&state, second), provider_name(&state, &first));
 }
 
 #[test]
-fn what_created_answers_is_kept_and_the_times_are_the_events() {
+fn the_response_of_a_create_is_stored_with_the_times_of_the_events() {
     let key = key("default", "db");
     let state = state_of([started(), create_intended(&key), created(&key, "ext-1")]);
     let record = state.record(&key).unwrap();
@@ -159,13 +159,13 @@ fn what_created_answers_is_kept_and_the_times_are_the_events() {
     );
 }
 
-/// W13: found without walking all volumes, and never stale.
+/// The index by external ID is never stale, so shared volumes are always detected (W13).
 #[test]
-fn volumes_that_share_an_external_id_are_known_through_every_change() {
+fn volumes_that_share_an_external_id_are_found_after_every_change() {
     let (a, b) = (key("default", "a"), key("prod", "b"));
     let (plugin, id) = (PluginId::new("hostpath"), ExternalId::new("ext-1"));
     let mut state = state_of([started(), registered(&a, "ext-1"), registered(&b, "ext-1")]);
-    let shared = |state: &State| sharing(state, &plugin, &id);
+    let shared = |state: &State| volumes_sharing(state, &plugin, &id);
     assert_eq!(shared(&state), [a.clone(), b.clone()]);
     let other = EventKind::VolumeUpdated {
         definition: Box::new(definition(&a)),
@@ -182,7 +182,7 @@ fn volumes_that_share_an_external_id_are_known_through_every_change() {
 }
 
 #[test]
-fn after_a_start_no_instance_counts_as_healthy_until_it_is_seen_again() {
+fn instances_are_unhealthy_after_a_start_until_their_next_fingerprint() {
     let plugin = PluginId::new("hostpath");
     let observed = |node: &str| EventKind::PluginInstanceObserved {
         plugin: plugin.clone(),
@@ -200,20 +200,20 @@ fn after_a_start_no_instance_counts_as_healthy_until_it_is_seen_again() {
     assert_eq!((status.nodes.healthy, status.nodes.expected), (0, 2));
     assert!(
         status.controller_required,
-        "what was known of it stays known (W18)"
+        "the plugin still requires its controller (W18)"
     );
     let instance = &state.plugins[&plugin].instances[&NodeId::new("n1")];
     assert_eq!(instance.health.description, NOT_PROBED);
     assert_eq!(instance.updated_at, 70);
-    assert_eq!(state.origin, origin, "the first start's origin stays");
+    assert_eq!(state.origin, origin, "the origin of the first start stays");
 }
 
-/// B70.
+/// A plugin exists while it has an instance (B70).
 #[test]
-fn a_plugin_is_gone_with_its_last_instance_and_not_earlier() {
+fn a_plugin_is_removed_with_its_last_instance() {
     let plugin = PluginId::new("hostpath");
     let node = NodeId::new("n1");
-    let gone = |node: &NodeId| EventKind::PluginInstanceGone {
+    let removed = |node: &NodeId| EventKind::PluginInstanceGone {
         plugin: plugin.clone(),
         node: node.clone(),
     };
@@ -223,9 +223,12 @@ fn a_plugin_is_gone_with_its_last_instance_and_not_earlier() {
         instance: Box::new(instance(true)),
     };
     let mut state = state_of([started(), observed]);
-    apply(&mut state, &Event::new(9, gone(&NodeId::new("elsewhere"))));
+    apply(
+        &mut state,
+        &Event::new(9, removed(&NodeId::new("elsewhere"))),
+    );
     assert_eq!((state.plugins.len(), state.plugins_index), (1, 3));
-    apply(&mut state, &Event::new(9, gone(&node)));
+    apply(&mut state, &Event::new(9, removed(&node)));
     assert_eq!((state.plugins.len(), state.plugins_index), (0, 5));
 }
 
@@ -233,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_state_of_every_history_holds_what_it_must(seed: u64) {
+    fn no_history_violates_an_invariant(seed: u64) {
         let mut history = History::new(seed);
         for _ in 0..200 {
             let _event = history.next();
@@ -242,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_and_the_events_after_it_are_as_good_as_all_events(seed: u64, cut in 0_usize..120) {
+    fn a_snapshot_with_later_events_equals_the_full_history(seed: u64, cut in 0_usize..120) {
         let mut history = History::new(seed);
         let events: Vec<_> = history.by_ref().take(120).collect();
         let (before, after) = events.split_at(cut);

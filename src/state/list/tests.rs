@@ -1,9 +1,9 @@
-//! Filters, order, pages, tokens, and what is not listed.
+//! Filters, order, pages, tokens, and hidden volumes.
 
 use super::*;
 use crate::model::ExternalId;
 use crate::state::event::EventKind;
-use crate::state::query::{sharing, volume};
+use crate::state::query::{volume, volumes_sharing};
 use crate::state::samples::{
     create_intended, definition, key, provided, registered, started, state_of,
 };
@@ -26,8 +26,8 @@ fn of_plugin(key: &NamespacedId, plugin: &str) -> EventKind {
     }
 }
 
-/// Volumes of two plugins in three namespaces, one of them a prefix of another.
-fn several() -> State {
+/// Volumes of two plugins in three namespaces; one namespace name is a prefix of another.
+fn sample_state() -> State {
     let volumes = [
         ("a", "db0", "ebs"),
         ("a", "db1", "nfs"),
@@ -49,10 +49,10 @@ fn names(page: &VolumePage) -> Vec<String> {
     page.volumes.iter().map(name).collect()
 }
 
-/// W47, B97.
+/// Nomad ignores some conditions in some requests (W47, B97).
 #[test]
-fn all_conditions_of_a_list_hold_together() {
-    let state = several();
+fn all_conditions_of_a_filter_apply() {
+    let state = sample_state();
     for (namespace, prefix, plugin, expected) in [
         ("*", "", None, "a/db0 a/db1 a/web a-b/db0 b/d b/db b/dc"),
         ("a", "", None, "a/db0 a/db1 a/web"),
@@ -78,8 +78,8 @@ fn all_conditions_of_a_list_hold_together() {
 }
 
 #[test]
-fn pages_follow_one_another_without_gap_or_repetition() {
-    let state = several();
+fn pages_contain_every_volume_exactly_once() {
+    let state = sample_state();
     for (filter, limit) in [
         (filter("*", "", None), 1),
         (filter("*", "", None), 2),
@@ -88,23 +88,23 @@ fn pages_follow_one_another_without_gap_or_repetition() {
         (filter("*", "", Some("nfs")), 2),
     ] {
         let whole = names(&volumes(&state, &filter, None, 0));
-        let mut pieces = vec![];
+        let mut paged = vec![];
         let mut token = None;
         loop {
             let page = volumes(&state, &filter, token.as_ref(), limit);
             assert!(page.volumes.len() <= limit);
-            pieces.extend(names(&page));
+            paged.extend(names(&page));
             let Some(next) = page.next else { break };
             token = Some(VolumeToken::parse(&next.to_string()).unwrap());
         }
-        assert_eq!(pieces, whole, "{filter:?} by {limit}");
+        assert_eq!(paged, whole, "{filter:?} by {limit}");
     }
 }
 
-/// The token names the next volume (`nomad-http-api` 2.9); by then it may be gone.
+/// The token names the next volume, which may be deleted before the next request.
 #[test]
-fn a_page_begins_at_its_token_or_behind_it_and_never_outside_the_filter() {
-    let state = several();
+fn a_page_starts_at_or_after_its_token_and_stays_within_the_filter() {
+    let state = sample_state();
     let from = |token: &str, filter: &VolumeFilter| {
         let token = VolumeToken::parse(token).unwrap();
         names(&volumes(&state, filter, Some(&token), 0)).join(" ")
@@ -117,7 +117,7 @@ fn a_page_begins_at_its_token_or_behind_it_and_never_outside_the_filter() {
 }
 
 #[test]
-fn a_token_survives_whatever_a_namespace_is_called() {
+fn a_token_round_trips_for_every_namespace_name() {
     for (namespace, id, text) in [
         ("default", "db.0", "default.db.0"),
         ("x.y", "db", "x%2Ey.db"),
@@ -131,9 +131,9 @@ fn a_token_survives_whatever_a_namespace_is_called() {
     assert_eq!(VolumeToken::parse("nonsense"), Err(InvalidToken));
 }
 
-/// W14: for a planner it is absent, so that the next run continues the create.
+/// A volume that is being created is hidden, so the next run continues its creation (W14).
 #[test]
-fn what_is_being_created_is_not_there_and_what_is_being_deleted_is() {
+fn volumes_being_created_are_hidden_and_volumes_being_deleted_are_not() {
     let (creating, deleting) = (key("default", "new"), key("default", "old"));
     let state = state_of([
         started(),
@@ -148,5 +148,5 @@ fn what_is_being_created_is_not_there_and_what_is_being_deleted_is() {
     let page = volumes(&state, &filter("*", "", None), None, 0);
     assert_eq!(names(&page), ["default/old"]);
     let (plugin, id) = (PluginId::new("hostpath"), ExternalId::new("new"));
-    assert!(sharing(&state, &plugin, &id).is_empty());
+    assert!(volumes_sharing(&state, &plugin, &id).is_empty());
 }

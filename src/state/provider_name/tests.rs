@@ -1,13 +1,13 @@
-//! Unique where it must be, the same where it must be, and acceptable to every provider.
+//! The names are unique, stable, and valid for every provider.
 
 use super::*;
 use crate::model::NamespacedId;
 use crate::state::event::EventKind;
 use crate::state::samples::{create_intended, created, key, started, state_of};
 
-/// W13.
+/// Nomad sends names that two volumes may share (W13).
 #[test]
-fn provider_names_differ_where_the_volume_does() {
+fn provider_names_differ_between_volumes() {
     let name = |state: &State, key: &NamespacedId| provider_name(state, state.record(key).unwrap());
     let (a, b) = (key("default", "db"), key("prod", "db"));
     let abandoned = EventKind::VolumeCreateAbandoned { key: a.clone() };
@@ -35,7 +35,7 @@ fn provider_names_differ_where_the_volume_does() {
 }
 
 #[test]
-fn provider_names_have_the_shape_that_the_strictest_provider_takes() {
+fn provider_names_are_valid_for_the_strictest_provider() {
     let long = "x".repeat(128);
     for (id, readable) in [
         ("db", "csi-db-"),

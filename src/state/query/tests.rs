@@ -1,4 +1,4 @@
-//! Derived health, and reading one thing at a time.
+//! Computed health, and queries for single objects.
 
 use super::*;
 use crate::model::{NodeId, PluginInstance};
@@ -15,9 +15,9 @@ fn observed(node: &str, edit: impl FnOnce(&mut PluginInstance)) -> EventKind {
     }
 }
 
-/// W18: the node's instance says it, before any controller has.
+/// The node's instance reports the requirement before any controller runs (W18).
 #[test]
-fn one_instance_that_needs_a_controller_is_enough_to_need_one() {
+fn one_instance_that_requires_a_controller_is_enough() {
     let db = key("default", "db");
     let state = state_of([
         started(),
@@ -30,7 +30,7 @@ fn one_instance_that_needs_a_controller_is_enough_to_need_one() {
 }
 
 #[test]
-fn a_volume_is_schedulable_as_its_plugins_health_says() {
+fn a_volume_is_schedulable_if_its_plugin_is_healthy() {
     let db = key("default", "db");
     let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
     let node_only = |instance: &mut PluginInstance| {
@@ -39,8 +39,8 @@ fn a_volume_is_schedulable_as_its_plugins_health_says() {
     };
     for (case, instances, expected) in [
         ("no plugin", vec![], false),
-        ("all well", vec![observed("n1", |_| {})], true),
-        ("all ill", vec![observed("n1", unhealthy)], false),
+        ("all healthy", vec![observed("n1", |_| {})], true),
+        ("all unhealthy", vec![observed("n1", unhealthy)], false),
         ("needs no controller", vec![observed("n1", node_only)], true),
         (
             "one of two",
@@ -58,9 +58,9 @@ fn a_volume_is_schedulable_as_its_plugins_health_says() {
     }
 }
 
-/// B58, and a volume stays readable without its plugin (`csi-orchestration` 1.9).
+/// A volume stays readable without its plugin, with the last known provider (B58).
 #[test]
-fn the_provider_is_the_plugins_and_without_it_the_one_last_known() {
+fn the_provider_comes_from_the_plugin_or_from_the_last_write() {
     let db = key("default", "db");
     let mut state = state_of([started(), registered(&db, "ext-1"), observed("n1", |_| {})]);
     let version = |state: &State| volume(state, &db).unwrap().volume().provider_version;
@@ -74,7 +74,7 @@ fn the_provider_is_the_plugins_and_without_it_the_one_last_known() {
 }
 
 #[test]
-fn an_instance_is_listed_under_each_service_that_it_serves() {
+fn an_instance_is_listed_under_each_of_its_services() {
     let state = state_of([
         started(),
         observed("n1", |_| {}),

@@ -1,8 +1,9 @@
-//! Which event fits where, and what each of them leaves.
+//! The validity and the effect of each event.
 
-use super::super::apply::{Misfit, apply, check};
+use super::super::apply::{EventConflict, apply, check};
 use super::super::event::{Event, EventKind};
 use super::super::invariant::violations;
+use super::super::tables::State;
 use super::super::variable_list::{VariableFilter, VariableToken, variables};
 use super::*;
 use crate::model::{Namespace, VariablePath};
@@ -28,79 +29,87 @@ fn acquired(id: &str, byte: u8) -> VariableEvent {
     }
 }
 
-fn happens(
+fn apply_checked(
     state: &mut State,
     at: i64,
     key: &VariableKey,
     event: VariableEvent,
-) -> Result<(), Misfit> {
+) -> Result<(), EventConflict> {
     let kind = EventKind::Variable {
         key: key.clone(),
         event,
     };
     let event = Event::new(at, kind);
-    let fits = check(state, &event);
+    let result = check(state, &event);
     apply(state, &event);
     assert_eq!(violations(state), Vec::<String>::new());
-    fits
+    result
 }
 
-/// What an event leaves of no variable, a free one and a held one: whether there is one, and whether
-/// it is held; nothing if it does not fit.
+/// The effect of an event on a missing, an unlocked and a locked variable: `None` if the event is not
+/// valid, otherwise whether the variable exists and is locked.
 #[test]
-fn each_event_fits_where_it_can_happen() {
+fn each_event_is_valid_only_for_its_lock_state() {
     let id = || "mine".to_owned();
-    let (gone, free, held) = (Some(None), Some(Some(false)), Some(Some(true)));
+    let (deleted, unlocked, locked) = (Some(None), Some(Some(false)), Some(Some(true)));
     for (event, expected) in [
         (
             VariableEvent::Written { items: items(9) },
-            [free, free, held],
+            [unlocked, unlocked, locked],
         ),
-        (acquired("mine", 9), [held, held, held]),
-        (acquired("other", 9), [held, held, None]),
-        (VariableEvent::LockRenewed { id: id() }, [None, None, held]),
-        (VariableEvent::LockReleased { id: id() }, [None, None, free]),
-        (VariableEvent::LockExpired { id: id() }, [None, None, free]),
+        (acquired("mine", 9), [locked, locked, locked]),
+        (acquired("other", 9), [locked, locked, None]),
+        (
+            VariableEvent::LockRenewed { id: id() },
+            [None, None, locked],
+        ),
+        (
+            VariableEvent::LockReleased { id: id() },
+            [None, None, unlocked],
+        ),
+        (
+            VariableEvent::LockExpired { id: id() },
+            [None, None, unlocked],
+        ),
         (
             VariableEvent::LockExpired { id: "x".into() },
             [None, None, None],
         ),
-        (VariableEvent::Deleted, [None, gone, None]),
+        (VariableEvent::Deleted, [None, deleted, None]),
     ] {
-        let befores = [
+        let histories = [
             vec![],
             vec![VariableEvent::Written { items: items(1) }],
             vec![acquired("mine", 1)],
         ];
-        for (before, expected) in befores.into_iter().zip(expected) {
+        for (before, expected) in histories.into_iter().zip(expected) {
             let (mut state, app) = (State::default(), key("default", "app"));
             let case = format!("{event:?} after {before:?}");
             for event in before {
-                happens(&mut state, 1, &app, event).unwrap();
+                apply_checked(&mut state, 1, &app, event).unwrap();
             }
-            let untouched = state.clone();
-            let fits = happens(&mut state, 2, &app, event.clone());
-            let is_held = state.variable(&app).map(|record| record.lock.is_some());
+            let before = state.clone();
+            let result = apply_checked(&mut state, 2, &app, event.clone());
+            let is_locked = state.variable(&app).map(|record| record.lock.is_some());
             match expected {
                 Some(expected) => {
-                    assert_eq!((fits, is_held), (Ok(()), expected), "{case}");
+                    assert_eq!((result, is_locked), (Ok(()), expected), "{case}");
                 }
                 None => {
-                    assert!(fits.is_err(), "{case}");
-                    let index = untouched.index;
-                    assert_eq!(State { index, ..state }, untouched, "{case}");
+                    assert!(result.is_err(), "{case}");
+                    let index = before.index;
+                    assert_eq!(State { index, ..state }, before, "{case}");
                 }
             }
         }
     }
 }
 
-/// `nomad-neighbour-apis` 2.5, 2.6: the end of a lock changes the variable and is no write of it; a
-/// renewal changes nothing that readers see.
+/// As in Nomad, the end of a lock changes the variable but is not a write, and a renewal is invisible.
 #[test]
-fn indexes_and_times_move_as_on_nomad() {
+fn indexes_and_times_change_as_in_nomad() {
     let (mut state, app) = (State::default(), key("default", "app"));
-    let mut seen = vec![];
+    let mut observed = vec![];
     let id = || "mine".to_owned();
     for (at, event) in [
         (1, VariableEvent::Written { items: items(1) }),
@@ -109,36 +118,36 @@ fn indexes_and_times_move_as_on_nomad() {
         (4, VariableEvent::Written { items: items(3) }),
         (5, VariableEvent::LockReleased { id: id() }),
     ] {
-        happens(&mut state, at, &app, event).unwrap();
+        apply_checked(&mut state, at, &app, event).unwrap();
         let record = state.variable(&app).unwrap();
         assert_eq!((record.create_index, record.create_time), (2, 1));
-        seen.push((
+        observed.push((
             record.modify_index,
             record.modify_time,
             state.variables_index(),
         ));
     }
     assert_eq!(
-        seen,
+        observed,
         [(2, 1, 2), (3, 2, 3), (3, 2, 3), (5, 4, 5), (6, 4, 6)]
     );
     assert_eq!(state.variable(&app).unwrap().items, items(3));
 }
 
 #[test]
-fn a_lock_holds_for_twice_its_time_and_is_nobodys_for_its_delay() {
+fn a_lock_lasts_for_twice_its_ttl_plus_its_delay() {
     let (mut state, app) = (State::default(), key("default", "app"));
-    happens(&mut state, 100 * SECOND, &app, acquired("mine", 1)).unwrap();
+    apply_checked(&mut state, 100 * SECOND, &app, acquired("mine", 1)).unwrap();
     let renewed = VariableEvent::LockRenewed { id: "mine".into() };
-    happens(&mut state, 107 * SECOND, &app, renewed).unwrap();
+    apply_checked(&mut state, 107 * SECOND, &app, renewed).unwrap();
     let lock = state.variable(&app).unwrap().lock.clone().unwrap();
     assert_eq!(lock.expires_at(), 127 * SECOND);
     assert_eq!(lock.ends_at(), 132 * SECOND);
 }
 
-/// `nomad-neighbour-apis` 0.4, 1.9.
+/// Lists agree with Nomad's List Variables API.
 #[test]
-fn lists_are_ordered_filtered_and_cut_into_pages() {
+fn lists_are_sorted_filtered_and_paged() {
     let mut state = State::default();
     let all = [
         ("prod", "app/one"),
@@ -150,7 +159,7 @@ fn lists_are_ordered_filtered_and_cut_into_pages() {
     ];
     for (namespace, path) in all {
         let written = VariableEvent::Written { items: items(1) };
-        happens(&mut state, 1, &key(namespace, path), written).unwrap();
+        apply_checked(&mut state, 1, &key(namespace, path), written).unwrap();
     }
     let list = |namespace: &str, prefix: &str, limit: usize| {
         let filter = VariableFilter {

@@ -1,4 +1,4 @@
-//! What was written is read back, and nothing else is.
+//! Every row round-trips, and a damaged or unknown row is refused.
 
 use proptest::prelude::*;
 
@@ -20,11 +20,11 @@ fn parts(snapshot: &StateSnapshot) -> Vec<Vec<u8>> {
     encode_snapshot(snapshot).collect::<Result<_, _>>().unwrap()
 }
 
-/// The envelope around a payload of any version, as whoever wrote that version would make it.
-fn enclosed(place: Place, version: u16, payload: &[u8]) -> Vec<u8> {
+/// Encodes a payload of any version, as that version of the program would.
+fn enclosed(place: RowKey, version: u16, payload: &[u8]) -> Vec<u8> {
     let mut row = vec![place.kind()];
     row.extend(version.to_be_bytes());
-    row.extend(place.seal(version, payload));
+    row.extend(place.checksum(version, payload));
     row.extend(payload);
     row
 }
@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn every_event_reads_back(seed: u64) {
+    fn every_event_round_trips(seed: u64) {
         for (index, event) in (2..).zip(History::new(seed).take(60)) {
             let row = encode_event(index, &event).unwrap();
             prop_assert_eq!(decode_event(index, &row).unwrap(), event);
@@ -41,36 +41,36 @@ proptest! {
     }
 
     #[test]
-    fn every_snapshot_reads_back(seed: u64, events in 0_usize..200) {
+    fn every_snapshot_round_trips(seed: u64, events in 0_usize..200) {
         let snapshot = snapshot_of(seed, events);
         let read = decode_snapshot(snapshot.index, parts(&snapshot)).unwrap();
         prop_assert_eq!(read, snapshot);
     }
 
     #[test]
-    fn a_row_that_differs_in_one_bit_is_not_read(at: prop::sample::Index, bit in 0_u8..8) {
+    fn a_row_with_one_flipped_bit_is_refused(at: prop::sample::Index, bit in 0_u8..8) {
         let mut row = encode_event(7, &an_event()).unwrap();
         let at = at.index(row.len());
         row[at] ^= 1 << bit;
-        let changed = matches!(decode_event(7, &row), Err(CodecError::Changed { .. }));
+        let changed = matches!(decode_event(7, &row), Err(CodecError::Corrupt { .. }));
         prop_assert!(changed, "byte {}", at);
     }
 }
 
 #[test]
-fn a_torn_row_is_not_read() {
+fn a_torn_row_is_refused() {
     let row = encode_event(7, &an_event()).unwrap();
     for end in 0..row.len() {
         let error = decode_event(7, &row[..end]).unwrap_err();
         assert!(
-            matches!(error, CodecError::Changed { .. }),
+            matches!(error, CodecError::Corrupt { .. }),
             "{end}: {error}"
         );
     }
 }
 
 #[test]
-fn a_row_is_read_only_where_it_was_written() {
+fn a_moved_row_is_refused() {
     let row = encode_event(7, &an_event()).unwrap();
     assert!(decode_event(8, &row).is_err());
     let snapshot = snapshot_of(1, 50);
@@ -83,7 +83,7 @@ fn a_row_is_read_only_where_it_was_written() {
 
 #[test]
 fn a_later_version_is_refused_with_both_numbers() {
-    let event = Place::Event { index: 7 };
+    let event = RowKey::Event { index: 7 };
     let row = enclosed(
         event,
         EVENT_VERSION + 1,
@@ -91,52 +91,52 @@ fn a_later_version_is_refused_with_both_numbers() {
     );
     assert_eq!(
         decode_event(7, &row).unwrap_err().to_string(),
-        "event 7 was written in version 4, and this program reads up to version 3"
+        "event 7 has version 4, and this program reads versions up to 3"
     );
-    let part = Place::SnapshotPart { index: 7, part: 0 };
+    let part = RowKey::SnapshotPart { index: 7, part: 0 };
     let row = enclosed(part, SNAPSHOT_VERSION + 1, b"[]");
     assert_eq!(
         decode_snapshot(7, [row]).unwrap_err().to_string(),
-        "part 0 of snapshot 7 was written in version 4, and this program reads up to version 3"
+        "part 0 of snapshot 7 has version 4, and this program reads versions up to 3"
     );
 }
 
-/// Version 1 never changes its meaning: this row was written by the first program that wrote any.
+/// The meaning of version 1 never changes; the first release wrote this row.
 #[test]
 fn events_of_version_1_stay_readable() {
     let payload =
         br#"{"at":5,"kind":{"volume_delete_intended":{"key":{"namespace":"default","id":"db"}}}}"#;
-    let row = enclosed(Place::Event { index: 9 }, 1, payload);
+    let row = enclosed(RowKey::Event { index: 9 }, 1, payload);
     let kind = crate::state::EventKind::VolumeDeleteIntended {
         key: key("default", "db"),
     };
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
 }
 
-/// Likewise its snapshots, which know of no variables.
+/// Snapshots of version 1 contain no variables.
 #[test]
 fn snapshots_of_version_1_stay_readable() {
     let head = br#"{"origin":"o","volumes_index":4,"plugins_index":1,"plugins":[],"nodes":[],"volumes":0}"#;
-    let row = enclosed(Place::SnapshotPart { index: 9, part: 0 }, 1, head);
+    let row = enclosed(RowKey::SnapshotPart { index: 9, part: 0 }, 1, head);
     let snapshot = decode_snapshot(9, [row]).unwrap();
     assert_eq!((snapshot.index, snapshot.volumes_index), (9, 4));
     assert_eq!(snapshot.variables_index, State::FIRST_INDEX);
     assert_eq!(snapshot.variables, vec![]);
 }
 
-/// Versions 1 and 2 had mount flags in the clear, in events and in snapshots alike.
+/// Versions 1 and 2 store mount flags in clear text, in events and snapshots.
 #[test]
 fn definitions_with_flags_in_the_clear_stay_readable() {
     let definition = r#"{"key":{"namespace":"default","id":"db"},"name":"","plugin_id":"cifs","capabilities":[],"capacity":{"min":0,"max":0},"topology_request":null,"clone_id":null,"snapshot_id":null,"mount_options":{"fs_type":"cifs","mount_flags":["password=hunter2"]},"parameters":{}}"#;
     let payload = format!(
         r#"{{"at":5,"kind":{{"volume_create_intended":{{"definition":{definition},"secrets":""}}}}}}"#
     );
-    let row = enclosed(Place::Event { index: 9 }, 1, payload.as_bytes());
+    let row = enclosed(RowKey::Event { index: 9 }, 1, payload.as_bytes());
     let EventKind::VolumeCreateIntended {
         definition: read, ..
     } = decode_event(9, &row).unwrap().kind
     else {
-        panic!("it is another event")
+        panic!("the event is of another kind")
     };
     let flags = RecordedFlags::Clear(vec!["password=hunter2".to_owned()]);
     assert_eq!(read.mount_options.as_ref().unwrap().mount_flags, flags);
@@ -146,7 +146,7 @@ fn definitions_with_flags_in_the_clear_stay_readable() {
     let volume = format!(
         r#"{{"definition":{definition},"provided":{{"provider":"","provider_version":"","external_id":null,"capacity":0,"context":{{}},"topologies":[]}},"secrets":"","phase":"creating","create_index":9,"modify_index":9,"create_time":5,"modify_time":5}}"#
     );
-    let part = |part| Place::SnapshotPart { index: 9, part };
+    let part = |part| RowKey::SnapshotPart { index: 9, part };
     let rows = [
         enclosed(part(0), 1, head.as_bytes()),
         enclosed(part(1), 1, volume.as_bytes()),
@@ -155,22 +155,22 @@ fn definitions_with_flags_in_the_clear_stay_readable() {
     assert_eq!(snapshot.volumes[0].definition, *read);
 }
 
-/// A field that this version does not know would be lost by reading on.
+/// Ignoring an unknown field would lose its data.
 #[test]
-fn what_this_version_does_not_know_is_not_skipped() {
+fn unknown_fields_and_kinds_are_refused() {
     for payload in [
         &br#"{"at":5,"kind":{"volume_deleted":{"key":{"namespace":"a","id":"b"},"by":"x"}}}"#[..],
         br#"{"at":5,"kind":{"volume_renamed":{}}}"#,
         br#"{"at":5,"kind":{"volume_deleted":{"key":{"namespace":"a","id":"b"}}},"by":"x"}"#,
     ] {
-        let row = enclosed(Place::Event { index: 9 }, 1, payload);
+        let row = enclosed(RowKey::Event { index: 9 }, 1, payload);
         let error = decode_event(9, &row).unwrap_err();
-        assert!(matches!(error, CodecError::Meaningless { .. }), "{error}");
+        assert!(matches!(error, CodecError::Undecodable { .. }), "{error}");
     }
 }
 
 #[test]
-fn large_states_are_cut_into_parts_and_a_missing_part_is_noticed() {
+fn large_snapshots_have_several_parts_and_a_missing_part_is_detected() {
     let volumes = (0..3000).map(|n| registered(&key("default", &format!("v{n}")), "ext"));
     let state = state_of([started()].into_iter().chain(volumes));
     let snapshot = StateSnapshot::from(&state);

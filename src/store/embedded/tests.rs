@@ -1,4 +1,4 @@
-//! Durable, refused in words, and alive after a failure. Losing power is `tests/suite/crash.rs`.
+//! Durability, error messages, and recovery after failures. `tests/suite/crash.rs` tests power failures.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ fn state(events: &[Event]) -> State {
 }
 
 async fn loaded(journal: &impl Journal) -> State {
-    let held = journal.load().await.unwrap();
-    replay(held.snapshot, held.events).unwrap()
+    let content = journal.load().await.unwrap();
+    replay(content.snapshot, content.events).unwrap()
 }
 
 #[tokio::test]
-async fn what_was_appended_is_there_in_order_after_it_was_opened_again() {
+async fn appended_events_survive_reopening_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.redb");
     let events = events(1, 100);
@@ -36,18 +36,14 @@ async fn what_was_appended_is_there_in_order_after_it_was_opened_again() {
         journal.close().await.unwrap();
     }
     let journal = EmbeddedJournal::open(&path).await.unwrap();
-    let held = journal.load().await.unwrap();
-    assert_eq!((held.snapshot, held.events), (None, events));
+    let content = journal.load().await.unwrap();
+    assert_eq!((content.snapshot, content.events), (None, events));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(
-        mode & 0o777,
-        0o600,
-        "it holds what only the agent's user may see"
-    );
+    assert_eq!(mode & 0o777, 0o600, "only the agent's user may read it");
 }
 
 #[tokio::test]
-async fn an_append_replaces_what_was_never_acknowledged_and_leaves_no_gap() {
+async fn an_append_replaces_unacknowledged_events_and_refuses_a_gap() {
     let directory = tempfile::tempdir().unwrap();
     let journal = EmbeddedJournal::open(directory.path().join("j"))
         .await
@@ -65,7 +61,7 @@ async fn an_append_replaces_what_was_never_acknowledged_and_leaves_no_gap() {
 }
 
 #[tokio::test]
-async fn a_snapshot_stands_for_its_events_and_the_rest_stays() {
+async fn a_snapshot_replaces_its_events_and_keeps_later_ones() {
     let directory = tempfile::tempdir().unwrap();
     let journal = EmbeddedJournal::open(directory.path().join("j"))
         .await
@@ -75,9 +71,12 @@ async fn a_snapshot_stands_for_its_events_and_the_rest_stays() {
     for end in [20, 60] {
         let snapshot = StateSnapshot::from(&state(&events[..end]));
         journal.write_snapshot(snapshot).await.unwrap();
-        let held = journal.load().await.unwrap();
-        assert_eq!(held.events, events[end..60]);
-        assert_eq!(held.snapshot.map(State::from), Some(state(&events[..end])));
+        let content = journal.load().await.unwrap();
+        assert_eq!(content.events, events[end..60]);
+        assert_eq!(
+            content.snapshot.map(State::from),
+            Some(state(&events[..end]))
+        );
     }
     let older = StateSnapshot::from(&state(&events[..40]));
     journal.write_snapshot(older).await.unwrap();
@@ -86,7 +85,7 @@ async fn a_snapshot_stands_for_its_events_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn appends_go_on_while_a_large_snapshot_is_written() {
+async fn appends_continue_while_a_large_snapshot_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let journal = EmbeddedJournal::open(directory.path().join("j"))
         .await
@@ -107,13 +106,13 @@ async fn appends_go_on_while_a_large_snapshot_is_written() {
     };
     let (written, ()) = tokio::join!(writing, appending);
     written.unwrap();
-    let held = journal.load().await.unwrap();
-    assert_eq!(held.events.len(), 10);
+    let content = journal.load().await.unwrap();
+    assert_eq!(content.events.len(), 10);
     assert_eq!(loaded(&journal).await, state(&all));
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_journal_is_refused_and_left_alone() {
+async fn a_file_that_is_not_a_journal_is_refused_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
     let foreign: TableDefinition<u64, u64> = TableDefinition::new("something else");
@@ -171,7 +170,7 @@ async fn a_later_format_is_refused_with_both_numbers() {
 }
 
 #[tokio::test]
-async fn a_changed_or_missing_row_is_not_passed_over() {
+async fn a_changed_or_missing_row_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
     let journal = EmbeddedJournal::open(&path).await.unwrap();
@@ -189,7 +188,7 @@ async fn a_changed_or_missing_row_is_not_passed_over() {
         (torn.kind, torn.source.to_string().as_str()),
         (
             JournalErrorKind::Damaged,
-            "event 6 is torn or has changed since it was written"
+            "event 6 is incomplete or was changed after it was written"
         )
     );
     journal.close().await.unwrap();
@@ -198,9 +197,9 @@ async fn a_changed_or_missing_row_is_not_passed_over() {
     assert_eq!(gap.source.to_string(), "event 6 is missing");
 }
 
-/// The next agent of the directory need not wait for the end of this process.
+/// A new agent need not wait until the process of the old one has exited.
 #[tokio::test]
-async fn a_journal_that_was_closed_may_be_opened_by_another_process() {
+async fn a_closed_journal_can_be_opened_by_another_process() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
     let first = EmbeddedJournal::open(&path).await.unwrap();
@@ -211,7 +210,7 @@ async fn a_journal_that_was_closed_may_be_opened_by_another_process() {
 }
 
 #[tokio::test]
-async fn a_second_process_is_told_that_the_file_is_in_use() {
+async fn a_second_process_is_refused_because_the_file_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
     let _first = EmbeddedJournal::open(&path).await.unwrap();
@@ -219,9 +218,9 @@ async fn a_second_process_is_told_that_the_file_is_in_use() {
     assert_eq!(refused.kind, JournalErrorKind::InUse);
 }
 
-/// A first start that was killed leaves an unfinished file under another name.
+/// A killed first start leaves an unfinished file under another name.
 #[tokio::test]
-async fn a_first_start_that_did_not_come_to_its_end_is_begun_again() {
+async fn an_interrupted_first_start_is_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
     std::fs::write(directory.path().join("j.new"), [0; 8192]).unwrap();
@@ -232,7 +231,7 @@ async fn a_first_start_that_did_not_come_to_its_end_is_begun_again() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_named() {
+async fn a_missing_directory_is_named() {
     let refused = EmbeddedJournal::open("/nonexistent/j").await.err().unwrap();
     assert_eq!(refused.kind, JournalErrorKind::Unavailable);
     assert_eq!(
@@ -241,7 +240,7 @@ async fn a_directory_that_is_not_there_is_named() {
     );
 }
 
-/// A disk with so many bytes of room.
+/// A disk of limited size.
 #[derive(Clone, Debug, Default)]
 struct SmallDisk {
     bytes: Arc<std::sync::Mutex<Vec<u8>>>,
@@ -270,7 +269,7 @@ impl StorageBackend for SmallDisk {
         Ok(())
     }
 
-    /// As a file system does it: a length costs nothing, what is written costs.
+    /// Behaves like a file system: only writes use space, a length does not.
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.bytes().resize(usize::try_from(length).unwrap(), 0);
         Ok(())
@@ -315,18 +314,18 @@ impl Storage for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_full_disk_says_so_loses_nothing_and_works_again_when_there_is_room() {
+async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     let disk = SmallDisk::default();
     disk.room.store(2 << 20, Ordering::SeqCst);
-    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
-    let mut kept = vec![];
+    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let mut acknowledged = vec![];
     let mut history = History::new(5);
     let mut refused = None;
     while refused.is_none() {
         let batch: Vec<_> = history.by_ref().take(50).collect();
-        let first = 2 + kept.len() as u64;
+        let first = 2 + acknowledged.len() as u64;
         match journal.append(first, batch[..].into()).await {
-            Ok(()) => kept.extend(batch),
+            Ok(()) => acknowledged.extend(batch),
             Err(error) => refused = Some((error, batch)),
         }
     }
@@ -337,27 +336,27 @@ async fn a_full_disk_says_so_loses_nothing_and_works_again_when_there_is_room() 
         "cannot append to the agent's journal small-disk"
     );
     assert!(
-        kept.len() > 500,
-        "the disk was large enough for something: {}",
-        kept.len()
+        acknowledged.len() > 500,
+        "the disk had space for only {} events",
+        acknowledged.len()
     );
-    let first = 2 + kept.len() as u64;
+    let first = 2 + acknowledged.len() as u64;
     for _ in 0..3 {
         let again = journal.append(first, batch[..].into()).await;
         assert_eq!(again.unwrap_err().kind, JournalErrorKind::DiskFull);
-        assert_eq!(journal.load().await.unwrap().events, kept);
+        assert_eq!(journal.load().await.unwrap().events, acknowledged);
     }
     disk.room.store(64 << 20, Ordering::SeqCst);
     journal.append(first, batch[..].into()).await.unwrap();
-    kept.extend(batch);
-    assert_eq!(journal.load().await.unwrap().events, kept);
+    acknowledged.extend(batch);
+    assert_eq!(journal.load().await.unwrap().events, acknowledged);
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_and_comes_back_keeps_all_that_was_acknowledged() {
+async fn acknowledged_events_survive_a_temporary_disk_failure() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::over(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
     let events = events(8, 40);
     journal.append(2, events[..20].into()).await.unwrap();
     disk.syncs_fail.store(true, Ordering::SeqCst);
@@ -365,6 +364,9 @@ async fn a_disk_that_fails_and_comes_back_keeps_all_that_was_acknowledged() {
     assert_eq!(failed.kind, JournalErrorKind::Unavailable);
     disk.syncs_fail.store(false, Ordering::SeqCst);
     journal.append(22, events[30..].into()).await.unwrap();
-    let held = journal.load().await.unwrap().events;
-    assert_eq!((&held[..20], &held[20..]), (&events[..20], &events[30..]));
+    let content = journal.load().await.unwrap().events;
+    assert_eq!(
+        (&content[..20], &content[20..]),
+        (&events[..20], &events[30..])
+    );
 }

@@ -1,4 +1,4 @@
-//! Sealing and opening, and every way in which there can be no key.
+//! Sealing, opening, and missing or wrong keys.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -29,7 +29,7 @@ fn sealer_in(directory: &Path) -> KeySealer {
 }
 
 #[test]
-fn what_was_sealed_opens_for_its_own_volume_or_variable_and_for_no_other() {
+fn sealed_secrets_open_for_their_own_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
     let db = volume("default", "db");
@@ -59,7 +59,7 @@ fn no_secrets_seal_to_nothing() {
 }
 
 #[test]
-fn nothing_of_a_secret_can_be_read_from_what_is_sealed_and_no_two_are_alike() {
+fn sealed_data_contains_no_secret_and_is_never_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let sealer = sealer_in(directory.path());
     let db = volume("default", "db");
@@ -96,7 +96,7 @@ fn damaged_or_foreign_bytes_do_not_open() {
 }
 
 #[test]
-fn the_key_is_made_once_for_its_owner_alone_and_used_again() {
+fn the_key_is_created_once_with_mode_0600_and_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let db = volume("default", "db");
     let sealed = sealer_in(directory.path()).seal(&db, &secrets());
@@ -107,13 +107,13 @@ fn the_key_is_made_once_for_its_owner_alone_and_used_again() {
         .flatten()
         .collect();
     let names: Vec<_> = files.iter().map(std::fs::DirEntry::file_name).collect();
-    assert_eq!(names, ["key"], "nothing is left over");
+    assert_eq!(names, ["key"], "no temporary file is left");
     let mode = files[0].metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
 }
 
 #[test]
-fn sealed_secrets_without_their_key_are_refused_and_no_key_is_made() {
+fn sealed_secrets_without_their_key_are_refused_and_no_key_is_created() {
     let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let db = volume("prod", "db");
     let sealed = sealer_in(elsewhere.path()).seal(&db, &secrets());
@@ -131,7 +131,7 @@ fn sealed_secrets_without_their_key_are_refused_and_no_key_is_made() {
 }
 
 #[test]
-fn a_key_that_others_may_read_is_refused_with_the_command_that_helps() {
+fn an_exposed_key_is_refused_with_the_command_to_fix_it() {
     for mode in [0o640, 0o604, 0o660, 0o620] {
         let directory = tempfile::tempdir().unwrap();
         drop(sealer_in(directory.path()));
@@ -146,7 +146,7 @@ fn a_key_that_others_may_read_is_refused_with_the_command_that_helps() {
 }
 
 #[test]
-fn what_is_no_key_is_not_taken_for_one_and_not_replaced() {
+fn a_malformed_key_is_refused_and_not_replaced() {
     let digits = "0".repeat(64);
     for text in [
         "",
@@ -168,7 +168,7 @@ fn what_is_no_key_is_not_taken_for_one_and_not_replaced() {
 }
 
 #[test]
-fn of_agents_that_make_a_key_at_once_all_have_the_same_one() {
+fn agents_that_create_a_key_concurrently_get_the_same_key() {
     let directory = tempfile::tempdir().unwrap();
     let db = volume("default", "db");
     let sealed: Vec<_> = std::thread::scope(|scope| {
@@ -184,13 +184,13 @@ fn of_agents_that_make_a_key_at_once_all_have_the_same_one() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_named() {
+fn an_unusable_directory_is_named() {
     let refused = KeySealer::open(Path::new("/nonexistent/key"), None)
         .err()
         .unwrap();
     assert_eq!(refused.code(), Code::KeyUnavailable);
     assert_eq!(
         refused.to_string(),
-        "cannot make the key file /nonexistent/key"
+        "cannot create the key file `/nonexistent/key`"
     );
 }

@@ -1,8 +1,8 @@
-//! A provider's own volumes and snapshots, in requests and answers.
+//! Conversion of a provider's volumes and snapshots.
 //!
-//! Times are seconds on the wire and nanoseconds in the model. Empty words are "none".
+//! Times are seconds in JSON and nanoseconds in the model. Empty strings mean `None`.
 
-use super::volume::some_text;
+use super::volume::non_empty;
 use crate::model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ExternalVolume, PluginId, Snapshot, SnapshotId,
 };
@@ -11,7 +11,7 @@ use crate::wire::snapshot::SnapshotDocument;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A volume of a provider's list.
+/// Converts a volume in a provider's list from JSON.
 pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalVolume {
     let nodes = document.published_external_node_ids.iter().flatten();
     let is_said = document.is_abnormal || !document.status.is_empty();
@@ -19,8 +19,8 @@ pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalV
         external_id: ExternalId::new(&document.external_id),
         capacity: Bytes::from_wire(document.capacity_bytes),
         context: document.volume_context.clone().unwrap_or_default(),
-        clone_id: some_text(&document.clone_id),
-        snapshot_id: some_text(&document.snapshot_id),
+        clone_id: non_empty(&document.clone_id),
+        snapshot_id: non_empty(&document.snapshot_id),
         published_nodes: nodes
             .filter(|id| !id.is_empty())
             .map(ExternalNodeId::new)
@@ -32,7 +32,7 @@ pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalV
     }
 }
 
-/// A volume for a provider's list.
+/// Converts a volume in a provider's list to JSON.
 pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocument {
     let nodes = volume.published_nodes.iter().map(ToString::to_string);
     let condition = volume.condition.clone().unwrap_or_default();
@@ -48,7 +48,7 @@ pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocumen
     }
 }
 
-/// A snapshot out of an answer.
+/// Converts a snapshot from JSON.
 pub fn snapshot_from_wire(document: &SnapshotDocument) -> Snapshot {
     Snapshot {
         id: SnapshotId::new(&document.id),
@@ -59,7 +59,7 @@ pub fn snapshot_from_wire(document: &SnapshotDocument) -> Snapshot {
     }
 }
 
-/// A snapshot for an answer; `plugin` is given in lists only.
+/// Converts a snapshot to JSON. Only lists contain `plugin`.
 pub fn snapshot_to_wire(snapshot: &Snapshot, plugin: Option<&PluginId>) -> SnapshotDocument {
     SnapshotDocument {
         create_time: snapshot.create_time / SECOND,
@@ -77,11 +77,11 @@ mod tests {
     use super::*;
     use crate::wire::{ExternalVolumesResponse, SnapshotsResponse, decode};
 
-    /// Recorded of a real Nomad 2.0.5, with csi-driver-host-path (`answers.jsonl`, `external`).
+    /// The response is from Nomad 2.0.5 with csi-driver-host-path (`answers.jsonl`, `external`).
     #[test]
-    fn a_providers_list_reads_as_nomad_answers_it() {
+    fn a_provider_list_converts_from_nomads_response() {
         let text = br#"{"Index":0,"KnownLeader":false,"LastContact":0,"NextToken":"","Volumes":[{"CapacityBytes":5242880,"CloneID":"","ExternalID":"07d7","IsAbnormal":false,"PublishedExternalNodeIDs":[""],"SnapshotID":"","Status":"","VolumeContext":null}]}"#;
-        let response: ExternalVolumesResponse = decode(text).expect("it is a list");
+        let response: ExternalVolumesResponse = decode(text).expect("cannot decode the list");
         let volume = external_volume_from_wire(&response.volumes[0]);
         let expected = ExternalVolume {
             external_id: ExternalId::new("07d7"),
@@ -99,17 +99,18 @@ mod tests {
         );
     }
 
-    /// Recorded likewise (`snapshot-list`).
+    /// The response is from the same source (`snapshot-list`).
     #[test]
-    fn a_snapshot_writes_as_nomad_writes_it() {
+    fn a_snapshot_converts_to_nomads_response() {
         let text = r#"{"Index":0,"KnownLeader":false,"LastContact":0,"NextToken":"","Snapshots":[{"CreateTime":1795263668,"ExternalSourceVolumeID":"07d7","ID":"07fa","IsReady":true,"Name":"","Parameters":null,"PluginID":"hostpath","Secrets":null,"SizeBytes":5242880,"SourceVolumeID":""}]}"#;
-        let mut response: SnapshotsResponse = decode(text.as_bytes()).expect("it is a list");
-        let documents = response.snapshots.take().expect("there are some");
+        let mut response: SnapshotsResponse =
+            decode(text.as_bytes()).expect("cannot decode the list");
+        let documents = response.snapshots.take().expect("the list is missing");
         let snapshot = snapshot_from_wire(&documents[0]);
         let again = snapshot_to_wire(&snapshot, Some(&PluginId::new("hostpath")));
         response.snapshots = Some(vec![again]);
         assert_eq!(
-            serde_json::to_string(&response).expect("it can be written"),
+            serde_json::to_string(&response).expect("cannot serialise the list"),
             text
         );
     }

@@ -1,8 +1,8 @@
-//! Between Nomad's documents and the model's nouns.
+//! Conversion between Nomad's JSON and the model.
 //!
-//! Out of a document nothing fails: what a server stores must be readable, whatever its version.
-//! Into the model only what a user may set is taken of a request (W22), and what it says that has
-//! no meaning is reported, never dropped (`RequestProblem`).
+//! Conversion from a server's JSON never fails, because data of every server version must be
+//! readable. From a client's request only user fields are used (W22: Nomad stores server fields).
+//! Invalid values in a request are reported as [`RequestProblem`], never dropped.
 
 mod external;
 mod plugin;

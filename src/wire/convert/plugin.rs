@@ -1,7 +1,7 @@
-//! Plugins, their instances, and nodes in answers.
+//! Conversion of plugins, their instances, and nodes.
 //!
-//! Nomad never sends "no limit" of volumes per node as 0 but as 2^63-1; both are read as none. The
-//! indexes and times of a plugin are not the model's: who answers sets them in the document.
+//! Nomad represents "no limit" of volumes per node as 2^63-1 and never as 0; both convert to `None`.
+//! The model has no indexes and times of a plugin; the server sets them in the JSON.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::wire::plugin::{
 };
 use crate::wire::time;
 
-/// A plugin out of an answer.
+/// Converts a plugin from JSON.
 pub fn plugin_from_wire(document: &PluginDocument) -> Plugin {
     let instances = |instances: &BTreeMap<String, InstanceDocument>| {
         instances
@@ -43,8 +43,8 @@ pub fn plugin_from_wire(document: &PluginDocument) -> Plugin {
     }
 }
 
-/// A plugin for an answer; its indexes and times are zero. Of an instance that is both, each of the
-/// two maps shows its half.
+/// Converts a plugin to JSON, with zero indexes and times. An instance with both services appears in
+/// both maps, each with one service.
 pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
     let Plugin { summary, .. } = plugin;
     let instances = |instances: &BTreeMap<NodeId, PluginInstance>| {
@@ -77,7 +77,7 @@ pub fn plugin_to_wire(plugin: &Plugin) -> PluginDocument {
     }
 }
 
-/// A plugin out of a list.
+/// Converts a plugin in a list from JSON.
 pub fn plugin_summary_from_wire(stub: &PluginStub) -> PluginSummary {
     PluginSummary {
         id: PluginId::new(&stub.id),
@@ -88,7 +88,7 @@ pub fn plugin_summary_from_wire(stub: &PluginStub) -> PluginSummary {
     }
 }
 
-/// A plugin for a list; its indexes are zero.
+/// Converts a plugin in a list to JSON, with zero indexes.
 pub fn plugin_summary_to_wire(summary: &PluginSummary) -> PluginStub {
     PluginStub {
         controller_required: summary.controller_required,
@@ -103,7 +103,7 @@ pub fn plugin_summary_to_wire(summary: &PluginSummary) -> PluginStub {
     }
 }
 
-/// A node for a list.
+/// Converts a node in a list to JSON.
 pub fn node_to_wire(node: &Node) -> NodeStub {
     let status = match node.status {
         NodeStatus::Ready => "ready",

@@ -1,12 +1,11 @@
-//! What a user asks to be written.
+//! Conversion of write requests.
 //!
-//! Towards the wire: only user fields, `MountOptions` as an object even if there are none (on a
-//! volume in use, Nomad holds `null` and `{}` to be different), secrets as given, and never what a
-//! server answered in place of something hidden (`nomad-http-api` 10.1 points 1 to 3). From the
-//! wire: the same fields and no others (W22).
+//! A request contains user fields only. `MountOptions` is always an object, because Nomad treats
+//! `null` and `{}` as different on a volume in use. Values that a server redacted are never sent. A
+//! received request yields the same fields (W22: Nomad stores server fields from a request).
 
 use super::volume::{
-    capabilities_to_wire, mount_options_from_wire, mount_options_to_wire, some_text,
+    capabilities_to_wire, mount_options_from_wire, mount_options_to_wire, non_empty,
     topology_request_from_wire, topology_request_to_wire,
 };
 use crate::model::{
@@ -16,27 +15,27 @@ use crate::model::{
 use crate::wire::request::{SecretsDocument, VolumeWrite};
 use crate::wire::volume::{TopologyDocument, TopologyRequestDocument};
 
-/// Which write is meant.
+/// The kind of a write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
-    /// The provider makes the volume: its ID and context are the provider's to say, and not sent.
+    /// The provider creates the volume and chooses its ID and context, so these are not sent.
     Create,
-    /// The provider has the volume.
+    /// The volume exists at the provider.
     Register,
 }
 
-/// A request holds what a server shows in place of something that it hides.
+/// A request contains the text that a server shows instead of a hidden value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {0} are hidden by the server (`[REDACTED]`), so they cannot be sent back")]
+#[error("the server hides the {0} (`[REDACTED]`), so they cannot be sent back")]
 pub struct RedactedValue(
-    /// Which field.
+    /// The field.
     pub &'static str,
 );
 
-/// The document of a request.
+/// Converts a request to JSON.
 ///
 /// # Errors
-/// If a mount flag or a secret is `[REDACTED]`: sent, it would become the stored value.
+/// Fails if a mount flag or a secret is `[REDACTED]`, because the server would store this text.
 pub fn request_to_wire(
     request: &VolumeRequest,
     kind: WriteKind,
@@ -76,28 +75,28 @@ pub fn request_to_wire(
     })
 }
 
-/// What a request says that has no meaning, in Nomad's words where it has some.
+/// An invalid value in a request, with Nomad's error text where Nomad has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestProblem {
-    /// Not one of the five words.
+    /// The access mode is unknown.
     #[error("unknown volume access mode: {0}")]
     AccessMode(String),
-    /// Not one of the two words.
+    /// The attachment mode is unknown.
     #[error("unknown volume attachment mode: {0}")]
     AttachmentMode(String),
-    /// Nomad stores these; a size below zero has no meaning.
+    /// The size is negative. Nomad stores such a size.
     #[error("{0} cannot be negative")]
     NegativeCapacity(&'static str),
-    /// `required` or `preferred` names a place without saying where.
+    /// A topology in `required` or `preferred` has no segments.
     #[error("{0} topology is missing segments field")]
     TopologyWithoutSegments(&'static str),
 }
 
-/// A request out of its document, and what is wrong with it.
+/// Converts a request from JSON, and returns its invalid values.
 ///
-/// A namespace in the document wins; `fallback` is the query's (3.3 step 1). A capability with an
-/// unknown mode is reported and missing in the request, so a request with problems is not to be
-/// carried out. Whether required fields are there is for the caller to check.
+/// The namespace in the JSON takes precedence over `fallback` from the query, as in Nomad's Register
+/// Volume API. A capability with an unknown mode is omitted, so a request with problems must not be
+/// performed. The caller checks required fields.
 pub fn request_from_wire(
     document: &VolumeWrite,
     fallback: &Namespace,
@@ -108,12 +107,12 @@ pub fn request_from_wire(
     if let Some(topologies) = &document.requested_topologies {
         missing_segments(topologies, &mut problems);
     }
-    let namespace = some_text(&document.namespace).map(Namespace::new);
+    let namespace = non_empty(&document.namespace).map(Namespace::new);
     let request = VolumeRequest {
         namespace: namespace.unwrap_or_else(|| fallback.clone()),
         id: VolumeId::new(&document.id),
-        name: some_text(&document.name),
-        external_id: some_text(&document.external_id).map(ExternalId::new),
+        name: non_empty(&document.name),
+        external_id: non_empty(&document.external_id).map(ExternalId::new),
         plugin_id: PluginId::new(&document.plugin_id),
         capabilities,
         capacity,
@@ -121,8 +120,8 @@ pub fn request_from_wire(
             .requested_topologies
             .as_ref()
             .map(topology_request_from_wire),
-        clone_id: some_text(&document.clone_id),
-        snapshot_id: some_text(&document.snapshot_id),
+        clone_id: non_empty(&document.clone_id),
+        snapshot_id: non_empty(&document.snapshot_id),
         mount_options: document.mount_options.as_ref().map(mount_options_from_wire),
         secrets: document.secrets.as_ref().map(|secrets| secrets.0.clone()),
         parameters: document.parameters.clone(),
@@ -172,9 +171,9 @@ fn capacity(document: &VolumeWrite, problems: &mut Vec<RequestProblem>) -> Capac
     }
 }
 
-/// One problem per topology, as Nomad repeats them.
+/// Adds one problem per topology, as Nomad does.
 fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<RequestProblem>) {
-    let says_nothing = |topology: &&TopologyDocument| {
+    let has_no_segments = |topology: &&TopologyDocument| {
         topology
             .segments
             .as_ref()
@@ -184,7 +183,7 @@ fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<Reques
         (&request.required, "required"),
         (&request.preferred, "preferred"),
     ] {
-        let silent = list.iter().flatten().flatten().filter(says_nothing);
-        problems.extend(silent.map(|_| RequestProblem::TopologyWithoutSegments(name)));
+        let invalid = list.iter().flatten().flatten().filter(has_no_segments);
+        problems.extend(invalid.map(|_| RequestProblem::TopologyWithoutSegments(name)));
     }
 }

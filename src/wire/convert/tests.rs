@@ -1,4 +1,4 @@
-//! Golden request bodies, the sample answer of `nomad-http-api` 4.1, and what other versions say.
+//! Golden request bodies, a sample response of Nomad 2.0, and responses of other versions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::wire::{PluginDocument, VolumeDocument, VolumeStub, WriteRequest, decode, decode_value};
 
-/// The sample read of section 4.1, with `null` where a create leaves it (3.4).
+/// A response of Nomad's Read Volume API, with the `null` topology that a create leaves.
 const SAMPLE: &str = include_str!("../../../tests/data/wire/volume-2.0.json");
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -22,13 +22,13 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn place(zone: &str) -> Topology {
+fn zone_topology(zone: &str) -> Topology {
     Topology {
         segments: map(&[("zone", zone)]),
     }
 }
 
-fn least() -> VolumeRequest {
+fn minimal() -> VolumeRequest {
     let capability = Capability {
         access_mode: AccessMode::SingleNodeWriter,
         attachment_mode: AttachmentMode::FileSystem,
@@ -47,7 +47,7 @@ fn full() -> VolumeRequest {
             max: Bytes::MAX,
         },
         topology_request: Some(TopologyRequest {
-            required: vec![place("b"), place("a")],
+            required: vec![zone_topology("b"), zone_topology("a")],
             preferred: vec![],
         }),
         clone_id: Some("vol-1".into()),
@@ -58,30 +58,30 @@ fn full() -> VolumeRequest {
         secrets: Some(Secrets::from_iter([("token", "a,b=<c>")])),
         parameters: Some(map(&[("type", "gp3")])),
         context: Some(map(&[("k", "v")])),
-        ..least()
+        ..minimal()
     }
 }
 
 fn body(request: &VolumeRequest, kind: WriteKind) -> Value {
-    let volume = request_to_wire(request, kind).expect("nothing in it is redacted");
+    let volume = request_to_wire(request, kind).expect("the request has redacted values");
     let body = WriteRequest {
         volumes: vec![volume],
         ..WriteRequest::default()
     };
-    serde_json::to_value(body).expect("documents have only text keys")
+    serde_json::to_value(body).expect("cannot serialise the body")
 }
 
-/// W22 and `nomad-http-api` 10.1: only user fields, `MountOptions` never null, secrets in full.
+/// Only user fields are sent (W22); `MountOptions` is never null, and secrets are complete.
 #[test]
-fn request_bodies_are_these() {
-    let mut empty = least();
+fn request_bodies_match_the_golden_files() {
+    let mut empty = minimal();
     empty.secrets = Some(Secrets::default());
     empty.parameters = Some(BTreeMap::new());
     empty.topology_request = Some(TopologyRequest::default());
     for (name, request, kind, golden) in [
         (
             "least",
-            least(),
+            minimal(),
             WriteKind::Register,
             include_str!("../../../tests/data/wire/register-least.json"),
         ),
@@ -104,23 +104,23 @@ fn request_bodies_are_these() {
             include_str!("../../../tests/data/wire/create-full.json"),
         ),
     ] {
-        let golden: Value = serde_json::from_str(golden).expect("golden files are JSON");
-        similar_json(&body(&request, kind), &golden, name);
+        let golden: Value = serde_json::from_str(golden).expect("a golden file is not JSON");
+        assert_same_json(&body(&request, kind), &golden, name);
     }
 }
 
-/// Equal with the order of keys, which Nomad's samples have and our files keep.
+/// Asserts equality including the order of keys, which the golden files have from Nomad.
 #[track_caller]
-fn similar_json(actual: &Value, expected: &Value, name: &str) {
-    let text = |value: &Value| serde_json::to_string_pretty(value).expect("JSON is text");
+fn assert_same_json(actual: &Value, expected: &Value, name: &str) {
+    let text = |value: &Value| serde_json::to_string_pretty(value).expect("cannot serialise JSON");
     assert_eq!(text(actual), text(expected), "{name}");
 }
 
 #[test]
-fn what_is_said_arrives_as_it_was_said() {
-    for request in [least(), full()] {
+fn requests_round_trip() {
+    for request in [minimal(), full()] {
         let body = body(&request, WriteKind::Register);
-        let read: WriteRequest = decode_value(&body).expect("it was just written");
+        let read: WriteRequest = decode_value(&body).expect("cannot decode the request");
         let (arrived, problems) = request_from_wire(&read.volumes[0], &Namespace::new("other"));
         assert_eq!(problems, []);
         let expected = VolumeRequest {
@@ -132,13 +132,13 @@ fn what_is_said_arrives_as_it_was_said() {
 }
 
 #[test]
-fn what_a_server_hid_is_never_sent_back() {
-    let mut flags = least();
+fn redacted_values_are_never_sent() {
+    let mut flags = minimal();
     flags.mount_options = Some(MountOptions {
         fs_type: String::new(),
         mount_flags: vec!["ro".into(), MountOptions::REDACTED.into()],
     });
-    let mut secrets = least();
+    let mut secrets = minimal();
     secrets.secrets = Some(Secrets::from_iter([("token", MountOptions::REDACTED)]));
     for (request, field) in [(flags, "mount flags"), (secrets, "secrets")] {
         assert_eq!(
@@ -148,9 +148,9 @@ fn what_a_server_hid_is_never_sent_back() {
     }
 }
 
-/// W22: a Go client sends every field of a volume; only a user's are taken.
+/// A Go client sends every field of a volume, of which only user fields are used (W22).
 #[test]
-fn a_go_client_request_is_understood() {
+fn a_request_of_a_go_client_decodes() {
     let sent = br#"{"Volumes":[{"ID":"db0","Name":"database","ExternalID":"","Namespace":"",
         "Topologies":null,"AccessMode":"multi-node-multi-writer","AttachmentMode":"",
         "MountOptions":null,"Secrets":null,"Parameters":null,"Context":null,"Capacity":99,
@@ -160,7 +160,7 @@ fn a_go_client_request_is_understood() {
         "Schedulable":true,"PluginID":"ebs0","Provider":"evil","ResourceExhausted":"0001-01-01T00:00:00Z",
         "CreateIndex":7,"ModifyIndex":0,"CreateTime":0,"ModifyTime":0}],
         "PolicyOverride":false,"Region":"","Namespace":"","SecretID":""}"#;
-    let read: WriteRequest = decode(sent).expect("Go's bodies are understood");
+    let read: WriteRequest = decode(sent).expect("cannot decode the request");
     let (request, problems) = request_from_wire(&read.volumes[0], &Namespace::new("prod"));
     assert_eq!(problems, []);
     let expected = VolumeRequest {
@@ -170,13 +170,13 @@ fn a_go_client_request_is_understood() {
             access_mode: AccessMode::SingleNodeWriter,
             attachment_mode: AttachmentMode::BlockDevice,
         }],
-        ..least()
+        ..minimal()
     };
     assert_eq!(request, expected);
 }
 
 #[test]
-fn what_has_no_meaning_is_reported() {
+fn invalid_values_are_reported() {
     use RequestProblem as Problem;
     let capability = |access: &str, attachment: &str| json!({"RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}]});
     for (volume, expected, text) in [
@@ -210,7 +210,7 @@ fn what_has_no_meaning_is_reported() {
             "required topology is missing segments field, preferred topology is missing segments field",
         ),
     ] {
-        let read = decode_value(&volume).expect("the types are right");
+        let read = decode_value(&volume).expect("cannot decode the request");
         let (_, problems) = request_from_wire(&read, &Namespace::default());
         let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(texts.join(", "), text);
@@ -219,17 +219,17 @@ fn what_has_no_meaning_is_reported() {
 }
 
 #[test]
-fn a_volume_is_answered_as_nomad_answers_it() {
-    let sample: Value = serde_json::from_str(SAMPLE).expect("the sample is JSON");
-    let document: VolumeDocument = decode_value(&sample).expect("the sample is understood");
+fn a_volume_round_trips_to_nomads_response() {
+    let sample: Value = serde_json::from_str(SAMPLE).expect("the sample is not JSON");
+    let document: VolumeDocument = decode_value(&sample).expect("cannot decode the sample");
     let again = volume_to_wire(&volume_from_wire(&document));
     let mut expected = sample;
     expected["Topologies"] = json!([{"Segments": {"zone": "a"}}]);
-    let again = serde_json::to_value(again).expect("documents have only text keys");
-    similar_json(&again, &expected, "sample");
+    let again = serde_json::to_value(again).expect("cannot serialise the volume");
+    assert_same_json(&again, &expected, "sample");
 }
 
-/// Nomad sorts keys, and golden tests of its clients rely on it (`nomad-http-api` 2.5).
+/// Nomad sorts keys, and the tests of its clients rely on that.
 #[test]
 fn keys_are_sorted_everywhere() {
     fn check(value: &Value, at: &str) {
@@ -249,9 +249,11 @@ fn keys_are_sorted_everywhere() {
         datacenter: String::new(),
         status: crate::model::NodeStatus::Ready,
     };
-    let mut volume = volume_from_wire(&decode(SAMPLE.as_bytes()).expect("understood"));
+    let mut volume =
+        volume_from_wire(&decode(SAMPLE.as_bytes()).expect("cannot decode the sample"));
     volume.allocs = vec![allocation_from_sample()];
-    let plugin = plugin_from_wire(&decode_value(&plugin_sample()).expect("understood"));
+    let plugin =
+        plugin_from_wire(&decode_value(&plugin_sample()).expect("cannot decode the plugin"));
     for value in [
         serde_json::to_value(volume_to_wire(&volume)),
         serde_json::to_value(stub_to_wire(&volume)),
@@ -260,35 +262,35 @@ fn keys_are_sorted_everywhere() {
         serde_json::to_value(node_to_wire(&node)),
         Ok(body(&full(), WriteKind::Register)),
     ] {
-        check(&value.expect("documents have only text keys"), "");
+        check(&value.expect("cannot serialise the document"), "");
     }
 }
 
 fn allocation_from_sample() -> crate::model::Alloc {
     let stub = json!({"ID": "a1", "NodeID": "n1", "DesiredStatus": "stop", "ClientStatus": "odd",
         "TaskStates": null, "JobVersion": 3, "CreateTime": 5});
-    super::volume::allocation_from_wire(&decode_value(&stub).expect("understood"))
+    super::volume::allocation_from_wire(&decode_value(&stub).expect("cannot decode the allocation"))
 }
 
 #[test]
-fn words_of_a_later_nomad_are_kept() {
+fn statuses_of_a_later_nomad_are_preserved() {
     let alloc = allocation_from_sample();
     assert_eq!(alloc.desired, DesiredStatus::Stop);
     assert_eq!(alloc.client, ClientStatus::Other("odd".into()));
     assert_eq!(allocation_to_wire(&alloc).client_status, "odd");
 }
 
-/// `nomad-http-api` 8.2: what older versions leave out, say `null` for, or say too much of.
+/// Older versions omit fields, return `null` or return additional fields.
 #[test]
-fn answers_of_every_version_are_understood() {
-    let volume = |value: Value| volume_from_wire(&decode_value(&value).expect("understood"));
+fn responses_of_every_version_decode() {
+    let volume = |value: Value| volume_from_wire(&decode_value(&value).expect("cannot decode"));
     let base = |extra: Value| {
         let mut all = json!({"ID": "v", "Namespace": "default", "PluginID": "p"});
-        let entries = all.as_object_mut().expect("it is an object");
-        entries.extend(extra.as_object().expect("it is an object").clone());
+        let entries = all.as_object_mut().expect("not an object");
+        entries.extend(extra.as_object().expect("not an object").clone());
         volume(all)
     };
-    // 1.1: no topologies, no capabilities, null mount options, secrets and claims in clear text.
+    // 1.1: no topologies, no capabilities, null mount options; secrets and claims in clear text.
     let old = base(
         json!({"MountOptions": null, "RequestedCapabilities": null, "Context": null,
         "Secrets": {"token": "hunter2"}, "ReadAllocs": {"a": {"ID": "a", "Job": {}}},
@@ -299,7 +301,9 @@ fn answers_of_every_version_are_understood() {
         (None, 0)
     );
     assert_eq!(
-        old.claimants().map(ToString::to_string).collect::<Vec<_>>(),
+        old.claiming_allocs()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
         ["a"]
     );
     assert!(!format!("{old:?}").contains("hunter2"));
@@ -309,19 +313,24 @@ fn answers_of_every_version_are_understood() {
         "MountOptions": {"FSType": "", "MountFlags": ["[REDACTED]"]},
         "RequestedTopologies": {"Required": null, "Preferred": [null, {"Segments": {"zone": "b"}}]}}),
     );
-    assert_eq!(redacted.topologies, [place("a"), Topology::default()]);
+    assert_eq!(
+        redacted.topologies,
+        [zone_topology("a"), Topology::default()]
+    );
     assert!(
         redacted
             .mount_options
             .as_ref()
             .is_some_and(MountOptions::are_redacted)
     );
-    let requested = redacted.topology_request.expect("something was asked");
+    let requested = redacted
+        .topology_request
+        .expect("the topology request is missing");
     assert_eq!(
         (requested.required.len(), requested.preferred),
-        (0, vec![place("b")])
+        (0, vec![zone_topology("b")])
     );
-    // 1.10: times; any version: times in either spelling, the largest integers, unknown keys.
+    // 1.10: times. Any version: two forms of times, the largest integers, unknown keys.
     let new = base(
         json!({"ResourceExhausted": "0001-01-01T00:00:00Z", "CreateTime": i64::MAX,
         "Capacity": i64::MAX, "ModifyIndex": u64::MAX, "AccessMode": "of-the-future", "New": [{}],
@@ -333,14 +342,14 @@ fn answers_of_every_version_are_understood() {
 }
 
 #[test]
-fn a_list_is_understood() {
+fn a_list_decodes() {
     // 1.2: neither `ControllerRequired` nor `ResourceExhausted`, topologies null.
     let stub = json!({"ID": "v", "Namespace": "prod", "Name": "n", "ExternalID": "x", "PluginID": "p",
         "Provider": "csi.example", "AccessMode": "single-node-writer", "AttachmentMode": "file-system",
         "CurrentReaders": 2, "CurrentWriters": 1, "Schedulable": true, "Topologies": null,
         "ControllersHealthy": 1, "ControllersExpected": 1, "NodesHealthy": 1, "NodesExpected": 2,
         "CreateIndex": 5, "ModifyIndex": 6});
-    let stub: VolumeStub = decode_value(&stub).expect("understood");
+    let stub: VolumeStub = decode_value(&stub).expect("cannot decode the list entry");
     let summary = summary_from_wire(&stub);
     assert_eq!((summary.readers, summary.writers), (2, 1));
     assert_eq!(summary.access_mode, Some(AccessMode::SingleNodeWriter));
@@ -362,8 +371,9 @@ fn plugin_sample() -> Value {
 }
 
 #[test]
-fn a_plugin_is_understood_and_answered_again() {
-    let plugin = plugin_from_wire(&decode_value(&plugin_sample()).expect("understood"));
+fn a_plugin_round_trips() {
+    let plugin =
+        plugin_from_wire(&decode_value(&plugin_sample()).expect("cannot decode the plugin"));
     let health = HealthCount {
         healthy: 1,
         expected: 1,
@@ -378,10 +388,10 @@ fn a_plugin_is_understood_and_answered_again() {
         description: "unhealthy".into(),
     };
     assert_eq!((node.health.clone(), node.updated_at), (unhealthy, 0));
-    let info = node.node.as_ref().expect("it serves the node service");
+    let info = node.node.as_ref().expect("the node service is missing");
     assert_eq!(
         (info.max_volumes, info.accessible_topology.clone()),
-        (None, Some(place("a")))
+        (None, Some(zone_topology("a")))
     );
 
     let answered = plugin_to_wire(&plugin);
@@ -395,6 +405,7 @@ fn a_plugin_is_understood_and_answered_again() {
     assert_eq!(answered.allocations, None);
     assert_eq!(plugin_from_wire(&answered), plugin);
     let bare: PluginDocument =
-        decode_value(&json!({"ID": "p", "Controllers": null, "Nodes": null})).expect("understood");
+        decode_value(&json!({"ID": "p", "Controllers": null, "Nodes": null}))
+            .expect("cannot decode");
     assert!(plugin_from_wire(&bare).nodes.is_empty());
 }

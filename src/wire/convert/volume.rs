@@ -1,9 +1,8 @@
-//! Volumes and allocations in answers.
+//! Conversion of volumes and allocations.
 //!
-//! Towards the wire the rules of `nomad-http-api` 10.2 point 6 hold: secrets are `null`, flags
-//! redacted, `MountOptions`, `Parameters` and `Context` objects, and `RequestedTopologies` stays
-//! `null` if nothing was asked. Towards the model, a mode that Nomad has no word for is left out,
-//! and `null` topologies are (3.4).
+//! In responses, as in Nomad's, secrets are `null`, flags are redacted, `MountOptions`, `Parameters`
+//! and `Context` are objects, and `RequestedTopologies` is `null` without a request. From JSON,
+//! unknown modes and `null` topologies are omitted.
 
 use crate::model::{
     AccessMode, Alloc, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus,
@@ -16,14 +15,14 @@ use crate::wire::volume::{
     VolumeDocument, VolumeStub,
 };
 
-/// A volume out of a server's answer.
+/// Converts a volume from JSON.
 pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
     let requested = document.requested_topologies.as_ref();
     Volume {
         namespace: Namespace::new(&document.namespace),
         id: VolumeId::new(&document.id),
         name: document.name.clone(),
-        external_id: some_text(&document.external_id).map(ExternalId::new),
+        external_id: non_empty(&document.external_id).map(ExternalId::new),
         plugin_id: PluginId::new(&document.plugin_id),
         provider: document.provider.clone(),
         provider_version: document.provider_version.clone(),
@@ -39,8 +38,8 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
         capacity: Bytes::from_wire(document.capacity),
         topology_request: requested.map(topology_request_from_wire),
         topologies: topologies_from_wire(&document.topologies),
-        clone_id: some_text(&document.clone_id),
-        snapshot_id: some_text(&document.snapshot_id),
+        clone_id: non_empty(&document.clone_id),
+        snapshot_id: non_empty(&document.snapshot_id),
         mount_options: document.mount_options.as_ref().map(mount_options_from_wire),
         parameters: document.parameters.clone(),
         context: document.context.clone(),
@@ -64,7 +63,7 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
     }
 }
 
-/// A volume for an answer.
+/// Converts a volume to JSON.
 pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
     let allocs = |ids: &std::collections::BTreeSet<AllocId>| {
         ids.iter()
@@ -72,9 +71,9 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
             .collect()
     };
     VolumeDocument {
-        access_mode: word(volume.access_mode.map(AccessMode::as_str)),
+        access_mode: text_or_empty(volume.access_mode.map(AccessMode::as_str)),
         allocations: volume.allocs.iter().map(allocation_to_wire).collect(),
-        attachment_mode: word(volume.attachment_mode.map(AttachmentMode::as_str)),
+        attachment_mode: text_or_empty(volume.attachment_mode.map(AttachmentMode::as_str)),
         capacity: volume.capacity.to_wire(),
         clone_id: volume.clone_id.clone().unwrap_or_default(),
         context: volume.context.clone(),
@@ -83,7 +82,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         controllers_healthy: count(volume.controllers.healthy),
         create_index: volume.create_index,
         create_time: volume.create_time,
-        external_id: word(volume.external_id.as_ref().map(ExternalId::as_str)),
+        external_id: text_or_empty(volume.external_id.as_ref().map(ExternalId::as_str)),
         id: volume.id.to_string(),
         modify_index: volume.modify_index,
         modify_time: volume.modify_time,
@@ -116,13 +115,13 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
     }
 }
 
-/// A volume for a list.
+/// Converts a volume to an entry in a list.
 pub fn stub_to_wire(volume: &Volume) -> VolumeStub {
     let claims =
         |ids: &std::collections::BTreeSet<AllocId>| i64::try_from(ids.len()).unwrap_or(i64::MAX);
     VolumeStub {
-        access_mode: word(volume.access_mode.map(AccessMode::as_str)),
-        attachment_mode: word(volume.attachment_mode.map(AttachmentMode::as_str)),
+        access_mode: text_or_empty(volume.access_mode.map(AccessMode::as_str)),
+        attachment_mode: text_or_empty(volume.attachment_mode.map(AttachmentMode::as_str)),
         controller_required: volume.controller_required,
         controllers_expected: count(volume.controllers.expected),
         controllers_healthy: count(volume.controllers.healthy),
@@ -130,7 +129,7 @@ pub fn stub_to_wire(volume: &Volume) -> VolumeStub {
         create_time: volume.create_time,
         current_readers: claims(&volume.read_allocs),
         current_writers: claims(&volume.write_allocs),
-        external_id: word(volume.external_id.as_ref().map(ExternalId::as_str)),
+        external_id: text_or_empty(volume.external_id.as_ref().map(ExternalId::as_str)),
         id: volume.id.to_string(),
         modify_index: volume.modify_index,
         modify_time: volume.modify_time,
@@ -146,13 +145,13 @@ pub fn stub_to_wire(volume: &Volume) -> VolumeStub {
     }
 }
 
-/// A volume out of a server's list.
+/// Converts a volume in a list from JSON.
 pub fn summary_from_wire(stub: &VolumeStub) -> VolumeSummary {
     VolumeSummary {
         namespace: Namespace::new(&stub.namespace),
         id: VolumeId::new(&stub.id),
         name: stub.name.clone(),
-        external_id: some_text(&stub.external_id).map(ExternalId::new),
+        external_id: non_empty(&stub.external_id).map(ExternalId::new),
         plugin_id: PluginId::new(&stub.plugin_id),
         provider: stub.provider.clone(),
         schedulable: stub.schedulable,
@@ -165,7 +164,7 @@ pub fn summary_from_wire(stub: &VolumeStub) -> VolumeSummary {
     }
 }
 
-/// An allocation out of an answer; a status of a later Nomad keeps its word.
+/// Converts an allocation from JSON. An unknown status of a later Nomad is preserved.
 pub(super) fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
     let desired = match stub.desired_status.as_str() {
         "run" => DesiredStatus::Run,
@@ -197,7 +196,7 @@ pub(super) fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
     }
 }
 
-/// An allocation for an answer.
+/// Converts an allocation to JSON.
 pub fn allocation_to_wire(alloc: &Alloc) -> AllocationStub {
     let desired = match &alloc.desired {
         DesiredStatus::Run => "run",
@@ -241,11 +240,11 @@ pub(super) fn count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-pub(super) fn some_text(text: &str) -> Option<String> {
+pub(super) fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn word(word: Option<&str>) -> String {
+fn text_or_empty(word: Option<&str>) -> String {
     word.unwrap_or_default().to_owned()
 }
 
@@ -310,7 +309,7 @@ pub(super) fn topology_request_from_wire(document: &TopologyRequestDocument) -> 
     }
 }
 
-/// An empty list becomes `null`, as a Go client sends what was not written.
+/// Converts a topology request to JSON. An empty list becomes `null`, as in Go clients.
 pub(super) fn topology_request_to_wire(request: &TopologyRequest) -> TopologyRequestDocument {
     let list = |list: &[Topology]| (!list.is_empty()).then(|| topologies_to_wire(list));
     TopologyRequestDocument {

@@ -1,4 +1,4 @@
-//! Volumes: made, deleted, listed, attached, expanded.
+//! The controller: creates, deletes, lists, attaches and expands volumes.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_content_source::Type as Source;
 use tonic::Code;
 
-use super::Deviation as D;
-use super::world::{
-    Answer, Content, LARGEST, MOST_VOLUMES, NODE, Volume, World, ZONE, invalid, is_block,
-    not_found, refuse,
+use super::deviation::Deviation as D;
+use super::state::{
+    Answer, Content, MAX_SIZE, MAX_VOLUMES, NODE, PluginState, Volume, ZONE, invalid, is_block,
+    not_found, refusal,
 };
 
-impl World {
+impl PluginState {
     pub(super) fn create_volume(
         &mut self,
         request: proto::CreateVolumeRequest,
     ) -> Answer<proto::CreateVolumeResponse> {
         self.well_formed(&request)?;
-        if !request.secrets.is_empty() && self.is(D::LogsSecrets) {
+        if !request.secrets.is_empty() && self.has(D::LogsSecrets) {
             let secrets: Vec<&String> = request.secrets.values().collect();
             let line = format!("create with {secrets:?}\n");
             self.log += &line;
         }
-        if !self.is(D::NewVolumeEachTime)
-            && let Some(id) = self.named(&request)
+        if !self.has(D::NewVolumeEachTime)
+            && let Some(id) = self.volume_with_name(&request)
         {
             return self.created_before(&id, &request);
         }
         self.make_volume(request)
     }
 
-    /// The volume of the request's name.
-    pub(super) fn named(&self, request: &proto::CreateVolumeRequest) -> Option<String> {
+    /// Returns the ID of the volume with the name of the request.
+    pub(super) fn volume_with_name(&self, request: &proto::CreateVolumeRequest) -> Option<String> {
         let copies = request.volume_content_source.is_some();
-        if copies && self.is(D::CopyEachTime) {
+        if copies && self.has(D::CopyEachTime) {
             return None;
         }
         let found = self
@@ -45,28 +45,28 @@ impl World {
     }
 
     fn well_formed(&mut self, request: &proto::CreateVolumeRequest) -> Answer<()> {
-        if request.name.is_empty() && !self.is(D::NamelessVolume) {
+        if request.name.is_empty() && !self.has(D::NamelessVolume) {
             return invalid("the name is missing");
         }
-        if request.name.len() > 64 && self.is(D::ShortNames) {
+        if request.name.len() > 64 && self.has(D::ShortNames) {
             return invalid("the name is too long");
         }
-        if !request.name.is_ascii() && self.is(D::AsciiNames) {
+        if !request.name.is_ascii() && self.has(D::AsciiNames) {
             return invalid("the name is not ASCII");
         }
-        if request.volume_capabilities.is_empty() && !self.is(D::NoCapabilities) {
+        if request.volume_capabilities.is_empty() && !self.has(D::NoCapabilities) {
             return invalid("the capabilities are missing");
         }
         let half =
             |one: &proto::VolumeCapability| one.access_mode.is_none() || one.access_type.is_none();
-        if request.volume_capabilities.iter().any(half) && !self.is(D::HalfCapability) {
+        if request.volume_capabilities.iter().any(half) && !self.has(D::HalfCapability) {
             return invalid("a capability has no mode or no type");
         }
         if !self.knows(&request.mutable_parameters) {
             return invalid("no such mutable parameter");
         }
-        if self.is(D::NameStaysTaken) && self.deleted_names.contains(&request.name) {
-            return refuse(Code::AlreadyExists, "the name was taken");
+        if self.has(D::NameStaysReserved) && self.deleted_names.contains(&request.name) {
+            return refusal(Code::AlreadyExists, "the name was taken");
         }
         let range = request.capacity_range.unwrap_or_default();
         self.size_of(&range).map(drop)
@@ -74,7 +74,7 @@ impl World {
 
     fn size_of(&self, range: &proto::CapacityRange) -> Answer<i64> {
         let (least, most) = (range.required_bytes, range.limit_bytes);
-        if self.is(D::NegativeSize) && (least < 0 || most < 0 || (most > 0 && most < least)) {
+        if self.has(D::NegativeSize) && (least < 0 || most < 0 || (most > 0 && most < least)) {
             return Ok(least.max(0));
         }
         if least < 0 || most < 0 {
@@ -83,8 +83,8 @@ impl World {
         if most > 0 && most < least {
             return invalid("the limit is below what is required");
         }
-        if least > LARGEST && !self.is(D::EndlessSize) {
-            return refuse(Code::OutOfRange, "no volume is so large");
+        if least > MAX_SIZE && !self.has(D::EndlessSize) {
+            return refusal(Code::OutOfRange, "the size is too large");
         }
         let size = if least == 0 { 1 << 19 } else { least };
         Ok(if most > 0 { size.min(most) } else { size })
@@ -114,17 +114,17 @@ impl World {
         ];
         if differs
             .iter()
-            .any(|(deviation, differs)| *differs && !self.is(*deviation))
+            .any(|(deviation, differs)| *differs && !self.has(*deviation))
         {
-            let code = if self.is(D::WrongCode) {
+            let code = if self.has(D::WrongCode) {
                 Code::Internal
             } else {
                 Code::AlreadyExists
             };
-            return refuse(code, "the name is taken by another volume");
+            return refusal(code, "the name belongs to another volume");
         }
         let mut volume = existing.answer.clone();
-        if self.is(D::ChangingContext) {
+        if self.has(D::ChangingContext) {
             let again = ("again".to_owned(), "yes".to_owned());
             volume.volume_context.extend([again]);
         }
@@ -145,13 +145,13 @@ impl World {
         let mut size = self.size_of(&request.capacity_range.unwrap_or_default())?;
         let (content, shares_with, source_size) = self.filled(&request)?;
         if size < source_size {
-            if request.capacity_range.is_none() && self.is(D::SizelessCopy) {
+            if request.capacity_range.is_none() && self.has(D::SizelessCopy) {
                 return invalid("the source is larger");
             }
-            if request.capacity_range.is_some() && !self.is(D::SmallerCopy) {
-                return refuse(Code::OutOfRange, "the source is larger");
+            if request.capacity_range.is_some() && !self.has(D::SmallerCopy) {
+                return refusal(Code::OutOfRange, "the source is larger");
             }
-            size = if self.is(D::SmallerCopy) {
+            size = if self.has(D::SmallerCopy) {
                 size
             } else {
                 source_size
@@ -162,23 +162,23 @@ impl World {
         };
         if let Some(requirement) = &request.accessibility_requirements
             && !requirement.requisite.contains(&here)
-            && !self.is(D::AnyPlace)
+            && !self.has(D::AnyTopology)
         {
-            return refuse(Code::ResourceExhausted, "nothing is at that place");
+            return refusal(Code::ResourceExhausted, "the topology does not exist");
         }
-        let id = self.id("volume");
-        let zone = if self.is(D::OtherPlace) { "b" } else { ZONE.1 };
+        let id = self.new_id("volume");
+        let zone = if self.has(D::OtherTopology) { "b" } else { ZONE.1 };
         let place = proto::Topology {
             segments: [(ZONE.0.to_owned(), zone.to_owned())].into(),
         };
         let shown_size = match size {
-            size if self.is(D::TooSmall) => size / 2,
-            size if self.is(D::TooLarge) => size * 2,
+            size if self.has(D::TooSmall) => size / 2,
+            size if self.has(D::TooLarge) => size * 2,
             size => size,
         };
         let volume = proto::Volume {
             capacity_bytes: shown_size,
-            volume_id: if self.is(D::NoVolumeId) {
+            volume_id: if self.has(D::NoVolumeId) {
                 String::new()
             } else {
                 id.clone()
@@ -188,23 +188,23 @@ impl World {
             accessible_topology: vec![place],
         };
         let copied = request.volume_content_source.is_some();
-        let seen_size = if copied && self.is(D::SmallFsCopy) {
+        let seen_size = if copied && self.has(D::SmallFsCopy) {
             source_size
         } else {
             size
         };
-        let made = Volume {
+        let created = Volume {
             request,
             answer: volume.clone(),
             content,
             seen_size: u64::try_from(seen_size).expect("a size is not negative"),
             shares_with,
         };
-        self.volumes.insert(id, made);
+        self.volumes.insert(id, created);
         Ok(answer(volume))
     }
 
-    /// What a new volume holds, with whom it shares that, and how large the source is.
+    /// Returns the content of a new volume, the volume that shares it, and the size of the source.
     fn filled(
         &self,
         request: &proto::CreateVolumeRequest,
@@ -214,14 +214,14 @@ impl World {
             None => Ok((Content::new(), None, 0)),
             Some(Source::Volume(source)) => {
                 let Some(volume) = self.volumes.get(&source.volume_id) else {
-                    return if self.is(D::UnknownSource) {
+                    return if self.has(D::UnknownSource) {
                         Ok((Content::new(), None, 0))
                     } else {
-                        not_found("such source volume")
+                        not_found("source volume")
                     };
                 };
-                let shares = self.is(D::SharedClone).then(|| source.volume_id.clone());
-                let content = if self.is(D::EmptyClone) {
+                let shares = self.has(D::SharedClone).then(|| source.volume_id.clone());
+                let content = if self.has(D::EmptyClone) {
                     Content::new()
                 } else {
                     volume.content.clone()
@@ -230,11 +230,11 @@ impl World {
             }
             Some(Source::Snapshot(source)) => {
                 let Some(snapshot) = self.snapshots.get(&source.snapshot_id) else {
-                    return not_found("such source snapshot");
+                    return not_found("source snapshot");
                 };
                 let live = self.volumes.get(&snapshot.answer.source_volume_id);
                 let content = match live {
-                    Some(volume) if self.is(D::LateRestore) => volume.content.clone(),
+                    Some(volume) if self.has(D::LateRestore) => volume.content.clone(),
                     _ => snapshot.content.clone(),
                 };
                 Ok((content, None, snapshot.answer.size_bytes))
@@ -247,32 +247,32 @@ impl World {
         request: &proto::DeleteVolumeRequest,
     ) -> Answer<proto::DeleteVolumeResponse> {
         let id = &request.volume_id;
-        if id.is_empty() && !self.is(D::DeleteNothing) {
+        if id.is_empty() && !self.has(D::DeleteNothing) {
             return invalid("the volume ID is missing");
         }
         let in_use = self.targets.values().any(|target| target.volume == *id)
             || self.staged.keys().any(|(volume, _)| volume == id);
-        if in_use && !self.is(D::DeletesPublished) {
-            return refuse(
+        if in_use && !self.has(D::DeletesPublished) {
+            return refusal(
                 Code::FailedPrecondition,
                 "the volume is staged or published",
             );
         }
         if self.attached.contains_key(id)
-            && !self.is(D::DeletesAttached)
-            && !self.is(D::DeletesPublished)
+            && !self.has(D::DeletesAttached)
+            && !self.has(D::DeletesPublished)
         {
-            return refuse(Code::FailedPrecondition, "the volume is attached");
+            return refusal(Code::FailedPrecondition, "the volume is attached");
         }
         match self.volumes.remove(id) {
-            None if self.is(D::DeleteOnce) => return not_found("such volume"),
+            None if self.has(D::DeleteOnce) => return not_found("volume"),
             None => {}
             Some(volume) => {
                 self.deleted_names.insert(volume.request.name);
-                if self.is(D::DeletedListed) {
-                    self.ghosts.push(volume.answer);
+                if self.has(D::DeletedListed) {
+                    self.deleted_but_listed.push(volume.answer);
                 }
-                if self.is(D::SnapshotDies) {
+                if self.has(D::SnapshotDeletedWithVolume) {
                     self.snapshots
                         .retain(|_, snapshot| snapshot.answer.source_volume_id != *id);
                 }
@@ -290,8 +290,8 @@ impl World {
             return invalid("the volume ID is missing");
         }
         let volume = self.volumes.get(&request.volume_id);
-        if volume.is_none() && !self.is(D::ConfirmsUnknown) {
-            return not_found("such volume");
+        if volume.is_none() && !self.has(D::ConfirmsUnknown) {
+            return not_found("volume");
         }
         if request.volume_capabilities.is_empty() {
             return invalid("the capabilities are missing");
@@ -304,10 +304,10 @@ impl World {
                     .iter()
                     .all(|one| own.contains(one))
         });
-        if !fits && !self.is(D::ConfirmsAnything) {
+        if !fits && !self.has(D::ConfirmsAnything) {
             return Ok(proto::ValidateVolumeCapabilitiesResponse {
                 confirmed: None,
-                message: "the volume is not like that".to_owned(),
+                message: "the volume has other capabilities".to_owned(),
             });
         }
         let mut confirmed = Confirmed {
@@ -316,7 +316,7 @@ impl World {
             parameters: request.parameters,
             mutable_parameters: request.mutable_parameters,
         };
-        if self.is(D::EchoesNothing) {
+        if self.has(D::EchoesNothing) {
             confirmed.volume_capabilities.clear();
         }
         Ok(proto::ValidateVolumeCapabilitiesResponse {
@@ -329,33 +329,33 @@ impl World {
         &self,
         request: &proto::ListVolumesRequest,
     ) -> Answer<proto::ListVolumesResponse> {
-        if self.is(D::DiesOfToken) && request.starting_token == "-1" {
-            self.death.cancel();
+        if self.has(D::CrashesOnToken) && request.starting_token == "-1" {
+            self.crash.cancel();
         }
         let (after, limit) =
             self.page(&request.starting_token, request.max_entries, D::LongPages)?;
-        if self.is(D::TokenDies) && !after.is_empty() && !self.volumes.contains_key(&after) {
-            return not_found("such volume");
+        if self.has(D::TokenExpires) && !after.is_empty() && !self.volumes.contains_key(&after) {
+            return not_found("volume");
         }
         let mut entries: Vec<_> = self
             .volumes
             .values()
             .map(|volume| volume.answer.clone())
-            .chain(self.ghosts.iter().cloned())
+            .chain(self.deleted_but_listed.iter().cloned())
             .filter(|volume| volume.volume_id > after)
             .map(|volume| self.entry(volume))
             .collect();
         let next_token = self.cut(&mut entries, limit, |entry| {
             entry.volume.as_ref().map(|volume| volume.volume_id.clone())
         });
-        if self.is(D::SamePage) && !next_token.is_empty() && !request.starting_token.is_empty() {
+        if self.has(D::SamePage) && !next_token.is_empty() && !request.starting_token.is_empty() {
             let next_token = request.starting_token.clone();
             return Ok(proto::ListVolumesResponse {
                 entries,
                 next_token,
             });
         }
-        if self.is(D::MissingEntries) && !after.is_empty() {
+        if self.has(D::MissingEntries) && !after.is_empty() {
             entries.truncate(1);
         }
         Ok(proto::ListVolumesResponse {
@@ -366,7 +366,7 @@ impl World {
 
     fn entry(&self, volume: proto::Volume) -> proto::list_volumes_response::Entry {
         let is_attached = self.attached.contains_key(&volume.volume_id);
-        let shown = is_attached && !self.is(D::AttachHidden);
+        let shown = is_attached && !self.has(D::AttachHidden);
         proto::list_volumes_response::Entry {
             volume: Some(volume),
             status: Some(proto::list_volumes_response::VolumeStatus {
@@ -377,25 +377,25 @@ impl World {
     }
 
     pub(super) fn condition(&self) -> Option<proto::VolumeCondition> {
-        (!self.is(D::NoCondition)).then(|| proto::VolumeCondition {
-            abnormal: self.is(D::Abnormal),
-            message: "looked at".to_owned(),
+        (!self.has(D::NoCondition)).then(|| proto::VolumeCondition {
+            abnormal: self.has(D::Abnormal),
+            message: "checked".to_owned(),
         })
     }
 
-    /// After which ID a page begins, and how long it is.
+    /// Returns the ID before the page, and the length of the page.
     pub(super) fn page(&self, token: &str, limit: i32, long: D) -> Answer<(String, usize)> {
-        if limit < 0 && !self.is(D::NegativeLimit) {
+        if limit < 0 && !self.has(D::NegativeLimit) {
             return invalid("the limit is negative");
         }
-        let known = token.is_empty() || token.starts_with("after-") || self.is(D::AnyToken);
+        let known = token.is_empty() || token.starts_with("after-") || self.has(D::AnyToken);
         if !known {
-            return refuse(Code::Aborted, "that is no token");
+            return refusal(Code::Aborted, "the token is invalid");
         }
         let after = token.strip_prefix("after-").unwrap_or_default().to_owned();
         let limit = match usize::try_from(limit).unwrap_or_default() {
             0 => usize::MAX,
-            limit if self.is(long) => limit + 1,
+            limit if self.has(long) => limit + 1,
             limit => limit,
         };
         Ok((after, limit))
@@ -423,14 +423,14 @@ impl World {
             .accessible_topology
             .as_ref()
             .is_none_or(|place| place.segments.get(ZONE.0).map(String::as_str) == Some(ZONE.1));
-        let available = if self.is(D::NegativeCapacity) {
+        let available = if self.has(D::NegativeCapacity) {
             -1
         } else {
-            LARGEST
+            MAX_SIZE
         };
         Ok(proto::GetCapacityResponse {
             available_capacity: if here { available } else { 0 },
-            maximum_volume_size: Some(LARGEST),
+            maximum_volume_size: Some(MAX_SIZE),
             minimum_volume_size: Some(1),
         })
     }
@@ -442,10 +442,10 @@ impl World {
         use proto::controller_get_volume_response::VolumeStatus;
         let mut shown = match self.volumes.get(&request.volume_id) {
             Some(volume) => volume.answer.clone(),
-            None if self.is(D::UnknownShown) => proto::Volume::default(),
-            None => return not_found("such volume"),
+            None if self.has(D::UnknownShown) => proto::Volume::default(),
+            None => return not_found("volume"),
         };
-        if self.is(D::OtherVolumeShown) {
+        if self.has(D::OtherVolumeShown) {
             shown.volume_context = BTreeMap::new();
         }
         Ok(proto::ControllerGetVolumeResponse {
@@ -463,27 +463,30 @@ impl World {
     ) -> Answer<proto::ControllerPublishVolumeResponse> {
         let id = &request.volume_id;
         if id.is_empty() || request.node_id.is_empty() || request.volume_capability.is_none() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         if !self.volumes.contains_key(id) {
-            return not_found("such volume");
+            return not_found("volume");
         }
-        if request.node_id != NODE && !self.is(D::AnyNode) {
-            return not_found("such node");
+        if request.node_id != NODE && !self.has(D::AnyNode) {
+            return not_found("node");
         }
         let answer = proto::ControllerPublishVolumeResponse {
             publish_context: [("device".to_owned(), id.clone())].into(),
         };
-        let any = self.is(D::AttachReadOnly);
+        let any = self.has(D::AttachReadOnly);
         if let Some((read_only, times)) = self.attached.get_mut(id) {
             if *read_only != request.readonly && !any {
-                return refuse(Code::AlreadyExists, "the volume is attached otherwise");
+                return refusal(
+                    Code::AlreadyExists,
+                    "the volume is attached with other arguments",
+                );
             }
             *times += 1;
             return Ok(answer);
         }
-        if self.attached.len() >= MOST_VOLUMES && !self.is(D::NoAttachLimit) {
-            return refuse(Code::ResourceExhausted, "the node is full");
+        if self.attached.len() >= MAX_VOLUMES && !self.has(D::NoAttachLimit) {
+            return refusal(Code::ResourceExhausted, "the node is full");
         }
         self.attached.insert(id.clone(), (request.readonly, 1));
         Ok(answer)
@@ -497,7 +500,7 @@ impl World {
         if id.is_empty() {
             return invalid("the volume ID is missing");
         }
-        let counts = self.is(D::CountedAttach);
+        let counts = self.has(D::CountedAttach);
         if let Some((_, times)) = self.attached.get_mut(id) {
             *times -= 1;
             if !counts || *times == 0 {
@@ -513,23 +516,23 @@ impl World {
     ) -> Answer<proto::ControllerExpandVolumeResponse> {
         let range = request.capacity_range;
         if request.volume_id.is_empty() || range.is_none() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         let size = self.size_of(&range.unwrap_or_default());
         let published = self
             .targets
             .values()
             .any(|target| target.volume == request.volume_id);
-        if published && self.is(D::NeverOnline) {
-            return refuse(Code::FailedPrecondition, "the volume is published");
+        if published && self.has(D::NeverOnline) {
+            return refusal(Code::FailedPrecondition, "the volume is published");
         }
-        let (paper, shrinks) = (self.is(D::PaperExpansion), self.is(D::Shrinks));
-        let (empties, unknown_ok) = (self.is(D::ExpansionEmpties), self.is(D::ExpandUnknown));
+        let (paper, shrinks) = (self.has(D::ExpansionInvisible), self.has(D::Shrinks));
+        let (empties, unknown_ok) = (self.has(D::ExpansionEmpties), self.has(D::ExpandUnknown));
         let Some(volume) = self.volumes.get_mut(&request.volume_id) else {
             if unknown_ok {
                 return Ok(proto::ControllerExpandVolumeResponse::default());
             }
-            return not_found("such volume");
+            return not_found("volume");
         };
         let size = size?;
         let size = if shrinks {
@@ -559,18 +562,18 @@ impl World {
             return invalid("the volume ID is missing");
         }
         if !self.volumes.contains_key(&request.volume_id) {
-            return not_found("such volume");
+            return not_found("volume");
         }
         let modified = !request.mutable_parameters.is_empty();
-        if modified && self.is(D::NeverModifies) || !self.knows(&request.mutable_parameters) {
+        if modified && self.has(D::NeverModifies) || !self.knows(&request.mutable_parameters) {
             return invalid("no such mutable parameter");
         }
         Ok(proto::ControllerModifyVolumeResponse {})
     }
 
-    /// It has one mutable parameter.
+    /// Whether all parameters are mutable. The plugin has one mutable parameter.
     fn knows(&self, mutable: &BTreeMap<String, String>) -> bool {
-        self.is(D::AnyMutable) || mutable.keys().all(|key| key == "speed")
+        self.has(D::AnyMutable) || mutable.keys().all(|key| key == "speed")
     }
 }
 

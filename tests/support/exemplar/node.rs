@@ -1,4 +1,4 @@
-//! The node: stagings and targets, which are entries of a map.
+//! The node: staging and target paths are entries of a map.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use nomad_csi::csi::proto::volume_capability::AccessType;
 use nomad_csi::csi::proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
-use super::Deviation as D;
-use super::world::{Answer, Target, World, invalid, not_found, refuse};
+use super::deviation::Deviation as D;
+use super::state::{Answer, PluginState, Target, invalid, not_found, refusal};
 
-impl World {
+impl PluginState {
     pub(super) fn node_stage_volume(
         &mut self,
         request: &proto::NodeStageVolumeRequest,
@@ -20,16 +20,19 @@ impl World {
         };
         let (id, path) = (&request.volume_id, &request.staging_target_path);
         if id.is_empty() || path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
-        if !self.volumes.contains_key(id) && !self.is(D::StageUnknown) {
-            return not_found("such volume");
+        if !self.volumes.contains_key(id) && !self.has(D::StageUnknown) {
+            return not_found("volume");
         }
         self.has_fs(capability)?;
         let key = (id.clone(), path.clone());
         match self.staged.get(&key) {
             Some(staged) if staged != capability => {
-                return refuse(Code::AlreadyExists, "the volume is staged otherwise");
+                return refusal(
+                    Code::AlreadyExists,
+                    "the volume is staged with another capability",
+                );
             }
             _ => {}
         }
@@ -39,8 +42,8 @@ impl World {
 
     fn has_fs(&self, capability: &proto::VolumeCapability) -> Answer<()> {
         match &capability.access_type {
-            Some(AccessType::Mount(mount)) if !mount.fs_type.is_empty() && !self.is(D::AnyFs) => {
-                invalid("there is no such file system")
+            Some(AccessType::Mount(mount)) if !mount.fs_type.is_empty() && !self.has(D::AnyFs) => {
+                invalid("fs_type is unknown")
             }
             _ => Ok(()),
         }
@@ -52,7 +55,7 @@ impl World {
     ) -> Answer<proto::NodeUnstageVolumeResponse> {
         let (id, path) = (&request.volume_id, &request.staging_target_path);
         if id.is_empty() || path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         self.staged.remove(&(id.clone(), path.clone()));
         Ok(proto::NodeUnstageVolumeResponse {})
@@ -67,24 +70,24 @@ impl World {
         };
         let id = &request.volume_id;
         if id.is_empty() || request.target_path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         if !self.volumes.contains_key(id) {
-            return not_found("such volume");
+            return not_found("volume");
         }
         self.has_fs(capability)?;
         let staging = (id.clone(), request.staging_target_path.clone());
-        if !self.staged.contains_key(&staging) && !self.is(D::Unstaged) {
-            return refuse(Code::FailedPrecondition, "the volume is not staged");
+        if !self.staged.contains_key(&staging) && !self.has(D::Unstaged) {
+            return refusal(Code::FailedPrecondition, "the volume is not staged");
         }
         let path = PathBuf::from(&request.target_path);
-        let any = self.is(D::OtherUse);
+        let any = self.has(D::OtherUse);
         if let Some(target) = self.targets.get_mut(&path) {
             let same = target.capability == *capability && target.read_only == request.readonly;
             if !same && !any {
-                return refuse(
+                return refusal(
                     Code::AlreadyExists,
-                    "the volume is published there otherwise",
+                    "the volume is published at this path with other arguments",
                 );
             }
             target.times += 1;
@@ -92,19 +95,19 @@ impl World {
         }
         let mode = capability.access_mode.map(|mode| mode.mode());
         let elsewhere = self.targets.values().any(|target| target.volume == *id);
-        if elsewhere && mode != Some(Mode::SingleNodeMultiWriter) && !self.is(D::SecondTarget) {
-            return refuse(
+        if elsewhere && mode != Some(Mode::SingleNodeMultiWriter) && !self.has(D::SecondTarget) {
+            return refusal(
                 Code::FailedPrecondition,
-                "the volume is published elsewhere",
+                "the volume is published at another path",
             );
         }
-        let apart = (elsewhere && self.is(D::TargetsApart)).then(Default::default);
+        let own_content = (elsewhere && self.has(D::TargetsSeparate)).then(Default::default);
         let target = Target {
             volume: id.clone(),
             capability: capability.clone(),
             read_only: request.readonly,
             times: 1,
-            apart,
+            own_content,
         };
         self.targets.insert(path, target);
         Ok(proto::NodePublishVolumeResponse {})
@@ -115,13 +118,13 @@ impl World {
         request: &proto::NodeUnpublishVolumeRequest,
     ) -> Answer<proto::NodeUnpublishVolumeResponse> {
         if request.volume_id.is_empty() || request.target_path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         let path = PathBuf::from(&request.target_path);
-        let stacks = self.is(D::StackedTargets);
+        let stacks = self.has(D::StackedTargets);
         let Some(target) = self.targets.get_mut(&path) else {
-            if self.is(D::UnpublishOnce) && self.unpublished.contains(&path) {
-                return refuse(Code::Internal, "nothing is mounted there");
+            if self.has(D::UnpublishOnce) && self.unpublished.contains(&path) {
+                return refusal(Code::Internal, "nothing is mounted there");
             }
             return Ok(proto::NodeUnpublishVolumeResponse {});
         };
@@ -130,10 +133,10 @@ impl World {
             return Ok(proto::NodeUnpublishVolumeResponse {});
         }
         self.targets.remove(&path);
-        if self.is(D::TargetStays) {
+        if self.has(D::TargetStays) {
             self.directories.insert(path.clone());
         }
-        if self.is(D::LosesData)
+        if self.has(D::LosesData)
             && let Some(volume) = self.volumes.get_mut(&request.volume_id)
         {
             volume.content.clear();
@@ -147,12 +150,12 @@ impl World {
         request: &proto::NodeGetVolumeStatsRequest,
     ) -> Answer<proto::NodeGetVolumeStatsResponse> {
         if request.volume_id.is_empty() || request.volume_path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         let target = self.targets.get(&PathBuf::from(&request.volume_path));
         let is_there = target.is_some_and(|target| target.volume == request.volume_id);
-        if !is_there && !self.is(D::StatsAnywhere) {
-            return not_found("such volume at that path");
+        if !is_there && !self.has(D::StatsAnywhere) {
+            return not_found("volume at that path");
         }
         let usage = proto::VolumeUsage {
             available: 90,
@@ -171,10 +174,10 @@ impl World {
         request: &proto::NodeExpandVolumeRequest,
     ) -> Answer<proto::NodeExpandVolumeResponse> {
         if request.volume_id.is_empty() || request.volume_path.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
         let Some(volume) = self.volumes.get(&request.volume_id) else {
-            return not_found("such volume");
+            return not_found("volume");
         };
         Ok(proto::NodeExpandVolumeResponse {
             capacity_bytes: volume.answer.capacity_bytes,

@@ -1,4 +1,4 @@
-//! CSI's services over the world.
+//! The CSI services over the plugin's state.
 
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::controller_server::Controller;
@@ -8,22 +8,24 @@ use nomad_csi::csi::proto::node_server::Node;
 use nomad_csi::csi::proto::snapshot_metadata_server::SnapshotMetadata;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::Deviation as D;
-use super::Shared;
-use super::world::{Answer, MOST_VOLUMES, NODE, World, ZONE};
+use super::deviation::Deviation as D;
+use super::state::{Answer, MAX_VOLUMES, NODE, PluginState, SharedState, ZONE};
 
 /// All services.
 #[derive(Clone)]
-pub(super) struct Service(pub(super) Shared);
+pub(super) struct Service(pub(super) SharedState);
 
 impl Service {
-    fn answer<T>(&self, act: impl FnOnce(&mut World) -> Answer<T>) -> Result<Response<T>, Status> {
-        let mut world = self.0.world();
-        let answer = act(&mut world);
+    fn answer<T>(
+        &self,
+        act: impl FnOnce(&mut PluginState) -> Answer<T>,
+    ) -> Result<Response<T>, Status> {
+        let mut state = self.0.lock();
+        let answer = act(&mut state);
         match answer {
             Ok(answer) => Ok(Response::new(answer)),
-            Err(status) if world.is(D::SilentRefusals) => Err(Status::new(status.code(), "")),
-            Err(status) if world.is(D::TellsSecrets) => Err(Status::new(
+            Err(status) if state.has(D::EmptyErrorMessages) => Err(Status::new(status.code(), "")),
+            Err(status) if state.has(D::RevealsSecrets) => Err(Status::new(
                 status.code(),
                 "the password hunter2 does not help",
             )),
@@ -38,13 +40,13 @@ impl Identity for Service {
         &self,
         _: Request<proto::GetPluginInfoRequest>,
     ) -> Result<Response<proto::GetPluginInfoResponse>, Status> {
-        self.answer(|world| {
-            let name = if world.is(D::BadPluginName) {
+        self.answer(|state| {
+            let name = if state.has(D::BadPluginName) {
                 "exemplar_1."
             } else {
                 "csi.exemplar.test"
             };
-            let version = if world.is(D::NoVersion) { "" } else { "1.0.0" };
+            let version = if state.has(D::NoVersion) { "" } else { "1.0.0" };
             Ok(proto::GetPluginInfoResponse {
                 name: name.to_owned(),
                 vendor_version: version.to_owned(),
@@ -58,14 +60,14 @@ impl Identity for Service {
         _: Request<proto::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
         use proto::plugin_capability::{Service, Type, VolumeExpansion, service, volume_expansion};
-        self.answer(|world| {
+        self.answer(|state| {
             let mut services = vec![
                 service::Type::ControllerService,
                 service::Type::VolumeAccessibilityConstraints,
                 service::Type::GroupControllerService,
                 service::Type::SnapshotMetadataService,
             ];
-            if world.is(D::UnknownService) {
+            if state.has(D::UnknownService) {
                 services.push(service::Type::Unknown);
             }
             let services = services.into_iter().map(|kind| {
@@ -89,8 +91,8 @@ impl Identity for Service {
         &self,
         _: Request<proto::ProbeRequest>,
     ) -> Result<Response<proto::ProbeResponse>, Status> {
-        self.answer(|world| {
-            let ready = (!world.is(D::NotReady)).then_some(true).or(Some(false));
+        self.answer(|state| {
+            let ready = (!state.has(D::NotReady)).then_some(true).or(Some(false));
             Ok(proto::ProbeResponse { ready })
         })
     }
@@ -104,7 +106,7 @@ macro_rules! delegate {
                 &self,
                 request: Request<proto::$request>,
             ) -> Result<Response<proto::$response>, Status> {
-                self.answer(|world| world.$name(&request.into_inner()))
+                self.answer(|state| state.$name(&request.into_inner()))
             })*
             $($more)*
         }
@@ -133,24 +135,24 @@ delegate! {
     ) -> Result<Response<proto::CreateVolumeResponse>, Status> {
         let request = request.into_inner();
         let races = {
-            let world = self.0.world();
-            world.is(D::Racing) && world.named(&request).is_none()
+            let state = self.0.lock();
+            state.has(D::Racing) && state.volume_with_name(&request).is_none()
         };
         if !races {
-            return self.answer(|world| world.create_volume(request));
+            return self.answer(|state| state.create_volume(request));
         }
-        // Whoever else looks now finds nothing either.
+        // Concurrent calls do not find the volume either.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        self.answer(|world| world.make_volume(request))
+        self.answer(|state| state.make_volume(request))
     }
 
     async fn validate_volume_capabilities(
         &self,
         request: Request<proto::ValidateVolumeCapabilitiesRequest>,
     ) -> Result<Response<proto::ValidateVolumeCapabilitiesResponse>, Status> {
-        self.answer(|world| world.validate_volume_capabilities(request.into_inner()))
+        self.answer(|state| state.validate_volume_capabilities(request.into_inner()))
     }
 
     async fn controller_get_capabilities(
@@ -158,10 +160,10 @@ delegate! {
         _: Request<proto::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         use proto::controller_service_capability::{Rpc, Type, rpc};
-        self.answer(|world| {
+        self.answer(|state| {
             let kinds = (1..=15).filter(|kind| {
                 let attach = *kind == i32::from(rpc::Type::PublishUnpublishVolume);
-                !(attach && world.is(D::PublishedNodesWithoutAttach))
+                !(attach && state.has(D::PublishedNodesWithoutAttach))
             });
             let capability = |kind| proto::ControllerServiceCapability {
                 r#type: Some(Type::Rpc(Rpc { r#type: kind })),
@@ -222,15 +224,15 @@ delegate! {
         &self,
         _: Request<proto::NodeGetInfoRequest>,
     ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
-        self.answer(|world| {
+        self.answer(|state| {
             let node_id = match () {
-                () if world.is(D::NoNodeId) => String::new(),
-                () if world.is(D::ChangingNodeId) => world.id(NODE),
+                () if state.has(D::NoNodeId) => String::new(),
+                () if state.has(D::ChangingNodeId) => state.new_id(NODE),
                 () => NODE.to_owned(),
             };
             Ok(proto::NodeGetInfoResponse {
                 node_id,
-                max_volumes_per_node: i64::try_from(MOST_VOLUMES).unwrap_or_default(),
+                max_volumes_per_node: i64::try_from(MAX_VOLUMES).unwrap_or_default(),
                 accessible_topology: Some(proto::Topology {
                     segments: [(ZONE.0.to_owned(), ZONE.1.to_owned())].into(),
                 }),
@@ -239,7 +241,7 @@ delegate! {
     }
 }
 
-/// A stream of messages that are all there.
+/// A stream of messages that all exist from the start.
 type Messages<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 fn messages<T>(messages: Vec<T>) -> Messages<T> {
@@ -256,13 +258,13 @@ impl SnapshotMetadata for Service {
         &self,
         request: Request<proto::GetMetadataAllocatedRequest>,
     ) -> Result<Response<Self::GetMetadataAllocatedStream>, Status> {
-        self.answer(|world| world.allocated(&request.into_inner()).map(messages))
+        self.answer(|state| state.allocated(&request.into_inner()).map(messages))
     }
 
     async fn get_metadata_delta(
         &self,
         request: Request<proto::GetMetadataDeltaRequest>,
     ) -> Result<Response<Self::GetMetadataDeltaStream>, Status> {
-        self.answer(|world| world.delta(&request.into_inner()).map(messages))
+        self.answer(|state| state.delta(&request.into_inner()).map(messages))
     }
 }

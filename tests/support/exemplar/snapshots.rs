@@ -5,49 +5,49 @@ use std::path::Path;
 use nomad_csi::csi::proto;
 use tonic::Code;
 
-use super::Deviation as D;
-use super::world::{Answer, Snapshot, World, invalid, not_found, refuse};
+use super::deviation::Deviation as D;
+use super::state::{Answer, PluginState, Snapshot, invalid, not_found, refusal};
 
-impl World {
+impl PluginState {
     pub(super) fn create_snapshot(
         &mut self,
         request: &proto::CreateSnapshotRequest,
     ) -> Answer<proto::CreateSnapshotResponse> {
         let source = &request.source_volume_id;
         if request.name.is_empty() || source.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
-        if request.name.len() > 64 && self.is(D::ShortSnapshotNames) {
+        if request.name.len() > 64 && self.has(D::ShortSnapshotNames) {
             return invalid("the name is too long");
         }
-        let named = self.snapshots.values().find(|one| one.name == request.name);
-        if let Some(existing) = named
-            && !self.is(D::SnapshotEachTime)
+        let existing = self.snapshots.values().find(|one| one.name == request.name);
+        if let Some(existing) = existing
+            && !self.has(D::SnapshotEachTime)
         {
-            if existing.answer.source_volume_id != *source && !self.is(D::SnapshotOfOther) {
-                return refuse(Code::AlreadyExists, "the name is taken");
+            if existing.answer.source_volume_id != *source && !self.has(D::SnapshotOfOther) {
+                return refusal(Code::AlreadyExists, "the name already exists");
             }
             return Ok(proto::CreateSnapshotResponse {
                 snapshot: Some(existing.answer.clone()),
             });
         }
         let mut of_volume = self.snapshots.values();
-        if self.is(D::OneSnapshot) && of_volume.any(|one| one.answer.source_volume_id == *source) {
-            return refuse(Code::ResourceExhausted, "the volume has a snapshot");
+        if self.has(D::OneSnapshot) && of_volume.any(|one| one.answer.source_volume_id == *source) {
+            return refusal(Code::ResourceExhausted, "the volume already has a snapshot");
         }
-        let snapshot = self.cut_snapshot(&request.name, source, "")?;
+        let snapshot = self.add_snapshot(&request.name, source, "")?;
         Ok(proto::CreateSnapshotResponse {
             snapshot: Some(snapshot),
         })
     }
 
-    fn cut_snapshot(&mut self, name: &str, source: &str, group: &str) -> Answer<proto::Snapshot> {
+    fn add_snapshot(&mut self, name: &str, source: &str, group: &str) -> Answer<proto::Snapshot> {
         let (content, size) = match self.volumes.get(source) {
             Some(volume) => (volume.content.clone(), volume.answer.capacity_bytes),
-            None if self.is(D::SnapshotUnknownVolume) => (Default::default(), 0),
-            None => return not_found("such volume"),
+            None if self.has(D::SnapshotUnknownVolume) => (Default::default(), 0),
+            None => return not_found("volume"),
         };
-        let id = self.id("snapshot");
+        let id = self.new_id("snapshot");
         let time = prost_types::Timestamp {
             seconds: 1_700_000_000,
             nanos: 0,
@@ -56,7 +56,7 @@ impl World {
             size_bytes: size,
             snapshot_id: id.clone(),
             source_volume_id: source.to_owned(),
-            creation_time: (!self.is(D::NoCreationTime)).then_some(time),
+            creation_time: (!self.has(D::NoCreationTime)).then_some(time),
             ready_to_use: true,
             group_snapshot_id: group.to_owned(),
         };
@@ -81,8 +81,8 @@ impl World {
             .snapshots
             .get(id)
             .is_some_and(|one| !one.answer.group_snapshot_id.is_empty());
-        if of_group && !self.is(D::GroupMemberDeletes) {
-            return invalid("the snapshot belongs to a group");
+        if of_group && !self.has(D::GroupMemberDeletes) {
+            return invalid("the snapshot is a member of a group snapshot");
         }
         self.snapshots.remove(id);
         Ok(proto::DeleteSnapshotResponse {})
@@ -99,7 +99,7 @@ impl World {
         )?;
         let (id, source) = (&request.snapshot_id, &request.source_volume_id);
         let fits = |one: &proto::Snapshot| {
-            self.is(D::FilterIgnored)
+            self.has(D::FilterIgnored)
                 || ((id.is_empty() || one.snapshot_id == *id)
                     && (source.is_empty() || one.source_volume_id == *source))
         };
@@ -112,8 +112,8 @@ impl World {
                 snapshot: Some(snapshot),
             })
             .collect();
-        if self.is(D::FilterFails) && !id.is_empty() && entries.is_empty() {
-            return not_found("such snapshot");
+        if self.has(D::FilterFails) && !id.is_empty() && entries.is_empty() {
+            return not_found("snapshot");
         }
         let next_token = self.cut(&mut entries, limit, |entry| {
             let snapshot = entry.snapshot.as_ref();
@@ -136,7 +136,7 @@ impl World {
             Some(snapshot) => Ok(proto::GetSnapshotResponse {
                 snapshot: Some(snapshot.answer.clone()),
             }),
-            None => not_found("such snapshot"),
+            None => not_found("snapshot"),
         }
     }
 
@@ -146,28 +146,28 @@ impl World {
     ) -> Answer<proto::CreateVolumeGroupSnapshotResponse> {
         let sources = &request.source_volume_ids;
         if request.name.is_empty() || sources.is_empty() {
-            return invalid("something is missing");
+            return invalid("a required field is missing");
         }
-        let named = self
+        let existing = self
             .groups
             .iter()
             .find(|(_, (name, _))| *name == request.name);
-        if let Some((id, (_, members))) = named {
+        if let Some((id, (_, members))) = existing {
             let (id, members) = (id.clone(), members.clone());
-            if members.len() != sources.len() && !self.is(D::GroupOfOthers) {
-                return refuse(Code::AlreadyExists, "the name is taken");
+            if members.len() != sources.len() && !self.has(D::GroupOfOthers) {
+                return refusal(Code::AlreadyExists, "the name already exists");
             }
             return Ok(proto::CreateVolumeGroupSnapshotResponse {
                 group_snapshot: Some(self.group(&id, &members)),
             });
         }
         let unknown = sources.iter().any(|id| !self.volumes.contains_key(id));
-        if unknown && !self.is(D::GroupLeaks) {
-            return not_found("such volume");
+        if unknown && !self.has(D::GroupLeaks) {
+            return not_found("volume");
         }
-        let id = self.id("group");
+        let id = self.new_id("group");
         let mut members = vec![];
-        let cut = if self.is(D::GroupPartial) {
+        let cut = if self.has(D::GroupPartial) {
             1
         } else {
             sources.len()
@@ -175,7 +175,7 @@ impl World {
         for source in sources.iter().take(cut) {
             let name = format!("{}-{source}", request.name);
             let group = if unknown { "" } else { id.as_str() };
-            members.push(self.cut_snapshot(&name, source, group)?.snapshot_id);
+            members.push(self.add_snapshot(&name, source, group)?.snapshot_id);
         }
         self.groups
             .insert(id.clone(), (request.name.clone(), members.clone()));
@@ -203,10 +203,10 @@ impl World {
     ) -> Answer<proto::DeleteVolumeGroupSnapshotResponse> {
         let id = &request.group_snapshot_id;
         if id.is_empty() {
-            return invalid("the group's ID is missing");
+            return invalid("the group snapshot ID is missing");
         }
         if let Some((_, members)) = self.groups.remove(id)
-            && !self.is(D::GroupStays)
+            && !self.has(D::GroupStays)
         {
             self.snapshots.retain(|member, _| !members.contains(member));
         }
@@ -218,29 +218,29 @@ impl World {
         request: &proto::GetVolumeGroupSnapshotRequest,
     ) -> Answer<proto::GetVolumeGroupSnapshotResponse> {
         if request.group_snapshot_id.is_empty() {
-            return invalid("the group's ID is missing");
+            return invalid("the group snapshot ID is missing");
         }
         let Some((_, members)) = self.groups.get(&request.group_snapshot_id) else {
-            return not_found("such group snapshot");
+            return not_found("group snapshot");
         };
         if request.snapshot_ids.iter().any(|id| !members.contains(id)) {
-            return invalid("these are not the members");
+            return invalid("snapshot_ids does not match the members");
         }
         Ok(proto::GetVolumeGroupSnapshotResponse {
             group_snapshot: Some(self.group(&request.group_snapshot_id, members)),
         })
     }
 
-    /// The bytes of a block volume's snapshot, and the volume's size.
+    /// Returns the bytes of a snapshot of a block volume, and the size of the volume.
     fn bytes(&self, id: &str) -> Answer<(Vec<u8>, i64)> {
         if id.is_empty() {
             return invalid("the snapshot ID is missing");
         }
         let Some(snapshot) = self.snapshots.get(id) else {
-            if self.is(D::BlocksOfNothing) {
+            if self.has(D::BlocksOfNothing) {
                 return Ok((vec![], 0));
             }
-            return not_found("such snapshot");
+            return not_found("snapshot");
         };
         let bytes = snapshot.content.get(Path::new("")).cloned();
         Ok((bytes.unwrap_or_default(), snapshot.answer.size_bytes))
@@ -248,7 +248,7 @@ impl World {
 
     fn offset(&self, offset: i64, size: i64) -> Answer<()> {
         if offset < 0 || offset > size {
-            return refuse(Code::OutOfRange, "the offset is not in the volume");
+            return refusal(Code::OutOfRange, "the offset is beyond the volume");
         }
         Ok(())
     }
@@ -259,15 +259,15 @@ impl World {
     ) -> Answer<Vec<proto::GetMetadataAllocatedResponse>> {
         let (bytes, size) = self.bytes(&request.snapshot_id)?;
         self.offset(request.starting_offset, size)?;
-        let mut starts = if bytes.is_empty() || self.is(D::BlocksMissing) {
+        let mut starts = if bytes.is_empty() || self.has(D::BlocksMissing) {
             vec![8192]
         } else {
             vec![0, 8192]
         };
-        if self.is(D::BlocksBackwards) {
+        if self.has(D::BlocksBackwards) {
             starts.reverse();
         }
-        if self.is(D::BlocksBeyond) {
+        if self.has(D::BlocksBeyond) {
             starts.push(size);
         }
         let message = |start| proto::GetMetadataAllocatedResponse {
@@ -285,7 +285,7 @@ impl World {
         let (base, _) = self.bytes(&request.base_snapshot_id)?;
         let (target, size) = self.bytes(&request.target_snapshot_id)?;
         self.offset(request.starting_offset, size)?;
-        let differs = base != target && !self.is(D::DeltaMissing);
+        let differs = base != target && !self.has(D::DeltaMissing);
         Ok(vec![proto::GetMetadataDeltaResponse {
             block_metadata_type: proto::BlockMetadataType::FixedLength.into(),
             volume_capacity_bytes: size,

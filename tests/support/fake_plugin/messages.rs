@@ -1,4 +1,4 @@
-//! CSI's messages in the model's words; what the specification forbids to send is an error.
+//! Converts CSI messages to the types of the model. A message that the specification forbids is an error.
 
 use nomad_csi::csi::convert;
 use nomad_csi::csi::proto;
@@ -22,7 +22,7 @@ pub(super) fn capabilities(
         all.push(capability);
         let Some(mount) = mount else { continue };
         if options.get_or_insert_with(|| mount.clone()) != &mount {
-            return Err("mount options differ from capability to capability");
+            return Err("the capabilities have different mount options");
         }
     }
     Ok((all, options.unwrap_or_default()))
@@ -34,10 +34,10 @@ pub(super) fn capability(
     let mode = capability
         .access_mode
         .as_ref()
-        .ok_or("there is no access mode")?;
+        .ok_or("the access mode is missing")?;
     let access_mode = convert::access_mode_from(mode.mode()).ok_or("the access mode is unknown")?;
     let (attachment_mode, options) = match &capability.access_type {
-        None => return Err("there is no access type"),
+        None => return Err("the access type is missing"),
         Some(AccessType::Block(_)) => (AttachmentMode::BlockDevice, None),
         Some(AccessType::Mount(mount)) if mount.volume_mount_group.is_empty() => {
             let options = MountOptions {
@@ -46,7 +46,9 @@ pub(super) fn capability(
             };
             (AttachmentMode::FileSystem, Some(options))
         }
-        Some(AccessType::Mount(_)) => return Err("a mount group that was never advertised"),
+        Some(AccessType::Mount(_)) => {
+            return Err("volume_mount_group is set, but VOLUME_MOUNT_GROUP is not advertised");
+        }
     };
     let capability = Capability {
         access_mode,
@@ -58,7 +60,7 @@ pub(super) fn capability(
 pub(super) fn one_capability(
     each: Option<&proto::VolumeCapability>,
 ) -> Result<(Capability, MountOptions), &'static str> {
-    let (capability, options) = capability(each.ok_or("there is no capability")?)?;
+    let (capability, options) = capability(each.ok_or("the capability is missing")?)?;
     Ok((capability, options.unwrap_or_default()))
 }
 
@@ -75,7 +77,7 @@ pub(super) fn capacity(range: Option<proto::CapacityRange>) -> Result<CapacityRa
         max: bytes(range.limit_bytes)?,
     };
     if range.is_unset() {
-        return Err("an empty capacity range was sent (GH-11238)");
+        return Err("the capacity range is empty (GH-11238)");
     }
     Ok(range)
 }
@@ -86,18 +88,18 @@ pub(super) fn topology(
     let Some(requirement) = requirement else {
         return Ok(None);
     };
-    let places = |list: Vec<proto::Topology>| {
-        let place = |place: proto::Topology| Topology {
-            segments: place.segments,
+    let topologies = |list: Vec<proto::Topology>| {
+        let topology = |topology: proto::Topology| Topology {
+            segments: topology.segments,
         };
-        list.into_iter().map(place).collect()
+        list.into_iter().map(topology).collect()
     };
     let request = TopologyRequest {
-        required: places(requirement.requisite),
-        preferred: places(requirement.preferred),
+        required: topologies(requirement.requisite),
+        preferred: topologies(requirement.preferred),
     };
     if request.is_empty() {
-        return Err("an empty topology requirement was sent (W27)");
+        return Err("the topology requirement is empty (W27)");
     }
     Ok(Some(request))
 }
@@ -110,7 +112,7 @@ pub(super) fn source(
         return Ok(None);
     };
     match source.r#type {
-        None => Err("an empty content source was sent"),
+        None => Err("the content source is empty"),
         Some(Type::Volume(volume)) => Ok(Some(VolumeSource::Volume(volume.volume_id))),
         Some(Type::Snapshot(snapshot)) => Ok(Some(VolumeSource::Snapshot(snapshot.snapshot_id))),
     }
@@ -119,7 +121,7 @@ pub(super) fn source(
 pub(super) fn create(request: proto::CreateVolumeRequest) -> Result<CreateVolume, &'static str> {
     let (capabilities, mount_options) = capabilities(&request.volume_capabilities)?;
     if !request.mutable_parameters.is_empty() {
-        return Err("mutable parameters that were never advertised");
+        return Err("mutable parameters are set, but MODIFY_VOLUME is not advertised");
     }
     Ok(CreateVolume {
         name: request.name,
@@ -180,7 +182,10 @@ pub(super) fn publish(
 
 pub(super) fn page(max_entries: i32, token: String) -> Result<PageRequest, &'static str> {
     let entries = u32::try_from(max_entries).map_err(|_| "max_entries is negative")?;
-    Ok(PageRequest { entries, token })
+    Ok(PageRequest {
+        entries,
+        starting_token: token,
+    })
 }
 
 pub(super) fn list_snapshots(

@@ -1,4 +1,4 @@
-//! CSI's three services over the fake plugin's world.
+//! The three CSI services over the state of the fake plugin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use nomad_csi::csi::proto::list_snapshots_response::Entry;
 use nomad_csi::csi::proto::node_server::Node;
 use nomad_csi::csi::{convert, status};
 use nomad_csi::model::{ExternalId, Secrets, SnapshotId};
-use nomad_csi::ports::fake::{CallFailed, FakeBackend, Refusal, World};
+use nomad_csi::ports::fake::{CallError, FakeBackend, ProviderState, Refusal};
 use nomad_csi::ports::{CreateSnapshot, CreatedVolume, Rpc, StatusCode};
 use tonic::{Request, Response, Status, async_trait};
 
-use super::Cuts;
+use super::connection::ConnectionCutter;
 use super::messages::{
     create, expand, list_snapshots, listed, page, publish, snapshot, stage, validate,
 };
@@ -24,7 +24,7 @@ use super::messages::{
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) backend: Arc<FakeBackend>,
-    pub(super) cuts: Arc<Cuts>,
+    pub(super) cutter: Arc<ConnectionCutter>,
 }
 
 impl Service {
@@ -32,31 +32,32 @@ impl Service {
         &self,
         rpc: Rpc,
         subject: &str,
-        act: impl Fn(&mut World) -> Result<T, Refusal> + Send,
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
     ) -> Result<T, Status> {
         match self.backend.call(rpc, subject, act).await {
             Ok(answer) => Ok(answer),
-            Err(CallFailed::Refused(refusal)) => {
+            Err(CallError::Refused(refusal)) => {
                 Err(Status::new(status::to_tonic(refusal.code), refusal.message))
             }
-            Err(CallFailed::ConnectionLost | CallFailed::NotConnected) => {
-                self.cuts.cut();
+            Err(CallError::ConnectionLost | CallError::NotConnected) => {
+                self.cutter.cut();
                 std::future::pending().await
             }
         }
     }
 
-    /// A call whose message is read into the model's words first; what cannot be read is a wrong.
+    /// Handles a call whose message is first converted to the model. A failed conversion is a
+    /// violation.
     async fn read<Q: Send + Sync, T>(
         &self,
         rpc: Rpc,
         subject: &str,
         read: Result<Q, &'static str>,
-        act: impl Fn(&mut World, &Q) -> Result<T, Refusal> + Send + Sync,
+        act: impl Fn(&mut ProviderState, &Q) -> Result<T, Refusal> + Send + Sync,
     ) -> Result<T, Status> {
-        self.call(rpc, subject, |world| match &read {
-            Ok(request) => act(world, request),
-            Err(wrong) => world.wrong(rpc, StatusCode::InvalidArgument, wrong),
+        self.call(rpc, subject, |state| match &read {
+            Ok(request) => act(state, request),
+            Err(wrong) => state.violation(rpc, StatusCode::InvalidArgument, wrong),
         })
         .await
     }
@@ -117,15 +118,15 @@ impl Identity for Service {
         _: Request<proto::ProbeRequest>,
     ) -> Result<Response<proto::ProbeResponse>, Status> {
         let settings = self.settings(Rpc::Probe).await?;
-        // Absent means ready (B57).
+        // An absent `ready` means ready (B57).
         let ready = (!settings.ready).then_some(false);
         Ok(Response::new(proto::ProbeResponse { ready }))
     }
 }
 
 impl Service {
-    async fn settings(&self, rpc: Rpc) -> Result<nomad_csi::ports::fake::Settings, Status> {
-        self.call(rpc, "", |world| Ok(world.settings.clone())).await
+    async fn settings(&self, rpc: Rpc) -> Result<nomad_csi::ports::fake::PluginSettings, Status> {
+        self.call(rpc, "", |state| Ok(state.settings.clone())).await
     }
 }
 
@@ -140,7 +141,7 @@ impl Controller for Service {
         let can = settings
             .controller
             .ok_or_else(|| Status::unimplemented("no controller"))?;
-        // One that this program does not know, as a later version of CSI would send it.
+        // An unknown capability, such as one of a later version of CSI.
         let mut types = vec![99];
         for (has, kind) in [
             (can.create_delete_volume, rpc::Type::CreateDeleteVolume),
@@ -181,7 +182,12 @@ impl Controller for Service {
         let request = request.into_inner();
         let name = request.name.clone();
         let created = self
-            .read(Rpc::CreateVolume, &name, create(request), World::create)
+            .read(
+                Rpc::CreateVolume,
+                &name,
+                create(request),
+                ProviderState::create,
+            )
             .await?;
         Ok(Response::new(proto::CreateVolumeResponse {
             volume: Some(volume(created)),
@@ -195,8 +201,8 @@ impl Controller for Service {
         let request = request.into_inner();
         let id = ExternalId::new(request.volume_id);
         let secrets = Secrets::from_iter(request.secrets);
-        self.call(Rpc::DeleteVolume, id.as_str(), |world| {
-            world.delete(&id, &secrets)
+        self.call(Rpc::DeleteVolume, id.as_str(), |state| {
+            state.delete(&id, &secrets)
         })
         .await?;
         Ok(Response::new(proto::DeleteVolumeResponse {}))
@@ -215,7 +221,7 @@ impl Controller for Service {
             parameters: request.parameters.clone(),
             mutable_parameters: request.mutable_parameters.clone(),
         };
-        self.read(rpc, &id, validate(request), World::validate)
+        self.read(rpc, &id, validate(request), ProviderState::validate)
             .await?;
         Ok(Response::new(proto::ValidateVolumeCapabilitiesResponse {
             confirmed: Some(confirmed),
@@ -230,11 +236,11 @@ impl Controller for Service {
         let request = request.into_inner();
         let page = page(request.max_entries, request.starting_token);
         let page = self
-            .read(Rpc::ListVolumes, "", page, World::list_volumes)
+            .read(Rpc::ListVolumes, "", page, ProviderState::list_volumes)
             .await?;
         Ok(Response::new(proto::ListVolumesResponse {
             entries: page.entries.into_iter().map(listed).collect(),
-            next_token: page.next.unwrap_or_default(),
+            next_token: page.next_token.unwrap_or_default(),
         }))
     }
 
@@ -279,8 +285,8 @@ impl Controller for Service {
         };
         let subject = request.source.as_str();
         let cut = self
-            .call(Rpc::CreateSnapshot, subject, |world| {
-                world.create_snapshot(&request)
+            .call(Rpc::CreateSnapshot, subject, |state| {
+                state.create_snapshot(&request)
             })
             .await?;
         Ok(Response::new(proto::CreateSnapshotResponse {
@@ -295,8 +301,8 @@ impl Controller for Service {
         let request = request.into_inner();
         let id = SnapshotId::new(request.snapshot_id);
         let secrets = Secrets::from_iter(request.secrets);
-        self.call(Rpc::DeleteSnapshot, id.as_str(), |world| {
-            world.delete_snapshot(&id, &secrets)
+        self.call(Rpc::DeleteSnapshot, id.as_str(), |state| {
+            state.delete_snapshot(&id, &secrets)
         })
         .await?;
         Ok(Response::new(proto::DeleteSnapshotResponse {}))
@@ -308,14 +314,19 @@ impl Controller for Service {
     ) -> Result<Response<proto::ListSnapshotsResponse>, Status> {
         let request = list_snapshots(request.into_inner());
         let page = self
-            .read(Rpc::ListSnapshots, "", request, World::list_snapshots)
+            .read(
+                Rpc::ListSnapshots,
+                "",
+                request,
+                ProviderState::list_snapshots,
+            )
             .await?;
         let entries = page.entries.into_iter().map(|each| Entry {
             snapshot: Some(snapshot(&each)),
         });
         Ok(Response::new(proto::ListSnapshotsResponse {
             entries: entries.collect(),
-            next_token: page.next.unwrap_or_default(),
+            next_token: page.next_token.unwrap_or_default(),
         }))
     }
 
@@ -332,7 +343,9 @@ impl Controller for Service {
     ) -> Result<Response<proto::ControllerExpandVolumeResponse>, Status> {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::ControllerExpandVolume, request.volume_id.clone());
-        let expanded = self.read(rpc, &id, expand(request), World::expand).await?;
+        let expanded = self
+            .read(rpc, &id, expand(request), ProviderState::expand)
+            .await?;
         Ok(Response::new(proto::ControllerExpandVolumeResponse {
             capacity_bytes: expanded.capacity.to_wire(),
             node_expansion_required: expanded.node_expansion_required,
@@ -347,9 +360,11 @@ impl Controller for Service {
     }
 }
 
-/// The orchestrator has no port for this RPC.
+/// Answers an RPC that the orchestrator never calls.
 fn never<T>() -> Result<T, Status> {
-    Err(Status::unimplemented("the fake does not have this"))
+    Err(Status::unimplemented(
+        "the fake plugin does not implement this RPC",
+    ))
 }
 
 #[async_trait]
@@ -402,8 +417,13 @@ impl Node for Service {
     ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
         let request = request.into_inner();
         let id = request.volume_id.clone();
-        self.read(Rpc::NodeStageVolume, &id, stage(request), World::stage)
-            .await?;
+        self.read(
+            Rpc::NodeStageVolume,
+            &id,
+            stage(request),
+            ProviderState::stage,
+        )
+        .await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))
     }
 
@@ -414,8 +434,8 @@ impl Node for Service {
         let request = request.into_inner();
         let id = ExternalId::new(request.volume_id);
         let path = PathBuf::from(request.staging_target_path);
-        self.call(Rpc::NodeUnstageVolume, id.as_str(), |world| {
-            world.unstage(&id, &path)
+        self.call(Rpc::NodeUnstageVolume, id.as_str(), |state| {
+            state.unstage(&id, &path)
         })
         .await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
@@ -431,7 +451,7 @@ impl Node for Service {
             Rpc::NodePublishVolume,
             &id,
             publish(request),
-            World::publish,
+            ProviderState::publish,
         )
         .await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
@@ -444,8 +464,8 @@ impl Node for Service {
         let request = request.into_inner();
         let id = ExternalId::new(request.volume_id);
         let path = PathBuf::from(request.target_path);
-        self.call(Rpc::NodeUnpublishVolume, id.as_str(), |world| {
-            world.unpublish(&id, &path)
+        self.call(Rpc::NodeUnpublishVolume, id.as_str(), |state| {
+            state.unpublish(&id, &path)
         })
         .await?;
         Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))

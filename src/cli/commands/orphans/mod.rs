@@ -1,12 +1,7 @@
-//! `orphans`: what a provider has and nobody registered; registers it, or deletes it.
-//!
-//! The joining and the steps are `reconcile`'s. Here somebody is shown what is there and what would be
-//! done, and agrees to each volume by its name. Everything is checked before anything is done; one
-//! volume that may not be deleted spares all.
+//! `orphans`: volumes that a provider has and that are not registered. Lists, registers or deletes them.
 
-mod adopt;
-mod delete;
-mod look;
-mod work;
+mod args;
+mod run;
 
-pub(crate) use work::run;
+pub(crate) use args::OrphansArgs;
+pub(crate) use run::run;

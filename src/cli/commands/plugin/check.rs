@@ -5,25 +5,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::socket::Plugin;
-use crate::cli::args::{Check, TableForm};
-use crate::cli::context::Context;
+use crate::cli::args::TableFormat;
+use crate::cli::commands::plugin::CheckArgs;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
-use crate::conformance::{MachineFiles, Report, Selection, Setup, cases, run as carry_out};
+use crate::conformance::{LocalFiles, Report, Selection, CheckOptions, cases, run_checks as carry_out};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{read_pairs, write_over};
 use crate::model::{Bytes, Secrets};
 
-/// What to say if a second Ctrl-C leaves at once.
+/// The message of a second Ctrl-C.
 pub(crate) const LEFT: &str =
-    "left at once: what the checks made may still be there; its names begin with nomad-csi-check-";
+    "aborted: volumes and snapshots of the checks may remain; their names begin with nomad-csi-check-";
 
 /// Checks, reports and says what is left over.
 ///
 /// # Errors
 /// If what is given cannot be used, or no CSI plugin answers.
-pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &CommandContext, arguments: &CheckArgs) -> Result<Exit, CliError> {
     let selection = Selection {
         only: arguments.only.clone(),
         skip: arguments.skip.clone(),
@@ -31,7 +32,7 @@ pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, Cl
     };
     known(&selection)?;
     if arguments.list {
-        context.printer.data(&case_list());
+        context.printer.print_result(&case_list());
         return Ok(Exit::Done);
     }
     let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
@@ -42,7 +43,7 @@ pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, Cl
         plugin.client,
         setup,
         &selection,
-        Arc::new(MachineFiles),
+        Arc::new(LocalFiles),
         &watch,
         context.interrupts.stop(),
     );
@@ -56,22 +57,22 @@ pub(crate) async fn run(context: &Context, arguments: &Check) -> Result<Exit, Cl
 
 /// # Errors
 /// If a file cannot be written.
-fn tell(context: &Context, arguments: &Check, report: &Report) -> Result<(), CliError> {
+fn tell(context: &CommandContext, arguments: &CheckArgs, report: &Report) -> Result<(), CliError> {
     let mut is_told = false;
     for format in &arguments.formats {
         let text = format.text(report);
         match format.file() {
             Some(file) => write_over(&context.directory, Path::new(file), text.as_bytes())?,
             None => {
-                context.printer.data(&text);
+                context.printer.print_result(&text);
                 is_told = true;
             }
         }
     }
     if !is_told {
-        context.printer.data(&match arguments.output {
-            TableForm::Table => report_text(report),
-            TableForm::Json => json_text(&report_json(report)),
+        context.printer.print_result(&match arguments.output {
+            TableFormat::Table => report_text(report),
+            TableFormat::Json => json_text(&report_json(report)),
         });
     }
     Ok(())
@@ -88,7 +89,7 @@ fn exit(report: &Report) -> Exit {
 /// # Errors
 /// If a word of the selection names no check.
 fn known(selection: &Selection) -> Result<(), CliError> {
-    let unknown = selection.unknown(&cases());
+    let unknown = selection.unknown_words(&cases());
     let Some(word) = unknown.first() else {
         return Ok(());
     };
@@ -98,7 +99,7 @@ fn known(selection: &Selection) -> Result<(), CliError> {
         .into())
 }
 
-fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
+fn setup(context: &CommandContext, arguments: &CheckArgs) -> Result<CheckOptions, CliError> {
     let read = |file: &Option<PathBuf>| match file {
         None => Ok(BTreeMap::new()),
         Some(file) => pairs(&context.directory.join(file)),
@@ -115,15 +116,15 @@ fn setup(context: &Context, arguments: &Check) -> Result<Setup, CliError> {
         Some(directory) => context.directory.join(directory),
         None => work.join(name),
     };
-    Ok(Setup {
+    Ok(CheckOptions {
         parameters: read(&arguments.parameters)?,
-        mutable: read(&arguments.mutable_parameters)?,
+        mutable_parameters: read(&arguments.mutable_parameters)?,
         secrets: Secrets::from_iter(read(&arguments.secrets)?),
         size,
-        staging: below(&arguments.staging, "staging"),
-        target: below(&arguments.target, "target"),
-        prefix,
-        block: arguments.block,
+        staging_directory: below(&arguments.staging, "staging"),
+        target_directory: below(&arguments.target, "target"),
+        name_prefix: prefix,
+        block_volumes: arguments.block,
         log: arguments
             .log
             .as_ref()

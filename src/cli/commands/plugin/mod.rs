@@ -1,5 +1,6 @@
 //! `plugin …`.
 
+mod args;
 #[cfg(feature = "agent")]
 pub(crate) mod check;
 #[cfg(feature = "agent")]
@@ -9,3 +10,7 @@ pub(crate) mod serve;
 #[cfg(feature = "agent")]
 mod socket;
 pub(crate) mod status;
+
+#[cfg(feature = "agent")]
+pub(crate) use args::{CheckArgs, ProbeArgs, ServeArgs};
+pub(crate) use args::{PluginCommand, PluginStatusArgs};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::context::Context;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::csi::RawClient;
 use crate::diagnostic::{Code, Diagnostic};
@@ -20,7 +20,7 @@ impl Plugin {
     ///
     /// # Errors
     /// If the endpoint is not a Unix socket's.
-    pub(super) fn at(context: &Context, endpoint: &str, seconds: u64) -> Result<Self, CliError> {
+    pub(super) fn at(context: &CommandContext, endpoint: &str, seconds: u64) -> Result<Self, CliError> {
         let path = endpoint
             .strip_prefix("unix://")
             .or_else(|| endpoint.strip_prefix("unix:"))

@@ -1,8 +1,8 @@
 //! `plugin status`.
 
-use crate::cli::args::PluginStatus;
+use crate::cli::commands::plugin::PluginStatusArgs;
 use crate::cli::commands::status::{Layout, ask};
-use crate::cli::context::Context;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{plugin_detail, plugin_list};
@@ -19,14 +19,14 @@ const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
 ///
 /// # Errors
 /// If the server says no, or the ID names none or several.
-pub(crate) async fn run(context: &Context, arguments: &PluginStatus) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &CommandContext, arguments: &PluginStatusArgs) -> Result<Exit, CliError> {
     ask(context, async |api| look(context, api, arguments).await).await
 }
 
 async fn look(
-    context: &Context,
+    context: &CommandContext,
     api: &dyn VolumeApi,
-    arguments: &PluginStatus,
+    arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
     let Some(prefix) = arguments.id.as_deref().filter(|id| !id.is_empty()) else {
@@ -43,7 +43,7 @@ async fn look(
 }
 
 async fn resolve(
-    context: &Context,
+    context: &CommandContext,
     api: &dyn VolumeApi,
     prefix: &str,
 ) -> Result<PluginId, CliError> {

@@ -1,16 +1,12 @@
-//! `reconcile`: looks again and again, says what has drifted, and puts it back if that is wanted.
+//! `reconcile`: reports drift in rounds, and with `--apply` reverses it.
 //!
-//! A round reads everything anew: the files, the ledger, the server. What it finds is told when it is
-//! another thing than the round before found, and is measured always. With `--apply` a round plans and
-//! applies as `apply` does; what is worse than reversible, blocked, or more than the token may do is
-//! left to a person. Nobody is asked anything.
-//!
-//! A round looks once: what is told, planned and put back comes from the same reading of the server,
-//! so that nothing is put back without a word on what was wrong. With `--apply` that reading is made
-//! with the set's lock held.
+//! Each round reads the files, the ledger and the server again. It logs what changed since the round
+//! before, and always updates the metrics. A round never asks. A change that is blocked, riskier than
+//! approved, or not permitted waits for a person.
 
-mod log;
-mod round;
+mod args;
+mod round_log;
 mod run;
 
+pub(crate) use args::ReconcileArgs;
 pub(crate) use run::run;

@@ -1,30 +1,38 @@
-//! The loop as a command: from its arguments until somebody ends it.
+//! Runs rounds until the user stops them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
-use super::log::Log;
-use super::round::Rounds;
-use crate::cli::args::ReconcileArguments;
-use crate::cli::context::Context;
+use super::args::ReconcileArgs;
+use super::round_log::RoundLog;
+use crate::cli::args::ChangeArgs;
+use crate::cli::change_options::change_options;
+use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::RandomIds;
-use crate::reconcile::run_loop;
+use crate::cli::ledger::ledger_access;
+use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
+use crate::diagnostic::{Code, Diagnostic, SourceMap};
+use crate::model::SetName;
+use crate::ports::{ClusterApi, RandomIds};
+use crate::reconcile::workflow::{RoundRequest, Specifications, run_round};
+use crate::reconcile::{Cause, RoundEnd, run_loop};
+use crate::spec::Purpose;
 use crate::telemetry::{METRICS_CONTENT_TYPE, ReconcileMetrics, serve_metrics};
 
-/// Runs rounds until somebody stops it, which is no error.
+/// Runs rounds until the user stops them, which is not an error.
 ///
 /// # Errors
-/// If the server's address cannot be used, or nobody could ask for the metrics at theirs.
+/// If the server's address or the address of the metrics cannot be used.
 pub(crate) async fn run(
-    context: &Context,
-    arguments: &ReconcileArguments,
+    context: &CommandContext,
+    arguments: &ReconcileArgs,
 ) -> Result<Exit, CliError> {
     if arguments.files.files.iter().any(|file| file == "-") {
-        let message = "standard input can be read once, and `reconcile` reads again and again";
+        let message = "cannot read standard input in every round";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help("name files or directories with `-f`")
             .into());
@@ -34,18 +42,13 @@ pub(crate) async fn run(
         None => None,
     };
     context
-        .with_client(async |client| {
+        .with_cluster(async |cluster| {
             let metrics = ReconcileMetrics::default();
-            let rounds = Rounds {
-                context,
-                client,
-                arguments,
-            };
-            let mut log = Log::new(&metrics);
+            let log = RoundLog::new(&metrics, context.clock.clone());
             let stop = context.interrupts.stop();
             let interval = arguments.interval;
-            let running = run_loop(client, interval, &RandomIds, stop, async |cause| {
-                rounds.one(cause, &mut log).await
+            let running = run_loop(cluster, interval, &RandomIds, stop, async |cause| {
+                run_logged_round(context, cluster, arguments, &log, cause).await
             });
             match &listener {
                 None => running.await,
@@ -63,13 +66,90 @@ pub(crate) async fn run(
         .await
 }
 
+/// Runs one round and logs how it ended.
+async fn run_logged_round(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &ReconcileArgs,
+    log: &RoundLog<'_>,
+    cause: Cause,
+) -> RoundEnd {
+    let started = Instant::now();
+    let (ended, set, sources) = match read_files(context, arguments) {
+        Ok(specifications) => {
+            let ended = reconcile(context, cluster, arguments, log, &specifications).await;
+            (ended, specifications.set, specifications.sources)
+        }
+        Err((error, sources)) => (Err(error), None, sources),
+    };
+    let duration = started.elapsed();
+    match ended {
+        Ok(()) => {
+            log.round_done(cause, set.as_ref().map_or("", SetName::as_str), duration);
+            RoundEnd::Done
+        }
+        Err(error) if error.exit == Exit::Interrupted => RoundEnd::Done,
+        Err(error) => {
+            log.round_failed(cause, duration, &error.diagnostics, &sources);
+            RoundEnd::Failed
+        }
+    }
+}
+
+fn read_files(
+    context: &CommandContext,
+    arguments: &ReconcileArgs,
+) -> Result<Specifications, (CliError, SourceMap)> {
+    let without_sources = |error: CliError| (error, SourceMap::default());
+    let namespace = context.namespace().map_err(without_sources)?;
+    let load_options = LoadOptions {
+        purpose: Purpose::ByExternalId,
+        empty_files: match arguments.changes.prune {
+            true => EmptyFiles::Pruned,
+            false => EmptyFiles::Accepted,
+        },
+    };
+    let (files, set) = (&arguments.files, &arguments.set);
+    let read = read_specifications(context, files, load_options, set, namespace.as_ref());
+    let (specifications, diagnostics) = read.map_err(without_sources)?;
+    if diagnostics.has_errors() {
+        return Err((diagnostics.into(), specifications.sources));
+    }
+    Ok(specifications)
+}
+
+async fn reconcile(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &ReconcileArgs,
+    log: &RoundLog<'_>,
+    specifications: &Specifications,
+) -> Result<(), CliError> {
+    let ignore: BTreeSet<String> = arguments.ignore.iter().cloned().collect();
+    let changes = if arguments.apply {
+        let changes: ChangeArgs = arguments.changes.clone().into();
+        Some(change_options(context, &changes, &specifications.volumes)?)
+    } else {
+        None
+    };
+    let request = RoundRequest {
+        specifications,
+        ledger: ledger_access(context, &arguments.place, cluster),
+        ignore: &ignore,
+        changes,
+    };
+    let parallelism = arguments.parallelism.parallelism;
+    let workflow = context.workflow_with_reporter(cluster, log, "reconcile", parallelism);
+    Ok(run_round(&workflow, log, request).await?)
+}
+
 async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        let message = format!("nobody can ask for the metrics at {address}: {error}");
+        let message = format!("cannot serve metrics at {address}: {error}");
         Diagnostic::error(Code::CliInvalidValue, message)
-            .help("name another address with `--metrics`, or end who listens there")
+            .help("choose another address with `--metrics`, or stop the process that uses it")
     })?;
     let address = listener.local_addr().unwrap_or(address);
-    tracing::info!(%address, "metrics can be read at /metrics");
+    tracing::info!(%address, "metrics are served at /metrics");
     Ok(listener)
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::Init;
-use crate::cli::context::Context;
+use crate::cli::command_context::CommandContext;
+use crate::cli::commands::volume::InitArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::files::write_new;
@@ -13,7 +13,7 @@ use crate::spec::{Syntax, template};
 ///
 /// # Errors
 /// If the file exists or cannot be written.
-pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Exit, CliError> {
+pub(crate) fn run(context: &CommandContext, arguments: &InitArgs) -> Result<Exit, CliError> {
     let named = arguments.file.as_deref();
     let by_name = named.and_then(Syntax::from_path);
     let syntax = arguments
@@ -22,13 +22,13 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Exit, CliError>
         .or(by_name)
         .unwrap_or(Syntax::Hcl);
     if named == Some(Path::new("-")) {
-        context.printer.data(&template(syntax, "FILE"));
+        context.printer.print_result(&template(syntax, "FILE"));
         return Ok(Exit::Done);
     }
     let file = named.map_or_else(|| PathBuf::from(format!("volume.{syntax}")), Path::to_owned);
     let text = template(syntax, &file.display().to_string());
     write_new(&context.directory, &file, text.as_bytes())?;
-    context.printer.talk(&format!(
+    context.printer.print_status(&format!(
         "wrote {}; now edit it, and check it with `nomad-csi validate -f {}`",
         file.display(),
         file.display()

@@ -1,10 +1,12 @@
-//! `volume …`; `create` and `register` are `super::submit`, which `apply` is too.
+//! The subcommands of `volume`. [`super::submit`] runs `volume create` and `volume register`.
 
+mod args;
 pub(crate) mod detach;
 pub(crate) mod expand;
-pub(crate) mod find;
 pub(crate) mod init;
-mod owned;
 pub(crate) mod remove;
+mod resized_volume;
 pub(crate) mod status;
 pub(crate) mod wait;
+
+pub(crate) use args::{InitArgs, SubmitArgs, VolumeCommand, VolumeStatusArgs};

@@ -1,8 +1,8 @@
 //! `volume status`.
 
-use crate::cli::args::VolumeStatus;
+use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::{Layout, ask};
-use crate::cli::context::Context;
+use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{volume_detail, volume_list};
@@ -19,14 +19,17 @@ const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
 ///
 /// # Errors
 /// If the server says no, or the ID names none or several.
-pub(crate) async fn run(context: &Context, arguments: &VolumeStatus) -> Result<Exit, CliError> {
+pub(crate) async fn run(
+    context: &CommandContext,
+    arguments: &VolumeStatusArgs,
+) -> Result<Exit, CliError> {
     ask(context, async |api| look(context, api, arguments).await).await
 }
 
 async fn look(
-    context: &Context,
+    context: &CommandContext,
     api: &dyn VolumeApi,
-    arguments: &VolumeStatus,
+    arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
     let query = VolumeQuery {
@@ -61,7 +64,7 @@ fn nothing(query: &VolumeQuery) -> String {
 /// The volume that is meant: the only one whose ID starts so, or the only one whose ID it is. What
 /// follows uses that volume's namespace, also where all were searched (`nomad-http-api` 6.1).
 async fn resolve(
-    context: &Context,
+    context: &CommandContext,
     api: &dyn VolumeApi,
     query: &VolumeQuery,
     id: &str,

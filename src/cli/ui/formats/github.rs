@@ -1,40 +1,41 @@
-//! Annotations of GitHub's workflows: a line per remark, at its place in the file, and one on the
-//! whole. Commands are `::level file=F,line=L,col=C,title=T::message`; `%`, line ends and, in
-//! properties, `:` and `,` are escaped.
+//! GitHub workflow annotations: one per diagnostic at its position, and one for the whole plan.
+//!
+//! A command is `::level file=F,line=L,col=C,title=T::message`. `%` and line ends are escaped, and in
+//! properties also `:` and `,`.
 
-use super::report::Reported;
+use super::report_input::ReportInput;
 use crate::cli::ui::plan::counts;
 use crate::diagnostic::{Diagnostic, Severity};
 
-pub(super) fn github(reported: Reported<'_>) -> String {
-    let mut lines: Vec<String> = reported
-        .remarks
+pub(super) fn github(input: ReportInput<'_>) -> String {
+    let mut lines: Vec<String> = input
+        .diagnostics
         .iter()
-        .map(|remark| annotation(remark, reported))
+        .map(|diagnostic| annotation(diagnostic, input))
         .collect();
-    let counts = counts(reported.plan.counts());
-    let message = format!("Plan for {}: {counts}", reported.server);
+    let counts = counts(input.plan.counts());
+    let message = format!("Plan for {}: {counts}", input.server);
     lines.push(format!("::notice title=nomad-csi::{}", data(&message)));
     lines.join("\n")
 }
 
-fn annotation(remark: &Diagnostic, reported: Reported<'_>) -> String {
-    let level = match remark.severity {
+fn annotation(diagnostic: &Diagnostic, input: ReportInput<'_>) -> String {
+    let level = match diagnostic.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
     let mut properties = vec![];
-    if let Some(label) = remark.labels.first() {
-        let place = reported.sources.location(label.span);
-        let file = property(reported.sources.name(label.span.source));
+    if let Some(label) = diagnostic.labels.first() {
+        let place = input.sources.location(label.span);
+        let file = property(input.sources.name(label.span.source));
         properties.push(format!(
             "file={file},line={},col={}",
             place.line, place.column
         ));
     }
-    properties.push(format!("title={}", property(remark.code.as_str())));
-    let more = remark.notes.iter().chain(&remark.help);
-    let text = std::iter::once(&remark.message).chain(more);
+    properties.push(format!("title={}", property(diagnostic.code.as_str())));
+    let more = diagnostic.notes.iter().chain(&diagnostic.help);
+    let text = std::iter::once(&diagnostic.message).chain(more);
     let text = text.map(String::as_str).collect::<Vec<_>>().join("\n");
     format!("::{level} {}::{}", properties.join(","), data(&text))
 }
@@ -52,9 +53,9 @@ fn property(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A name of a volume cannot end the command or begin another.
+    /// The name of a volume must not end the command or start another.
     #[test]
-    fn what_would_end_a_command_is_escaped() {
+    fn characters_that_end_a_command_are_escaped() {
         assert_eq!(data("100%\r\n::error::x"), "100%25%0D%0A::error::x");
         assert_eq!(property("a:b,c"), "a%3Ab%2Cc");
     }

@@ -1,19 +1,19 @@
-//! JUnit's XML: one test case per volume, failed if it cannot be brought to where it is wanted.
+//! JUnit XML: one test case per volume, failed if the volume cannot reach its specified state.
 
-use super::report::Reported;
+use super::report_input::ReportInput;
 use crate::cli::ui::markup::xml;
 use crate::diagnostic::Diagnostic;
-use crate::plan::Planned;
+use crate::plan::PlannedVolume;
 
-pub(super) fn junit(reported: Reported<'_>) -> String {
-    let volumes = &reported.plan.volumes;
-    let failures = reported.plan.counts().stuck();
+pub(super) fn junit(input: ReportInput<'_>) -> String {
+    let volumes = &input.plan.volumes;
+    let failures = input.plan.counts().blocked_or_waiting();
     let tests = format!(
         "tests=\"{}\" failures=\"{failures}\" errors=\"0\"",
         volumes.len()
     );
     let cases: String = volumes.iter().map(case).collect();
-    let server = xml(reported.server);
+    let server = xml(input.server);
     let lines = [
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned(),
         format!("<testsuites name=\"nomad-csi plan\" {tests}>"),
@@ -24,13 +24,13 @@ pub(super) fn junit(reported: Reported<'_>) -> String {
     lines.join("\n")
 }
 
-fn case(planned: &Planned) -> String {
+fn case(planned: &PlannedVolume) -> String {
     let open = format!(
         "<testcase classname=\"{}\" name=\"{}\"",
         xml(planned.key.namespace.as_str()),
         xml(planned.key.id.as_str()),
     );
-    let word = planned.action.word();
+    let word = planned.action.as_str();
     match planned.action.reasons() {
         [] => format!("{open}><system-out>{word}</system-out></testcase>\n"),
         reasons => failure(&open, word, reasons),

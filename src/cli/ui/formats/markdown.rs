@@ -1,22 +1,22 @@
-//! Markdown for a comment or a step's summary: what destroys data is in its first line, and the whole
-//! stays under the 65,535 characters that such a comment may have (usdr-gost#2966).
+//! Markdown for a pull request comment or a job summary. The first line names changes that destroy
+//! data. The text stays below GitHub's limit of 65,535 characters per comment.
 
-use super::report::Reported;
+use super::report_input::ReportInput;
 use crate::cli::ui::markup::code;
 use crate::cli::ui::plan::{by_urgency, counts, details};
-use crate::plan::{Action, Planned, Risk};
+use crate::plan::{Action, PlannedVolume, Risk};
 
-/// Fewer than a comment may have, so that there is room for saying that it was cut.
+/// The longest text before the note about omitted volumes.
 const LONGEST: usize = 65_000;
 
-pub(super) fn markdown(reported: Reported<'_>) -> String {
+pub(super) fn markdown(input: ReportInput<'_>) -> String {
     let mut text = format!(
         "{}\n\nPlan for {}: {}\n",
-        headline(reported),
-        code(reported.server),
-        counts(reported.plan.counts())
+        headline(input),
+        code(input.server),
+        counts(input.plan.counts())
     );
-    let entries = by_urgency(reported.plan);
+    let entries = by_urgency(input.plan);
     let shown: Vec<_> = entries
         .into_iter()
         .filter(|planned| planned.action != Action::Unchanged)
@@ -25,17 +25,17 @@ pub(super) fn markdown(reported: Reported<'_>) -> String {
         let entry = entry(planned);
         if text.len() + entry.len() > LONGEST {
             let left = shown.len() - at;
-            return text + &format!("\n…and {left} more, which are not shown here.");
+            return text + &format!("\n…and {left} more not shown.");
         }
         text += &entry;
     }
     text.trim_end().to_owned()
 }
 
-fn headline(reported: Reported<'_>) -> String {
+fn headline(input: ReportInput<'_>) -> String {
     let of = |risk: Risk| {
-        let volumes = reported.plan.volumes.iter();
-        let stakes = volumes.filter_map(|planned| planned.stakes.as_ref());
+        let volumes = input.plan.volumes.iter();
+        let stakes = volumes.filter_map(|planned| planned.impact.as_ref());
         stakes.filter(|stakes| stakes.risk == risk).count()
     };
     match (of(Risk::DestroysData), of(Risk::NeedsDowntime)) {
@@ -46,10 +46,10 @@ fn headline(reported: Reported<'_>) -> String {
     }
 }
 
-fn entry(planned: &Planned) -> String {
+fn entry(planned: &PlannedVolume) -> String {
     let key = code(&planned.key.to_string());
     let details = details(planned, None);
     let details = details.iter().map(|detail| format!("- {}\n", code(detail)));
-    let heading = format!("\n### {} {key}\n\n", planned.action.word());
+    let heading = format!("\n### {} {key}\n\n", planned.action.as_str());
     std::iter::once(heading).chain(details).collect()
 }

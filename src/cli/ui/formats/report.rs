@@ -1,44 +1,30 @@
-//! `--format FORM=FILE`: which form goes where.
+//! The reports of `plan --format FORMAT=FILE`.
 
 use super::github::github;
 use super::junit::junit;
 use super::markdown::markdown;
+use super::report_input::ReportInput;
 use super::sarif::sarif;
-use crate::diagnostic::{Diagnostic, SourceMap};
-use crate::plan::Plan;
 
-/// What a report is about.
-#[derive(Clone, Copy)]
-pub(crate) struct Reported<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// Everything that is to be said of it, with its places.
-    pub remarks: &'a [Diagnostic],
-    /// The texts that the places are in.
-    pub sources: &'a SourceMap,
-    /// What people call the server.
-    pub server: &'a str,
-}
-
-/// A form.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Format {
     Sarif,
     Junit,
     Github,
     Markdown,
 }
 
-/// One report that was asked for.
+/// A report to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportFile {
-    form: Form,
-    /// The file, or `-`.
+    format: Format,
+    /// The path of the file, or `-`.
     file: String,
 }
 
 impl ReportFile {
-    /// The file; `None` is standard output.
+    /// Returns the path of the file, or `None` for standard output.
     pub(crate) fn file(&self) -> Option<&str> {
         (self.file != "-").then_some(self.file.as_str())
     }
@@ -49,12 +35,16 @@ impl std::str::FromStr for ReportFile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, file) = text.split_once('=').unwrap_or((text, ""));
-        let form = match word {
-            "sarif" => Form::Sarif,
-            "junit" => Form::Junit,
-            "github" => Form::Github,
-            "markdown" => Form::Markdown,
-            _ => return Err("the forms are sarif, junit, github and markdown".to_owned()),
+        let format = match word {
+            "sarif" => Format::Sarif,
+            "junit" => Format::Junit,
+            "github" => Format::Github,
+            "markdown" => Format::Markdown,
+            _ => {
+                return Err(
+                    "expected sarif=FILE, junit=FILE, github=FILE or markdown=FILE".to_owned(),
+                );
+            }
         };
         if file.is_empty() {
             return Err(format!(
@@ -62,16 +52,16 @@ impl std::str::FromStr for ReportFile {
             ));
         }
         let file = file.to_owned();
-        Ok(Self { form, file })
+        Ok(Self { format, file })
     }
 }
 
-/// The text of a report, without a line end.
-pub(crate) fn report(file: &ReportFile, reported: Reported<'_>) -> String {
-    match file.form {
-        Form::Sarif => sarif(reported),
-        Form::Junit => junit(reported),
-        Form::Github => github(reported),
-        Form::Markdown => markdown(reported),
+/// Returns the text of a report, without a final line end.
+pub(crate) fn report(file: &ReportFile, input: ReportInput<'_>) -> String {
+    match file.format {
+        Format::Sarif => sarif(input),
+        Format::Junit => junit(input),
+        Format::Github => github(input),
+        Format::Markdown => markdown(input),
     }
 }

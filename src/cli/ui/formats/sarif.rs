@@ -1,27 +1,30 @@
-//! SARIF 2.1.0: one run, one result per remark.
+//! SARIF 2.1.0: one run, one result per diagnostic.
 //!
-//! The version, a location and its region are always there (tflint#1657): what is about no place in
-//! a file is placed on the first line of the first specification, or left out of the locations if
-//! there is none.
+//! Consumers require the version, a location and its region. A diagnostic without a position gets the
+//! position of the first specification. Without a specification, it has no location.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::report::Reported;
+use super::report_input::ReportInput;
 use crate::cli::ui::output::json_text;
 use crate::diagnostic::{Code, Diagnostic, Severity, Span};
-use crate::plan::Planned;
+use crate::plan::PlannedVolume;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-pub(super) fn sarif(reported: Reported<'_>) -> String {
-    let codes: BTreeSet<Code> = reported.remarks.iter().map(|remark| remark.code).collect();
-    let results: Vec<Value> = reported
-        .remarks
+pub(super) fn sarif(input: ReportInput<'_>) -> String {
+    let codes: BTreeSet<Code> = input
+        .diagnostics
         .iter()
-        .map(|one| result(one, reported))
+        .map(|diagnostic| diagnostic.code)
+        .collect();
+    let results: Vec<Value> = input
+        .diagnostics
+        .iter()
+        .map(|one| result(one, input))
         .collect();
     json_text(&json!({
         "$schema": SCHEMA,
@@ -46,32 +49,36 @@ fn rule(code: Code) -> Value {
     })
 }
 
-fn result(remark: &Diagnostic, reported: Reported<'_>) -> Value {
-    let level = match remark.severity {
+fn result(diagnostic: &Diagnostic, input: ReportInput<'_>) -> Value {
+    let level = match diagnostic.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    let more = remark.notes.iter().chain(&remark.help);
-    let text = std::iter::once(&remark.message).chain(more);
+    let more = diagnostic.notes.iter().chain(&diagnostic.help);
+    let text = std::iter::once(&diagnostic.message).chain(more);
     let text = text.map(String::as_str).collect::<Vec<_>>().join("\n");
-    let first = || reported.plan.volumes.iter().find_map(Planned::span);
-    let place = remark.labels.first().map(|label| label.span).or_else(first);
+    let first = || input.plan.volumes.iter().find_map(PlannedVolume::span);
+    let place = diagnostic
+        .labels
+        .first()
+        .map(|label| label.span)
+        .or_else(first);
     json!({
-        "ruleId": remark.code.as_str(),
+        "ruleId": diagnostic.code.as_str(),
         "level": level,
         "message": {"text": text},
-        "locations": place.map(|place| location(place, reported)).into_iter().collect::<Vec<_>>(),
+        "locations": place.map(|place| location(place, input)).into_iter().collect::<Vec<_>>(),
     })
 }
 
-fn location(span: Span, reported: Reported<'_>) -> Value {
-    let start = reported.sources.location(span);
-    let end = reported.sources.location(Span {
+fn location(span: Span, input: ReportInput<'_>) -> Value {
+    let start = input.sources.location(span);
+    let end = input.sources.location(Span {
         start: span.end,
         ..span
     });
     json!({"physicalLocation": {
-        "artifactLocation": {"uri": uri(reported.sources.name(span.source))},
+        "artifactLocation": {"uri": uri(input.sources.name(span.source))},
         "region": {
             "startLine": start.line,
             "startColumn": start.column,
@@ -81,7 +88,7 @@ fn location(span: Span, reported: Reported<'_>) -> Value {
     }})
 }
 
-/// A relative reference: separators are `/`, and what has a meaning in a URI is escaped.
+/// Returns a relative URI reference with `/` separators and escaped characters.
 fn uri(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte);
     path.replace('\\', "/")
@@ -98,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_becomes_a_reference() {
+    fn a_path_becomes_a_uri_reference() {
         assert_eq!(uri("a b\\ä.hcl"), "a%20b/%C3%A4.hcl");
     }
 }

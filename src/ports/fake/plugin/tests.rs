@@ -1,4 +1,4 @@
-//! The fake is as strict as it says: a test that relies on it has to be able to fail.
+//! The fake detects every violation that the tests rely on.
 
 use super::*;
 use crate::model::{
@@ -13,8 +13,8 @@ const WRITER: Capability = Capability {
 };
 
 fn fake() -> (Arc<FakeBackend>, FakePlugin) {
-    let backend = FakeBackend::new(Settings::default());
-    (backend.clone(), FakePlugin::over(backend))
+    let backend = FakeBackend::new(PluginSettings::default());
+    (backend.clone(), FakePlugin::new(backend))
 }
 
 fn create(name: &str) -> CreateVolume {
@@ -61,7 +61,7 @@ fn code<T: std::fmt::Debug>(answer: Result<T, PluginError>) -> StatusCode {
 }
 
 #[tokio::test]
-async fn one_name_is_one_volume() {
+async fn a_name_identifies_one_volume() {
     let (backend, plugin) = fake();
     let first = plugin.create_volume(create("a")).await.unwrap();
     assert_eq!(plugin.create_volume(create("a")).await, Ok(first.clone()));
@@ -80,7 +80,7 @@ async fn one_name_is_one_volume() {
 }
 
 #[tokio::test]
-async fn the_way_up_and_down_in_order_is_no_wrong() {
+async fn stage_publish_unpublish_unstage_in_order_is_no_violation() {
     let (backend, plugin) = fake();
     let volume = plugin.create_volume(create("a")).await.unwrap();
     let id = &volume.external_id;
@@ -111,19 +111,22 @@ async fn the_way_up_and_down_in_order_is_no_wrong() {
 }
 
 #[tokio::test]
-async fn what_the_specification_forbids_is_kept_as_a_wrong() {
+async fn forbidden_calls_are_recorded_as_violations() {
     let (backend, plugin) = fake();
     let volume = plugin.create_volume(create("a")).await.unwrap();
     let id = &volume.external_id;
-    let wrong = |what: &str| {
-        let wrongs = backend.take_wrongs();
-        assert!(wrongs.len() == 1 && wrongs[0].contains(what), "{wrongs:?}");
+    let assert_violation = |what: &str| {
+        let violations = backend.take_violations();
+        assert!(
+            violations.len() == 1 && violations[0].contains(what),
+            "{violations:?}"
+        );
     };
     plugin
         .publish_volume(publish(&volume, "/t"))
         .await
         .unwrap_err();
-    wrong("NodePublishVolume: fake-1 is not staged");
+    assert_violation("NodePublishVolume: fake-1 is not staged");
     plugin
         .stage_volume(stage(&volume, "/staging"))
         .await
@@ -132,31 +135,31 @@ async fn what_the_specification_forbids_is_kept_as_a_wrong() {
         .stage_volume(stage(&volume, "/second"))
         .await
         .unwrap_err();
-    wrong("is staged at /staging already");
+    assert_violation("is already staged at /staging");
     let mut without_context = stage(&volume, "/staging");
     without_context.context.clear();
     plugin.stage_volume(without_context).await.unwrap_err();
-    wrong("not the context");
+    assert_violation("context does not belong to");
     plugin.publish_volume(publish(&volume, "/t")).await.unwrap();
     plugin
         .unstage_volume(id.clone(), "/staging".into())
         .await
         .unwrap_err();
-    wrong("still published");
+    assert_violation("still published");
     let deleted = plugin.delete_volume(id.clone(), Secrets::default()).await;
     assert_eq!(code(deleted), StatusCode::FailedPrecondition);
-    wrong("still staged or published");
+    assert_violation("still staged or published");
     let mut topology = create("b");
     topology.topology = Some(TopologyRequest {
         required: vec![crate::model::Topology::default()],
         preferred: vec![],
     });
     plugin.create_volume(topology).await.unwrap_err();
-    wrong("VOLUME_ACCESSIBILITY_CONSTRAINTS");
-    backend.change(|settings| settings.secrets = Secrets::from_iter([("token", "t")]));
+    assert_violation("VOLUME_ACCESSIBILITY_CONSTRAINTS");
+    backend.update_settings(|settings| settings.secrets = Secrets::from_iter([("token", "t")]));
     plugin.create_volume(create("b")).await.unwrap_err();
-    wrong("secrets are missing");
-    backend.change(|settings| settings.controller = None);
+    assert_violation("secrets are missing");
+    backend.update_settings(|settings| settings.controller = None);
     let answer = plugin.validate_volume(ValidateVolume {
         external_id: id.clone(),
         capabilities: vec![WRITER],
@@ -166,16 +169,16 @@ async fn what_the_specification_forbids_is_kept_as_a_wrong() {
         secrets: Secrets::default(),
     });
     assert_eq!(code(answer.await), StatusCode::Unimplemented);
-    wrong("never advertised");
+    assert_violation("does not advertise");
 }
 
 #[tokio::test]
-async fn two_calls_at_once_about_one_volume_are_a_wrong() {
+async fn concurrent_calls_for_one_volume_are_a_violation() {
     let (backend, plugin) = fake();
-    backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let first = plugin.create_volume(create("a"));
     let second = async {
-        backend.arrived(1).await;
+        backend.wait_for_calls(1).await;
         let second = plugin.create_volume(create("a")).await;
         backend.release();
         second
@@ -183,19 +186,19 @@ async fn two_calls_at_once_about_one_volume_are_a_wrong() {
     let (first, second) = tokio::join!(first, second);
     assert!(first.is_ok());
     assert_eq!(code(second), StatusCode::Aborted);
-    assert_eq!(backend.take_wrongs().len(), 1);
+    assert_eq!(backend.take_violations().len(), 1);
 }
 
 #[tokio::test]
-#[should_panic(expected = "CSI forbids the orchestrator")]
-async fn a_wrong_that_nobody_took_fails_the_test() {
+#[should_panic(expected = "the orchestrator violated CSI")]
+async fn an_untaken_violation_fails_the_test() {
     let (_backend, plugin) = fake();
     drop(plugin.create_volume(create("")).await);
 }
 
-/// What each fault leaves behind, and what its failure means to the caller.
+/// The effect of each fault, and the verdict that the caller gets.
 #[tokio::test(start_paused = true)]
-async fn each_fault_does_what_it_says() {
+async fn each_fault_has_its_effect_and_its_verdict() {
     use Verdict::{FailedUnknownOutcome, Retry, RetryUnknownOutcome};
     for (fault, verdict, volumes) in [
         (
@@ -211,12 +214,12 @@ async fn each_fault_does_what_it_says() {
         (Fault::Hang, Some(RetryUnknownOutcome), 0),
         (Fault::LoseReply, Some(RetryUnknownOutcome), 1),
         (Fault::ApplyTwice, None, 1),
-        (Fault::AnswerLate, Some(RetryUnknownOutcome), 1),
+        (Fault::DelayReply, Some(RetryUnknownOutcome), 1),
         (Fault::Crash, Some(RetryUnknownOutcome), 0),
         (Fault::CrashAfterEffect, Some(RetryUnknownOutcome), 1),
     ] {
         let (backend, plugin) = fake();
-        backend.script(Rpc::CreateVolume, [fault]);
+        backend.inject_faults(Rpc::CreateVolume, [fault]);
         let answer = plugin.create_volume(create("a")).await;
         assert_eq!(
             answer.err().map(|error| error.verdict),
@@ -225,8 +228,8 @@ async fn each_fault_does_what_it_says() {
         );
         assert_eq!(backend.volumes().len(), volumes, "{fault:?}");
         if !backend.is_alive() {
-            let nobody = plugin.create_volume(create("a")).await.unwrap_err();
-            assert_eq!(nobody.verdict, Retry, "{fault:?}");
+            let error = plugin.create_volume(create("a")).await.unwrap_err();
+            assert_eq!(error.verdict, Retry, "{fault:?}");
             backend.restart();
         }
         plugin.create_volume(create("a")).await.unwrap();

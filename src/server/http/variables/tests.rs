@@ -1,25 +1,24 @@
-//! Variables over HTTP, as far as no real Nomad was asked (`tests/suite/server_recorded.rs` has the
-//! rest): typed errors, one slash for several, blocking reads, search, and what may never be shown.
+//! Variables over HTTP. `tests/suite/server_recorded.rs` compares the rest with a real Nomad.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::ports::fake::Settings;
+use crate::ports::fake::PluginSettings;
 use crate::server::fake::FakeAgent;
-use crate::server::http::tests::{ask, ask_typed, get};
+use crate::server::http::tests::{get, send_line, send_typed};
 
 async fn agent() -> FakeAgent {
-    FakeAgent::start(Settings::default()).await.unwrap()
+    FakeAgent::start(PluginSettings::default()).await.unwrap()
 }
 
 async fn put(agent: &FakeAgent, target: &str, body: &Value) -> (u16, String) {
-    let answer = ask(agent, &format!("PUT {target}"), &body.to_string()).await;
+    let answer = send_line(agent, &format!("PUT {target}"), &body.to_string()).await;
     (answer.status, answer.text().to_owned())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_has_a_code_of_its_own() {
+async fn refusals_have_their_own_codes() {
     let agent = agent().await;
     put(&agent, "/v1/var/free", &json!({"Items": {"a": "1"}})).await;
     for (line, body, status, code) in [
@@ -50,7 +49,7 @@ async fn what_is_refused_has_a_code_of_its_own() {
         ),
         ("PATCH /v1/var/free", "", 400, "api/bad-request"),
     ] {
-        let answer = ask_typed(&agent, line, body).await;
+        let answer = send_typed(&agent, line, body).await;
         let document = answer.json();
         assert_eq!(
             (answer.status, document["code"].as_str()),
@@ -61,9 +60,9 @@ async fn what_is_refused_has_a_code_of_its_own() {
     }
 }
 
-/// As after the redirect that Nomad answers (`nomad-neighbour-apis` 1.5).
+/// As after Nomad's redirect.
 #[tokio::test(start_paused = true)]
-async fn several_slashes_are_one() {
+async fn several_slashes_count_as_one() {
     let agent = agent().await;
     put(&agent, "/v1/var/app//x", &json!({"Items": {"a": "1"}})).await;
     let answer = get(&agent, "/v1/var/app/x").await;
@@ -73,7 +72,7 @@ async fn several_slashes_are_one() {
     );
 }
 
-/// `nomad-neighbour-apis` 0.5, 1.9: of one variable until it moves, whatever others do.
+/// Changes of other variables do not wake the read.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_read_waits_for_its_own_variable() {
     let agent = agent().await;
@@ -101,15 +100,15 @@ async fn a_search_finds_paths() {
         .await;
     }
     let body = json!({"Prefix": "app", "Context": "vars"}).to_string();
-    let found = ask(&agent, "POST /v1/search", &body).await.json();
+    let found = send_line(&agent, "POST /v1/search", &body).await.json();
     assert_eq!(found["Matches"]["vars"], json!(["app/one", "app/two"]));
     let names = get(&agent, "/v1/namespaces").await.json();
     assert_eq!(names[0]["Name"], "default");
 }
 
-/// Neither in a list nor in an error, and in a body only for who asks for that variable.
+/// Lists and errors contain no items; only a read of the variable returns them.
 #[tokio::test(start_paused = true)]
-async fn no_item_is_shown_to_who_does_not_read_the_variable() {
+async fn items_are_returned_only_by_a_read_of_the_variable() {
     const CANARY: &str = "canary-4711";
     let agent = agent().await;
     let body = json!({"Items": {"k": CANARY}, "Lock": {"TTL": "10s"}});
@@ -123,7 +122,7 @@ async fn no_item_is_shown_to_who_does_not_read_the_variable() {
         ("PUT /v1/var/x", json!({"Items": {"k": {"pin": CANARY}}})),
         ("PUT /v1/var/a.b", json!({"Items": {"k": CANARY}})),
     ] {
-        let answer = ask(&agent, line, &body.to_string()).await;
+        let answer = send_line(&agent, line, &body.to_string()).await;
         assert!(!answer.text().contains(CANARY), "{line}: {}", answer.text());
     }
 }

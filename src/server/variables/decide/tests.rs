@@ -1,4 +1,4 @@
-//! Every row of the table, over variables that are missing, free and held.
+//! Every write of missing, unlocked and locked variables.
 
 use super::*;
 use crate::model::{SealedSecrets, VariablePath};
@@ -23,7 +23,7 @@ fn free() -> VariableRecord {
     }
 }
 
-/// That, held by `mine` for so many seconds since its last renewal.
+/// The same variable, locked as `mine`, with seconds since the last renewal.
 fn held(since: i64) -> VariableRecord {
     let terms = LockTerms {
         id: "mine".into(),
@@ -42,8 +42,8 @@ fn held(since: i64) -> VariableRecord {
 fn set(check: Option<u64>, holder: Option<&str>) -> VariableWrite {
     VariableWrite::Set {
         items: Secrets::from_iter([("a", "1")]),
-        check,
-        holder: holder.map(ToOwned::to_owned),
+        cas: check,
+        lock_id: holder.map(ToOwned::to_owned),
     }
 }
 
@@ -60,60 +60,59 @@ fn acquire(id: Option<&str>, ttl: i64, delay: i64) -> VariableWrite {
     }
 }
 
-/// `nomad-neighbour-apis` 1.7: the index first, then the lock.
 #[test]
-fn a_write_is_compared_first_and_then_held_against_the_lock() {
-    use Decision::{Differs, Held, Write};
+fn a_write_checks_the_index_first_and_then_the_lock() {
+    use Decision::{Conflict, Locked, Write};
     let (free, held) = (free(), held(0));
     for (record, check, holder, expected) in [
         (None, None, None, Write),
         (None, Some(0), None, Write),
-        (None, Some(7), None, Differs),
-        (None, None, Some("mine"), Differs),
+        (None, Some(7), None, Conflict),
+        (None, None, Some("mine"), Conflict),
         (Some(&free), None, None, Write),
         (Some(&free), Some(7), None, Write),
-        (Some(&free), Some(0), None, Differs),
-        (Some(&free), Some(6), None, Differs),
-        (Some(&free), None, Some("mine"), Differs),
-        (Some(&held), None, None, Held),
-        (Some(&held), Some(7), None, Held),
-        (Some(&held), Some(6), None, Differs),
-        (Some(&held), None, Some("other"), Held),
+        (Some(&free), Some(0), None, Conflict),
+        (Some(&free), Some(6), None, Conflict),
+        (Some(&free), None, Some("mine"), Conflict),
+        (Some(&held), None, None, Locked),
+        (Some(&held), Some(7), None, Locked),
+        (Some(&held), Some(6), None, Conflict),
+        (Some(&held), None, Some("other"), Locked),
         (Some(&held), None, Some("mine"), Write),
         (Some(&held), Some(7), Some("mine"), Write),
-        (Some(&held), Some(6), Some("mine"), Differs),
+        (Some(&held), Some(6), Some("mine"), Conflict),
     ] {
         let decision = decide(record, &set(check, holder), NOW);
         assert_eq!(decision, Ok(expected), "{record:?} {check:?} {holder:?}");
     }
 }
 
-/// `nomad-neighbour-apis` 1.9: what is not there is deleted, what is held cannot be.
+/// Deleting a missing variable succeeds; deleting a locked one fails.
 #[test]
-fn a_deletion_leaves_what_is_held_and_needs_nothing_to_delete() {
-    use Decision::{Delete, Differs, Held, Nothing};
+fn a_delete_respects_locks_and_accepts_missing_variables() {
+    use Decision::{Conflict, Delete, Locked, Unchanged};
     let (free, held) = (free(), held(0));
     for (record, check, expected) in [
-        (None, None, Nothing),
-        (None, Some(0), Nothing),
-        (None, Some(7), Differs),
+        (None, None, Unchanged),
+        (None, Some(0), Unchanged),
+        (None, Some(7), Conflict),
         (Some(&free), None, Delete),
         (Some(&free), Some(7), Delete),
-        (Some(&free), Some(0), Differs),
-        (Some(&held), None, Held),
-        (Some(&held), Some(7), Held),
-        (Some(&held), Some(6), Differs),
+        (Some(&free), Some(0), Conflict),
+        (Some(&held), None, Locked),
+        (Some(&held), Some(7), Locked),
+        (Some(&held), Some(6), Conflict),
     ] {
         let decision = decide(record, &delete(check), NOW);
         assert_eq!(decision, Ok(expected), "{record:?} {check:?}");
     }
 }
 
-/// `nomad-neighbour-apis` 2.2, 2.3: who names the lock has it; after it expired nobody else does.
+/// The lock ID proves ownership. During the delay of an expired lock, other clients are refused.
 #[test]
-fn a_lock_goes_to_one_and_to_nobody_else_until_its_delay_is_over() {
+fn a_lock_has_one_holder_until_its_delay_is_over() {
     let (free, held, expired) = (free(), held(0), held(22));
-    let lock = |id: Option<&str>, ttl, delay| Decision::Lock {
+    let lock = |id: Option<&str>, ttl, delay| Decision::Acquire {
         id: id.map(ToOwned::to_owned),
         ttl: ttl * SECOND,
         delay: delay * SECOND,
@@ -130,23 +129,23 @@ fn a_lock_goes_to_one_and_to_nobody_else_until_its_delay_is_over() {
             acquire(Some("x"), 0, 1),
             lock(Some("x"), 15, 1),
         ),
-        (Some(&held), acquire(None, 0, 0), Decision::Held),
-        (Some(&held), acquire(Some("x"), 0, 0), Decision::Held),
+        (Some(&held), acquire(None, 0, 0), Decision::Locked),
+        (Some(&held), acquire(Some("x"), 0, 0), Decision::Locked),
         (
             Some(&held),
             acquire(Some("mine"), 0, 0),
             lock(Some("mine"), 15, 15),
         ),
-        (Some(&expired), acquire(None, 0, 0), Decision::Held),
+        (Some(&expired), acquire(None, 0, 0), Decision::Locked),
     ] {
         assert_eq!(decide(record, &write, NOW), Ok(expected), "{write:?}");
     }
 }
 
-/// `nomad-neighbour-apis` 2.4, 2.6: until twice its time is over, and then not even by its holder.
+/// An expired lock cannot be renewed, even by its holder.
 #[test]
-fn a_lock_is_renewed_by_its_holder_as_long_as_it_holds() {
-    use VariableError::{MissingLockId, NotHeldToRenew, NotHolder, NothingToRenew};
+fn a_lock_is_renewed_by_its_holder_before_it_expires() {
+    use VariableError::{MissingLockId, NotHeldToRenew, NotLockHolder, NothingToRenew};
     for (record, id, expected) in [
         (
             Some(held(0)),
@@ -158,8 +157,8 @@ fn a_lock_is_renewed_by_its_holder_as_long_as_it_holds() {
             "mine",
             Ok(Decision::Renew { id: "mine".into() }),
         ),
-        (Some(held(20)), "mine", Err(NotHolder)),
-        (Some(held(0)), "other", Err(NotHolder)),
+        (Some(held(20)), "mine", Err(NotLockHolder)),
+        (Some(held(0)), "other", Err(NotLockHolder)),
         (Some(held(0)), "", Err(MissingLockId)),
         (Some(free()), "mine", Err(NotHeldToRenew)),
         (None, "mine", Err(NothingToRenew)),
@@ -169,7 +168,6 @@ fn a_lock_is_renewed_by_its_holder_as_long_as_it_holds() {
     }
 }
 
-/// `nomad-neighbour-apis` 2.5.
 #[test]
 fn a_lock_is_released_by_its_holder() {
     use VariableError::{NotHeldToRelease, NothingToRelease};
@@ -184,7 +182,7 @@ fn a_lock_is_released_by_its_holder() {
             "mine",
             Ok(Decision::Release { id: "mine".into() }),
         ),
-        (Some(held(0)), "other", Ok(Decision::Held)),
+        (Some(held(0)), "other", Ok(Decision::Locked)),
         (Some(free()), "mine", Err(NotHeldToRelease)),
         (None, "mine", Err(NothingToRelease)),
     ] {
@@ -193,13 +191,13 @@ fn a_lock_is_released_by_its_holder() {
     }
 }
 
-/// `nomad-neighbour-apis` 1.5, 1.6, 2.2: limits to the byte and to the nanosecond.
+/// Limits are exact to the byte and the nanosecond.
 #[test]
-fn what_can_never_be_is_refused_before_anything_is_looked_at() {
+fn invalid_writes_are_refused_for_any_record() {
     let items = |bytes: usize| VariableWrite::Set {
         items: Secrets::from_iter([("k", "x".repeat(bytes - 1))]),
-        check: None,
-        holder: None,
+        cas: None,
+        lock_id: None,
     };
     let invalid = |text: &str| Err(VariableError::Invalid(text.into()));
     let terms = |texts: &[&str]| {

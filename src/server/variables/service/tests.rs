@@ -1,17 +1,17 @@
-//! Writes that come at once, locks that end, restarts, and what stands in the journal.
+//! Concurrent writes, lock expiry, restarts, and the content of the journal.
 
 use std::time::Duration;
 
 use super::*;
 use crate::model::{Namespace, VariablePath};
-use crate::ports::fake::{AppendFault, Settings};
+use crate::ports::fake::{AppendFault, PluginSettings};
 use crate::ports::{Journal as _, JournalErrorKind};
 use crate::server::fake::FakeAgent;
 use crate::server::volumes::VolumeLimits;
 use crate::state::{replay, violations};
 
 async fn agent() -> FakeAgent {
-    FakeAgent::start(Settings::default()).await.unwrap()
+    FakeAgent::start(PluginSettings::default()).await.unwrap()
 }
 
 fn key(path: &str) -> VariableKey {
@@ -25,8 +25,8 @@ fn items(value: &str) -> Secrets {
 fn set(value: &str, check: Option<u64>) -> VariableWrite {
     VariableWrite::Set {
         items: items(value),
-        check,
-        holder: None,
+        cas: check,
+        lock_id: None,
     }
 }
 
@@ -40,7 +40,7 @@ fn acquire(id: Option<&str>) -> VariableWrite {
 }
 
 impl FakeAgent {
-    async fn write(&self, write: VariableWrite) -> Result<VariableOutcome, ServerError> {
+    async fn write(&self, write: VariableWrite) -> Result<VariableWriteOutcome, ServerError> {
         let outcome = self.services.variables.write(&key("app"), write).await;
         assert_eq!(violations(&self.state()), Vec::<String>::new());
         outcome
@@ -48,20 +48,20 @@ impl FakeAgent {
 
     async fn written(&self, write: VariableWrite) -> Arc<VariableRecord> {
         match self.write(write).await.unwrap() {
-            VariableOutcome::Written { record, .. } => record,
+            VariableWriteOutcome::Written { record, .. } => record,
             other => panic!("{other:?}"),
         }
     }
 
-    fn held(&self) -> VariableReading {
+    fn held(&self) -> VariableContents {
         let reading = self.services.variables.read(&key("app"));
-        reading.unwrap().expect("it is there")
+        reading.unwrap().expect("the variable exists")
     }
 }
 
-/// Compare-and-set: of any number of writers that have seen the same, one writes.
+/// Compare-and-set: of several writers with the same index, one writes.
 #[tokio::test(start_paused = true)]
-async fn of_writers_at_once_one_writes_and_the_others_see_what_he_wrote() {
+async fn of_concurrent_writers_one_writes_and_the_others_see_its_value() {
     let agent = agent().await;
     let seen = agent.written(set("0", Some(0))).await.modify_index;
     let writes = (1..=20).map(|n| {
@@ -73,20 +73,19 @@ async fn of_writers_at_once_one_writes_and_the_others_see_what_he_wrote() {
         }
     });
     let outcomes = futures_util::future::join_all(writes).await;
-    let won = |outcome: &Result<_, _>| matches!(outcome, Ok(VariableOutcome::Written { .. }));
+    let won = |outcome: &Result<_, _>| matches!(outcome, Ok(VariableWriteOutcome::Written { .. }));
     assert_eq!(outcomes.iter().filter(|outcome| won(outcome)).count(), 1);
     let now = agent.held();
     for outcome in outcomes.iter().filter(|outcome| !won(outcome)) {
-        let Ok(VariableOutcome::Differs(Some(reading))) = outcome else {
+        let Ok(VariableWriteOutcome::Conflict(Some(reading))) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(*reading, now);
     }
 }
 
-/// Who hangs up loses the answer, and the next one finds what he wrote.
 #[tokio::test(start_paused = true)]
-async fn a_writer_who_hangs_up_does_not_give_his_turn_away() {
+async fn a_disconnected_writer_keeps_its_permit() {
     let agent = agent().await;
     let app = key("app");
     let variables = agent.services.variables.clone();
@@ -96,15 +95,15 @@ async fn a_writer_who_hangs_up_does_not_give_his_turn_away() {
         tokio::task::yield_now().await;
     }
     let next = agent.write(set("2", Some(0))).await.unwrap();
-    let VariableOutcome::Differs(Some(reading)) = next else {
+    let VariableWriteOutcome::Conflict(Some(reading)) = next else {
         panic!("{next:?}");
     };
     assert_eq!(reading.items, items("1"));
 }
 
-/// `nomad-neighbour-apis` 2.6: for twice its time and its delay nobody else gets it, then anybody.
+/// Other clients are refused for twice the TTL plus the delay.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_not_renewed_ends_and_leaves_what_was_written() {
+async fn an_expired_lock_is_removed_and_the_items_stay() {
     let agent = agent().await;
     let lock = agent.written(acquire(None)).await.lock.clone().unwrap();
     let renew = || VariableWrite::Renew {
@@ -117,7 +116,7 @@ async fn a_lock_that_is_not_renewed_ends_and_leaves_what_was_written() {
     assert_eq!(lost.text(), "attempting to modify locked variable");
     assert_eq!(
         agent.write(acquire(None)).await.unwrap(),
-        VariableOutcome::Held
+        VariableWriteOutcome::Locked
     );
     agent.clock.advance(Duration::from_secs(1));
     let next = agent.written(set("free", None)).await;
@@ -130,9 +129,9 @@ async fn a_lock_that_is_not_renewed_ends_and_leaves_what_was_written() {
     );
 }
 
-/// A renewal moves nothing that a reader waits for.
+/// A renewal does not wake blocking reads.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_is_no_change_of_the_variable() {
+async fn a_renewal_does_not_change_the_index() {
     let agent = agent().await;
     let held = agent.written(acquire(Some("mine"))).await;
     let before = agent.state().variables_index();
@@ -143,9 +142,9 @@ async fn a_renewal_is_no_change_of_the_variable() {
     assert_eq!(agent.state().variables_index(), before);
 }
 
-/// Nobody has to come for a lock to end.
+/// No request is needed.
 #[tokio::test(start_paused = true)]
-async fn a_lock_ends_by_itself() {
+async fn a_lock_expires_by_itself() {
     let agent = agent().await;
     agent.written(acquire(None)).await;
     let mut changes = agent.cell.subscribe();
@@ -156,14 +155,13 @@ async fn a_lock_ends_by_itself() {
     assert_eq!(agent.held().items, items("held"));
 }
 
-/// A disk that is full for a moment delays the end of a lock, however much else is going on, and is
-/// not asked again at every change.
+/// A journal failure delays the expiry. It is retried after a pause, not at every change.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_cannot_be_ended_is_tried_again_after_a_pause() {
+async fn a_failed_expiry_is_retried_after_a_pause() {
     let agent = agent().await;
     agent.written(acquire(None)).await;
     agent.clock.advance(Duration::from_secs(25));
-    let fault = AppendFault::Refused(JournalErrorKind::Unavailable);
+    let fault = AppendFault::NotWritten(JournalErrorKind::Unavailable);
     agent.journal.fail_next([fault]);
     tokio::time::advance(Duration::from_secs(25)).await;
     while agent.journal.faults_left() > 0 {
@@ -189,9 +187,9 @@ async fn a_lock_that_cannot_be_ended_is_tried_again_after_a_pause() {
     );
 }
 
-/// Renewals are on record, so a lock ends when it would have ended, however often agents start.
+/// Renewals are recorded, so restarts do not change the expiry.
 #[tokio::test(start_paused = true)]
-async fn a_restart_neither_prolongs_a_lock_nor_cuts_it_short() {
+async fn a_restart_does_not_change_the_expiry_of_a_lock() {
     let mut agent = agent().await;
     agent.written(acquire(Some("mine"))).await;
     for _ in 0..3 {
@@ -199,7 +197,7 @@ async fn a_restart_neither_prolongs_a_lock_nor_cuts_it_short() {
         agent = agent.restart(VolumeLimits::default()).await.unwrap();
         assert_eq!(
             agent.write(acquire(None)).await.unwrap(),
-            VariableOutcome::Held
+            VariableWriteOutcome::Locked
         );
     }
     agent
@@ -210,9 +208,9 @@ async fn a_restart_neither_prolongs_a_lock_nor_cuts_it_short() {
     agent.written(acquire(Some("other"))).await;
 }
 
-/// A clock that was set back must not hold a lock until the time that it once showed.
+/// A clock that was set back must not prolong a lock.
 #[tokio::test(start_paused = true)]
-async fn a_lock_from_the_future_counts_from_the_agents_start() {
+async fn a_lock_from_the_future_starts_with_the_agent() {
     let agent = agent().await;
     agent.clock.advance(Duration::from_secs(3600));
     agent.written(acquire(None)).await;
@@ -229,9 +227,9 @@ async fn a_lock_from_the_future_counts_from_the_agents_start() {
     agent.written(acquire(Some("other"))).await;
 }
 
-/// Items may be secrets: the journal holds none of them, and gives the same state again.
+/// Items may be secrets: the journal contains them only sealed, and replays to the same state.
 #[tokio::test(start_paused = true)]
-async fn the_journal_holds_items_only_sealed_and_replays_to_the_same() {
+async fn the_journal_contains_items_only_sealed() {
     let agent = agent().await;
     agent.written(set("canary-4711", None)).await;
     agent.written(acquire(Some("mine"))).await;
@@ -239,7 +237,7 @@ async fn the_journal_holds_items_only_sealed_and_replays_to_the_same() {
         .written(VariableWrite::Release { id: "mine".into() })
         .await;
     let gone = agent.write(VariableWrite::Delete { check: None }).await;
-    assert_eq!(gone.unwrap(), VariableOutcome::Gone);
+    assert_eq!(gone.unwrap(), VariableWriteOutcome::Absent);
     agent.written(set("canary-4711", Some(0))).await;
     let held = agent.journal.load().await.unwrap();
     let owner = SecretOwner::Variable(key("app"));
@@ -250,9 +248,9 @@ async fn the_journal_holds_items_only_sealed_and_replays_to_the_same() {
     assert_eq!(replay(held.snapshot, held.events).unwrap(), agent.state());
 }
 
-/// Another key is another agent's: nothing is taken for what it is not.
+/// Items that were sealed with another key cannot be read.
 #[tokio::test(start_paused = true)]
-async fn items_that_do_not_open_are_an_error_and_can_be_written_again() {
+async fn unreadable_items_are_an_error_and_can_be_overwritten() {
     let agent = agent().await;
     agent.written(set("1", None)).await;
     let owner = SecretOwner::Variable(key("other"));
@@ -268,7 +266,7 @@ async fn items_that_do_not_open_are_an_error_and_can_be_written_again() {
     let error = agent.services.variables.read(&key("app")).unwrap_err();
     assert_eq!(
         error.text(),
-        "variable app: the sealed secrets do not open with this agent's key"
+        "variable app: cannot decrypt the stored secrets with this agent's key"
     );
     agent.written(set("2", None)).await;
     assert_eq!(agent.held().items, items("2"));

@@ -1,4 +1,4 @@
-//! Creating, and going on with a creation that did not end.
+//! Creating volumes, and continuing pending creations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::server::forward::ForwardLimits;
 use crate::server::volumes::VolumeLimits;
 use crate::state::provider_name;
 
-/// B01, B13, B20.
+/// The volume has the provider's answer (B13, B20); a second create updates it (B01).
 #[tokio::test(start_paused = true)]
-async fn a_created_volume_has_the_providers_answer_and_is_not_created_again() {
+async fn a_created_volume_is_not_created_again() {
     let agent = agent().await;
     let request = VolumeRequest {
         capacity: sized(100, 200),
         parameters: Some([("p".to_owned(), "v".to_owned())].into()),
         ..FakeAgent::request("db")
     };
-    let outcome = agent.create(request.clone()).await.unwrap();
-    let volume = outcome.volumes[0].volume();
+    let result = agent.create(request.clone()).await.unwrap();
+    let volume = result.volumes[0].volume();
     assert_eq!(volume.external_id, Some(ExternalId::new("fake-1")));
     assert_eq!(volume.capacity, Bytes::new(100).unwrap());
     assert_eq!(volume.context.len(), 1);
@@ -35,9 +35,9 @@ async fn a_created_volume_has_the_providers_answer_and_is_not_created_again() {
     assert_eq!(agent.calls(), (1, 0, 0));
 }
 
-/// W13: the name that the provider sees is this volume's alone.
+/// W13: the name at the provider is unique per volume.
 #[tokio::test(start_paused = true)]
-async fn the_same_name_in_two_namespaces_is_two_volumes() {
+async fn one_name_in_two_namespaces_makes_two_volumes() {
     let agent = agent().await;
     let sent = record(&agent);
     for namespace in ["default", "prod"] {
@@ -60,17 +60,20 @@ async fn the_same_name_in_two_namespaces_is_two_volumes() {
     assert_eq!(agent.external_volumes(), ["fake-2", "fake-3"]);
 }
 
-/// W14, W27: the intent stands before the call; topologies go only to who understands them.
+/// W14: the intent is recorded before the call. W27: topologies are sent only to plugins that support
+/// them.
 #[tokio::test(start_paused = true)]
 async fn the_intent_is_on_record_before_the_plugin_is_called() {
     let agent = agent().await;
-    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    agent
+        .backend
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let request = VolumeRequest {
         topology_request: Some(in_zones(&["a"])),
         ..FakeAgent::request("db")
     };
     let look = async {
-        agent.backend.arrived(1).await;
+        agent.backend.wait_for_calls(1).await;
         assert_eq!(agent.phase("db"), Some(Phase::Creating));
         let state = agent.state();
         let record = state.record(&FakeAgent::key("db")).unwrap();
@@ -78,14 +81,14 @@ async fn the_intent_is_on_record_before_the_plugin_is_called() {
         assert_eq!(calls[0].subject, provider_name(&state, record));
         agent.backend.release();
     };
-    let (outcome, ()) = tokio::join!(agent.create(request), look);
-    let volume = outcome.unwrap().volumes[0].volume();
+    let (result, ()) = tokio::join!(agent.create(request), look);
+    let volume = result.unwrap().volumes[0].volume();
     assert_eq!(volume.topology_request, Some(in_zones(&["a"])));
 }
 
 #[tokio::test(start_paused = true)]
-async fn topologies_are_sent_to_a_plugin_that_has_them() {
-    let mut settings = Settings::default();
+async fn topologies_are_sent_to_a_plugin_that_supports_them() {
+    let mut settings = PluginSettings::default();
     settings.plugin.volume_accessibility_constraints = true;
     let agent = FakeAgent::start(settings).await.unwrap();
     let sent = record(&agent);
@@ -110,30 +113,30 @@ async fn topologies_are_sent_to_a_plugin_that_has_them() {
     assert_eq!(sent, [None, None, Some(in_zones(&["z"]))]);
 }
 
-/// The context is the plugin's; what a user says of it is neither sent nor kept.
+/// The context of the request is neither sent nor stored.
 #[tokio::test(start_paused = true)]
-async fn a_context_in_a_create_is_not_kept() {
+async fn a_context_in_a_create_is_ignored() {
     let agent = agent().await;
     let request = VolumeRequest {
         context: Some([("mine".to_owned(), "1".to_owned())].into()),
         ..FakeAgent::request("db")
     };
     for _ in 0..2 {
-        let outcome = agent.create(request.clone()).await.unwrap();
-        let context = outcome.volumes[0].volume().context;
+        let result = agent.create(request.clone()).await.unwrap();
+        let context = result.volumes[0].volume().context;
         assert_eq!(context.keys().collect::<Vec<_>>(), ["made-by"]);
         assert_eq!(
-            outcome.warnings,
+            result.warnings,
             [
-                "volume db: the context is the plugin's to give, so the one in the request was not kept"
+                "volume db: the context of the request was ignored; the plugin gives a new volume its context"
             ]
         );
     }
 }
 
-/// `nomad-http-api` 3.4, and what the plugin's capabilities forbid to send.
+/// Nomad's texts for what the plugin does not support.
 #[tokio::test(start_paused = true)]
-async fn what_the_plugin_cannot_create_is_refused_at_once() {
+async fn an_unsupported_create_is_refused_without_a_call() {
     let agent = agent().await;
     let request = FakeAgent::request("db");
     for (request, expected) in [
@@ -156,7 +159,7 @@ async fn what_the_plugin_cannot_create_is_refused_at_once() {
     }
     agent
         .backend
-        .change(|settings| settings.controller = Some(Default::default()));
+        .update_settings(|settings| settings.controller = Some(Default::default()));
     agent.observe(true).await;
     assert_eq!(
         text(agent.create(request).await),
@@ -165,9 +168,9 @@ async fn what_the_plugin_cannot_create_is_refused_at_once() {
     assert_eq!((agent.calls(), agent.record("db")), ((0, 0, 0), None));
 }
 
-/// B94: successes stay, failures are told together.
+/// B94: successes stay, and failures are reported together.
 #[tokio::test(start_paused = true)]
-async fn of_several_each_is_created_for_itself() {
+async fn each_of_several_volumes_is_created_independently() {
     let agent = agent().await;
     let script = [
         None,
@@ -175,7 +178,9 @@ async fn of_several_each_is_created_for_itself() {
         Some(StatusCode::NotFound),
     ];
     for code in script.into_iter().flatten() {
-        agent.backend.script(Rpc::CreateVolume, [Fault::Fail(code)]);
+        agent
+            .backend
+            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code)]);
     }
     let three = ["a", "b", "c"].map(|id| FakeAgent::request(id).into());
     assert_eq!(
@@ -190,9 +195,9 @@ async fn of_several_each_is_created_for_itself() {
     assert_eq!(agent.phase("c"), Some(Phase::Registered));
 }
 
-/// A refusal that is certain leaves nothing on record.
+/// A refusal without effect leaves nothing on record.
 #[tokio::test(start_paused = true)]
-async fn a_certain_refusal_abandons_the_intent() {
+async fn a_refusal_without_effect_abandons_the_intent() {
     for code in [
         StatusCode::InvalidArgument,
         StatusCode::AlreadyExists,
@@ -204,16 +209,18 @@ async fn a_certain_refusal_abandons_the_intent() {
         StatusCode::NotFound,
     ] {
         let agent = agent().await;
-        agent.backend.script(Rpc::CreateVolume, [Fault::Fail(code)]);
+        agent
+            .backend
+            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code)]);
         agent.create(FakeAgent::request("db")).await.unwrap_err();
         assert_eq!(agent.phase("db"), None, "{code:?}");
         agent.create(FakeAgent::request("db")).await.unwrap();
     }
 }
 
-/// W14: what may have happened stays on record, and the same request ends it.
+/// W14: a call with unknown effect stays on record, and the same request completes it.
 #[tokio::test(start_paused = true)]
-async fn an_open_creation_is_continued_under_the_same_name() {
+async fn a_pending_creation_is_continued_under_the_same_name() {
     for fault in [
         Fault::FailAfterEffect(StatusCode::Internal),
         Fault::FailAfterEffect(StatusCode::Unknown),
@@ -221,26 +228,34 @@ async fn an_open_creation_is_continued_under_the_same_name() {
         Fault::Fail(StatusCode::DataLoss),
     ] {
         let agent = agent().await;
-        agent.backend.script(Rpc::CreateVolume, [fault]);
+        agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
         let error = agent.create(FakeAgent::request("db")).await.unwrap_err();
-        assert_eq!(error.class().0.as_str(), "volume/pending", "{fault:?}");
-        assert!(error.message().ends_with("it may have happened or not"));
+        assert_eq!(
+            error.code_and_status().0.as_str(),
+            "volume/pending",
+            "{fault:?}"
+        );
+        assert!(
+            error
+                .message()
+                .ends_with("the call may still have taken effect")
+        );
         assert_eq!(agent.phase("db"), Some(Phase::Creating));
         agent.create(FakeAgent::request("db")).await.unwrap();
         assert_eq!(agent.external_volumes(), ["fake-1"], "{fault:?}");
     }
 }
 
-/// A token that was wrong is no reason to be stuck: an open creation takes new secrets.
+/// A wrong token can be corrected while the creation is pending.
 #[tokio::test(start_paused = true)]
-async fn an_open_creation_takes_new_secrets() {
+async fn a_pending_creation_takes_new_secrets() {
     let agent = agent().await;
     let sent = record(&agent);
     let with = |value: &str| VolumeRequest {
         secrets: Some(Secrets::from_iter([("token", value)])),
         ..FakeAgent::request("db")
     };
-    agent.backend.script(
+    agent.backend.inject_faults(
         Rpc::CreateVolume,
         [
             Fault::Fail(StatusCode::Internal),
@@ -260,29 +275,29 @@ async fn an_open_creation_takes_new_secrets() {
     assert_eq!(tokens, ["old", "wrong", "right"]);
 }
 
-/// A changed request, when the open one has made nothing: what is wanted now is made, once.
+/// The pending request created nothing, so the changed one is created, once.
 #[tokio::test(start_paused = true)]
-async fn a_changed_request_takes_the_place_of_one_that_made_nothing() {
+async fn a_changed_request_replaces_one_without_effect() {
     let agent = agent().await;
     agent
         .backend
-        .script(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal)]);
+        .inject_faults(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal)]);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     let larger = VolumeRequest {
         capacity: sized(20, 0),
         ..FakeAgent::request("db")
     };
-    let outcome = agent.create(larger).await.unwrap();
-    assert_eq!(outcome.volumes[0].volume().capacity, sized(20, 0).min);
+    let result = agent.create(larger).await.unwrap();
+    assert_eq!(result.volumes[0].volume().capacity, sized(20, 0).min);
     assert_eq!(agent.external_volumes(), ["fake-1"]);
 }
 
-/// A changed request, when the open one has made a volume: it is found, and the change is an update.
+/// The pending request created a volume, so the changed one updates it.
 #[tokio::test(start_paused = true)]
-async fn a_changed_request_is_merged_into_what_the_open_one_made() {
+async fn a_changed_request_updates_the_volume_of_the_pending_one() {
     let agent = agent().await;
     let lost = Fault::FailAfterEffect(StatusCode::Internal);
-    agent.backend.script(Rpc::CreateVolume, [lost]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [lost]);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     let other = VolumeRequest {
         parameters: Some([("p".to_owned(), "v".to_owned())].into()),
@@ -296,11 +311,11 @@ async fn a_changed_request_is_merged_into_what_the_open_one_made() {
     assert_eq!(agent.external_volumes(), ["fake-1"]);
 }
 
-/// A changed request that is refused says nothing of the open one, which stays on record as it was.
+/// The refusal of a changed request proves nothing about the pending one, which stays on record.
 #[tokio::test(start_paused = true)]
-async fn a_changed_request_that_is_refused_leaves_the_open_one() {
+async fn a_refused_changed_request_keeps_the_pending_one() {
     let agent = agent().await;
-    agent.backend.script(
+    agent.backend.inject_faults(
         Rpc::CreateVolume,
         [
             Fault::FailAfterEffect(StatusCode::Internal),
@@ -314,31 +329,32 @@ async fn a_changed_request_that_is_refused_leaves_the_open_one() {
         ..FakeAgent::request("db")
     };
     let error = agent.create(larger).await.unwrap_err();
-    assert_eq!(error.class().0.as_str(), "volume/pending");
+    assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
     let now = agent.record("db").unwrap();
     assert_eq!((now.definition, now.phase), (open.definition, open.phase));
     agent.create(FakeAgent::request("db")).await.unwrap();
     assert_eq!(agent.external_volumes(), ["fake-1"]);
 }
 
-/// Two at once: one CreateVolume, and both are told of the same volume.
+/// CreateVolume is called once, and both requests return the same volume.
 #[tokio::test(start_paused = true)]
-async fn two_creates_at_once_are_one() {
+async fn two_concurrent_creates_make_one_volume() {
     let agent = agent().await;
     let (one, two) = tokio::join!(
         agent.create(FakeAgent::request("db")),
         agent.create(FakeAgent::request("db"))
     );
-    let volume = |outcome: Result<WriteOutcome, ServerError>| outcome.unwrap().volumes[0].volume();
+    let volume =
+        |result: Result<VolumeWriteResult, ServerError>| result.unwrap().volumes[0].volume();
     assert_eq!(volume(one), volume(two));
     assert_eq!(agent.calls(), (1, 0, 0));
 }
 
-/// B53: passing failures are repeated within the request, with the same name.
+/// B53: temporary failures are retried within the request, with the same name.
 #[tokio::test(start_paused = true)]
-async fn passing_failures_are_repeated_within_the_request() {
+async fn temporary_failures_are_retried_within_the_request() {
     let agent = agent().await;
-    agent.backend.script(
+    agent.backend.inject_faults(
         Rpc::CreateVolume,
         [
             Fault::Fail(StatusCode::Unavailable),
@@ -351,29 +367,29 @@ async fn passing_failures_are_repeated_within_the_request() {
     assert_eq!((agent.calls().0, agent.external_volumes().len()), (4, 1));
 }
 
-/// A plugin that dies in the middle: continued after its restart within the request, or an error at
-/// the deadline that the next one finishes.
+/// The call is retried after the restart of the plugin, or fails at the deadline and the next request
+/// completes it.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_dies_in_the_middle_is_waited_for() {
+async fn a_plugin_that_crashes_during_a_create_is_awaited() {
     for restarts in [true, false] {
         let agent = agent().await;
         agent
             .backend
-            .script(Rpc::CreateVolume, [Fault::CrashAfterEffect]);
+            .inject_faults(Rpc::CreateVolume, [Fault::CrashAfterEffect]);
         let start = tokio::time::Instant::now();
         let restart = async {
-            agent.backend.arrived(1).await;
+            agent.backend.wait_for_calls(1).await;
             if restarts {
                 tokio::time::sleep(Duration::from_secs(30)).await;
                 agent.backend.restart();
             }
         };
-        let (outcome, ()) = tokio::join!(agent.create(FakeAgent::request("db")), restart);
+        let (result, ()) = tokio::join!(agent.create(FakeAgent::request("db")), restart);
         if restarts {
-            outcome.unwrap();
+            result.unwrap();
         } else {
-            let error = outcome.unwrap_err();
-            assert_eq!(error.class().0.as_str(), "volume/pending");
+            let error = result.unwrap_err();
+            assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
             assert_eq!(start.elapsed(), ForwardLimits::default().deadline);
             agent.backend.restart();
             agent.create(FakeAgent::request("db")).await.unwrap();
@@ -382,25 +398,29 @@ async fn a_plugin_that_dies_in_the_middle_is_waited_for() {
     }
 }
 
-/// A registration of an ID whose creation is open finds out what came of it first.
+/// The registration resolves the pending creation first.
 #[tokio::test(start_paused = true)]
-async fn registering_over_an_open_creation_settles_it_first() {
+async fn registering_over_a_pending_creation_settles_it_first() {
     let agent = agent().await;
     let lost = Fault::FailAfterEffect(StatusCode::Internal);
-    agent.backend.script(Rpc::CreateVolume, [lost]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [lost]);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     assert_eq!(
-        text(agent.register(agent.provided("vol-1", "db")).await),
+        text(
+            agent
+                .register(agent.add_external_volume("vol-1", "db"))
+                .await
+        ),
         "unable to update volume: 1 error occurred:\n\t* volume external ID cannot be updated\n\n"
     );
     assert_eq!(agent.phase("db"), Some(Phase::Registered));
     agent.register(FakeAgent::request("db")).await.unwrap();
 }
 
-/// The journal is the list of the points at which the process can end. At each of them, whether the
-/// plugin has carried out the call or not, the next run ends with one volume, and deletes it.
+/// The process is ended after every journal entry, with and without the effect of the call. Each time
+/// the next run has one volume, and deletes it.
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_ends_anywhere_is_finished_by_the_next_run() {
+async fn a_creation_interrupted_anywhere_is_completed_by_the_next_run() {
     const STARTED: usize = 3;
     for fault in [
         None,
@@ -409,7 +429,7 @@ async fn a_creation_that_ends_anywhere_is_finished_by_the_next_run() {
     ] {
         for written in 1..=2 {
             let run = agent().await;
-            run.backend.script(Rpc::CreateVolume, fault);
+            run.backend.inject_faults(Rpc::CreateVolume, fault);
             let finished = run.create(FakeAgent::request("db")).await.is_ok();
             let mut events = run.journal.replay().events;
             assert_eq!(events.len(), STARTED + if finished { 2 } else { 1 });
@@ -420,7 +440,7 @@ async fn a_creation_that_ends_anywhere_is_finished_by_the_next_run() {
             };
             let next = FakeAgent::on(
                 run.backend.clone(),
-                MemoryJournal::holding(left),
+                MemoryJournal::with_content(left),
                 FakeClock::default(),
                 CountingIds::default(),
                 VolumeLimits::default(),
@@ -434,35 +454,37 @@ async fn a_creation_that_ends_anywhere_is_finished_by_the_next_run() {
     }
 }
 
-/// The journal fails at each write in turn, before or after it was written; the next run finishes.
+/// Each write of the journal fails once, before or after it was stored; the next run completes.
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_fails_at_any_write_loses_and_doubles_nothing() {
+async fn a_journal_failure_at_any_write_neither_loses_nor_duplicates_a_volume() {
     for fault in [
-        AppendFault::Refused(JournalErrorKind::Unavailable),
+        AppendFault::NotWritten(JournalErrorKind::Unavailable),
         AppendFault::WrittenButFailed,
     ] {
         for skip in 0..2 {
             let agent = agent().await;
-            agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+            agent
+                .backend
+                .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
             if skip == 0 {
                 agent.journal.fail_next([fault]);
                 agent.backend.release();
             }
             let fail = async {
                 if skip == 1 {
-                    agent.backend.arrived(1).await;
+                    agent.backend.wait_for_calls(1).await;
                     agent.journal.fail_next([fault]);
                     agent.backend.release();
                 }
             };
-            let (outcome, ()) = tokio::join!(agent.create(FakeAgent::request("db")), fail);
-            let error = outcome.unwrap_err();
-            assert_eq!(error.class().0.as_str(), "journal/unavailable");
+            let (result, ()) = tokio::join!(agent.create(FakeAgent::request("db")), fail);
+            let error = result.unwrap_err();
+            assert_eq!(error.code_and_status().0.as_str(), "journal/unavailable");
             let agent = agent.restart(VolumeLimits::default()).await.unwrap();
             if skip == 0 {
-                agent.backend.script(Rpc::CreateVolume, []);
+                agent.backend.inject_faults(Rpc::CreateVolume, []);
                 let release = async {
-                    agent.backend.arrived(1).await;
+                    agent.backend.wait_for_calls(1).await;
                     agent.backend.release();
                 };
                 let (again, ()) = tokio::join!(agent.create(FakeAgent::request("db")), release);

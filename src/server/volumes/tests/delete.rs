@@ -1,4 +1,4 @@
-//! Deleting and deregistering.
+//! Deleting and deregistering volumes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ports::fake::Fault;
 use crate::server::volumes::VolumeLimits;
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_volume_is_gone_with_its_data() {
+async fn a_delete_removes_the_volume_and_its_data() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     let index = agent.delete("db").await.unwrap();
@@ -24,21 +24,21 @@ async fn a_deleted_volume_is_gone_with_its_data() {
     assert_eq!(text(agent.delete("db").await), "volume not found: db");
 }
 
-/// W28: a volume that the provider does not have is deleted.
+/// W28: a delete succeeds if the provider does not have the volume.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_the_provider_does_not_have_is_deleted() {
-    let settings = Settings {
+async fn a_volume_missing_at_the_provider_is_deleted() {
+    let settings = PluginSettings {
         unknown_is_not_found: true,
-        ..Settings::default()
+        ..PluginSettings::default()
     };
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.create(FakeAgent::request("db")).await.unwrap();
-    agent.backend.lose_volume(&ExternalId::new("fake-1"));
+    agent.backend.remove_volume(&ExternalId::new("fake-1"));
     agent.delete("db").await.unwrap();
     assert_eq!(agent.record("db"), None);
 }
 
-/// W10, B35: without an external ID the provider knows the volume by its ID.
+/// W10, B35: without an external ID, the volume ID is sent.
 #[tokio::test(start_paused = true)]
 async fn without_an_external_id_the_id_is_sent() {
     let agent = agent().await;
@@ -50,7 +50,6 @@ async fn without_an_external_id_the_id_is_sent() {
     assert_eq!(agent.external_volumes(), Vec::<String>::new());
 }
 
-/// `nomad-http-api` 2.4.
 #[tokio::test(start_paused = true)]
 async fn secrets_of_the_request_overlay_the_stored_ones() {
     let agent = agent().await;
@@ -71,42 +70,42 @@ async fn secrets_of_the_request_overlay_the_stored_ones() {
     assert_eq!(sent, [("a", "1"), ("b", "3")]);
 }
 
-/// W09: a refusal that is certain gives the volume back.
+/// W09: after a refusal without effect the volume is registered as before.
 #[tokio::test(start_paused = true)]
-async fn a_certain_refusal_gives_the_volume_back() {
+async fn a_refusal_without_effect_restores_the_volume() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     let in_use = Fault::Fail(StatusCode::FailedPrecondition);
-    agent.backend.script(Rpc::DeleteVolume, [in_use]);
+    agent.backend.inject_faults(Rpc::DeleteVolume, [in_use]);
     let error = agent.delete("db").await.unwrap_err();
     assert_eq!(
         error.text(),
         "controller delete volume: CSI.ControllerDeleteVolume: volume \"fake-1\" is in use: \
          rpc error: code = FailedPrecondition desc = scripted FailedPrecondition"
     );
-    assert_eq!(error.class().0.as_str(), "volume/in-use");
+    assert_eq!(error.code_and_status().0.as_str(), "volume/in-use");
     assert_eq!(agent.phase("db"), Some(Phase::Registered));
     agent.register(FakeAgent::request("db")).await.unwrap();
     agent.delete("db").await.unwrap();
 }
 
-/// W09: what may have happened stays on record; nothing else can be done with it, and the next
-/// deletion ends it.
+/// W09: a deletion with unknown effect stays on record. Other operations are refused, and the next
+/// delete completes it.
 #[tokio::test(start_paused = true)]
-async fn an_open_deletion_is_finished_by_the_next_one() {
+async fn a_pending_deletion_is_completed_by_the_next_delete() {
     for fault in [
         Fault::FailAfterEffect(StatusCode::Internal),
         Fault::Fail(StatusCode::Unknown),
     ] {
         let agent = agent().await;
         agent.create(FakeAgent::request("db")).await.unwrap();
-        agent.backend.script(
+        agent.backend.inject_faults(
             Rpc::DeleteVolume,
             [fault, Fault::Fail(StatusCode::PermissionDenied)],
         );
         for _ in 0..2 {
             let error = agent.delete("db").await.unwrap_err();
-            assert_eq!(error.class().0.as_str(), "volume/pending");
+            assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
             assert_eq!(agent.phase("db"), Some(Phase::Deleting));
         }
         for refused in [
@@ -114,7 +113,7 @@ async fn an_open_deletion_is_finished_by_the_next_one() {
             agent.register(FakeAgent::request("db")).await,
         ] {
             assert_eq!(
-                refused.unwrap_err().class().0.as_str(),
+                refused.unwrap_err().code_and_status().0.as_str(),
                 "volume/being-deleted"
             );
         }
@@ -126,12 +125,12 @@ async fn an_open_deletion_is_finished_by_the_next_one() {
     }
 }
 
-/// An answer on the merits tells what became of an earlier call, too.
+/// FAILED_PRECONDITION proves that no earlier call deleted the volume.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_on_the_merits_ends_an_open_deletion() {
+async fn a_volume_in_use_ends_a_pending_deletion() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
-    agent.backend.script(
+    agent.backend.inject_faults(
         Rpc::DeleteVolume,
         [
             Fault::Fail(StatusCode::Internal),
@@ -144,14 +143,14 @@ async fn a_refusal_on_the_merits_ends_an_open_deletion() {
     }
 }
 
-/// What was never sent has no consequence, however long it was tried.
+/// A call that was never sent has no effect.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_cannot_be_reached_deletes_nothing() {
+async fn an_unreachable_plugin_deletes_nothing() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     agent.backend.crash();
     let error = agent.delete("db").await.unwrap_err();
-    assert_eq!(error.class().0.as_str(), "plugin/unreachable");
+    assert_eq!(error.code_and_status().0.as_str(), "plugin/unreachable");
     assert_eq!(agent.phase("db"), Some(Phase::Registered));
     agent.observe(false).await;
     assert_eq!(
@@ -161,9 +160,9 @@ async fn a_plugin_that_cannot_be_reached_deletes_nothing() {
     );
 }
 
-/// A deletion of a volume whose creation is open finds out what came of that first.
+/// The delete resolves the pending creation first.
 #[tokio::test(start_paused = true)]
-async fn deleting_an_open_creation_leaves_nothing_behind() {
+async fn deleting_a_pending_creation_leaves_nothing_behind() {
     for (fault, next) in [
         (Fault::FailAfterEffect(StatusCode::Internal), None),
         (Fault::Fail(StatusCode::Internal), None),
@@ -173,9 +172,9 @@ async fn deleting_an_open_creation_leaves_nothing_behind() {
         ),
     ] {
         let agent = agent().await;
-        agent.backend.script(Rpc::CreateVolume, [fault]);
+        agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
         agent.create(FakeAgent::request("db")).await.unwrap_err();
-        agent.backend.script(Rpc::CreateVolume, next);
+        agent.backend.inject_faults(Rpc::CreateVolume, next);
         agent.delete("db").await.unwrap();
         assert_eq!(
             (agent.record("db"), agent.external_volumes().len()),
@@ -184,7 +183,6 @@ async fn deleting_an_open_creation_leaves_nothing_behind() {
     }
 }
 
-/// `nomad-http-api` 3.6: the data stays.
 #[tokio::test(start_paused = true)]
 async fn a_deregistered_volume_keeps_its_data() {
     let agent = agent().await;
@@ -198,33 +196,35 @@ async fn a_deregistered_volume_keeps_its_data() {
     );
 }
 
-/// The way out of a creation that cannot be ended; and what the plugin can still say is asked first.
+/// Without force, the plugin is asked again first.
 #[tokio::test(start_paused = true)]
-async fn an_open_creation_is_given_up_only_by_force() {
+async fn a_pending_creation_is_removed_only_by_force() {
     let agent = agent().await;
     let broken = [Fault::Fail(StatusCode::Internal); 3];
-    agent.backend.script(Rpc::CreateVolume, broken);
+    agent.backend.inject_faults(Rpc::CreateVolume, broken);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     let error = agent.deregister("db", false).await.unwrap_err();
-    assert_eq!(error.class().0.as_str(), "volume/pending");
+    assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
     agent.deregister("db", true).await.unwrap();
     assert_eq!(agent.record("db"), None);
 }
 
-/// W30: one after another per plugin, and every one gets its turn.
+/// W30: deletes of one plugin run one after another, and each of them runs.
 #[tokio::test(start_paused = true)]
-async fn deletes_of_one_plugin_come_one_at_a_time() {
+async fn deletes_of_one_plugin_are_serialized() {
     let agent = Arc::new(agent().await);
     let ids: Vec<_> = (0..5).map(|n| format!("v{n}")).collect();
     for id in &ids {
         agent.create(FakeAgent::request(id)).await.unwrap();
     }
-    agent.backend.script(Rpc::DeleteVolume, [Fault::Hang; 5]);
+    agent
+        .backend
+        .inject_faults(Rpc::DeleteVolume, [Fault::Hang; 5]);
     let before = agent.backend.calls().len();
     let release = async {
         for at in 1..=5 {
-            agent.backend.arrived((before + at) as u64).await;
-            // All that can run has run, and no further call has arrived.
+            agent.backend.wait_for_calls((before + at) as u64).await;
+            // Every task that can run has run, and no other call has arrived.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
@@ -237,15 +237,17 @@ async fn deletes_of_one_plugin_come_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_line_is_an_error_at_once() {
+async fn a_full_queue_is_an_immediate_error() {
     let limits = VolumeLimits {
-        line: 0,
+        max_waiting: 0,
         ..VolumeLimits::default()
     };
     let agent = agent().await.restart(limits).await.unwrap();
-    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    agent
+        .backend
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let second = async {
-        agent.backend.arrived(1).await;
+        agent.backend.wait_for_calls(1).await;
         let error = agent.delete("db").await.unwrap_err();
         agent.backend.release();
         error

@@ -1,4 +1,4 @@
-//! Growth in two halves, each on record.
+//! Expanding volumes at the provider and on the nodes.
 
 use super::*;
 use crate::model::{ControllerCapabilities, Secrets};
@@ -7,16 +7,16 @@ use crate::ports::{JournalErrorKind, Replay, StatusCode};
 use crate::server::volumes::VolumeLimits;
 use crate::state::{Event, EventKind, replay};
 
-fn growing(node_expansion_required: bool) -> Settings {
-    Settings {
+fn expanding(node_expansion_required: bool) -> PluginSettings {
+    PluginSettings {
         controller: Some(ControllerCapabilities {
             create_delete_volume: true,
             expand_volume: true,
             ..ControllerCapabilities::default()
         }),
         node_expansion_required,
-        largest_capacity: Bytes::new(1000),
-        ..Settings::default()
+        max_capacity: Bytes::new(1000),
+        ..PluginSettings::default()
     }
 }
 
@@ -27,16 +27,17 @@ fn wanted(min: u64, max: u64) -> VolumeRequest {
     }
 }
 
-async fn with_volume(settings: Settings) -> FakeAgent {
+async fn with_volume(settings: PluginSettings) -> FakeAgent {
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.create(wanted(10, 0)).await.unwrap();
     agent
 }
 
 impl FakeAgent {
-    /// Of the volume: its size on record, in the provider, and what is open.
+    /// The recorded size, the size at the provider, and whether the expansion and the node expansion are
+    /// pending.
     fn size(&self) -> (u64, u64, bool, bool) {
-        let record = self.record("db").expect("it is there");
+        let record = self.record("db").expect("the volume has a record");
         let provided = self.backend.volumes()[0].capacity.get();
         let open = record.expanding.is_some();
         let on_record = record.provided.capacity.get();
@@ -48,34 +49,34 @@ impl FakeAgent {
     }
 }
 
-/// W17: create and register grow; the answer shows the new size, and what nodes have to do stays on
-/// record until one has done it.
+/// W17: create and register expand a volume and return the new size. A required node expansion stays
+/// on record.
 #[tokio::test(start_paused = true)]
-async fn a_volume_grows_in_its_provider_and_waits_for_its_nodes() {
+async fn a_volume_is_expanded_and_node_expansion_is_pending() {
     for pending in [false, true] {
-        let agent = with_volume(growing(pending)).await;
-        let outcome = agent.create(wanted(20, 0)).await.unwrap();
-        let shown = outcome.volumes[0].volume();
+        let agent = with_volume(expanding(pending)).await;
+        let result = agent.create(wanted(20, 0)).await.unwrap();
+        let shown = result.volumes[0].volume();
         assert_eq!(shown.capacity.get(), 20);
         assert_eq!(shown.requested_capacity, sized(20, 0));
-        assert_eq!(outcome.volumes[0].record.node_expansion_pending, pending);
-        assert_eq!(outcome.warnings.len(), usize::from(pending), "{outcome:?}");
+        assert_eq!(result.volumes[0].record.node_expansion_pending, pending);
+        assert_eq!(result.warnings.len(), usize::from(pending), "{result:?}");
         assert_eq!(agent.size(), (20, 20, false, pending));
-        let outcome = agent.register(wanted(30, 40)).await.unwrap();
-        assert_eq!(outcome.volumes[0].volume().capacity.get(), 30);
+        let result = agent.register(wanted(30, 40)).await.unwrap();
+        assert_eq!(result.volumes[0].volume().capacity.get(), 30);
         assert_eq!(agent.size(), (30, 30, false, pending));
         assert_eq!(agent.expansions(), 2);
         agent.register(wanted(30, 50)).await.unwrap();
-        assert_eq!(agent.expansions(), 2, "it is large enough already");
+        assert_eq!(agent.expansions(), 2, "the volume is already large enough");
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
         assert_eq!(agent.size(), (30, 30, false, pending));
     }
 }
 
-/// `csi-orchestration` 2.7, steps 7 and 8: Nomad's words for each refusal, and nothing is stored.
+/// Each refusal has Nomad's text, and nothing is stored.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_cannot_grow_is_as_it_was() {
-    let agent = with_volume(growing(false)).await;
+async fn a_volume_that_cannot_be_expanded_is_unchanged() {
+    let agent = with_volume(expanding(false)).await;
     let before = agent.record("db");
     let refused = agent.register(wanted(2000, 0)).await.unwrap_err();
     assert_eq!(
@@ -84,7 +85,7 @@ async fn a_volume_that_cannot_grow_is_as_it_was() {
          CSI.ControllerExpandVolume: unsupported capacity_range for volume \"fake-1\": rpc error: \
          code = OutOfRange desc = fake-1 cannot be so large"
     );
-    assert_eq!(refused.class().0.as_str(), "plugin/capacity");
+    assert_eq!(refused.code_and_status().0.as_str(), "plugin/capacity");
     assert_eq!(agent.size(), (10, 10, false, false));
     let (now, before) = (agent.record("db").unwrap(), before.unwrap());
     assert_eq!(now.definition, before.definition);
@@ -93,7 +94,7 @@ async fn a_volume_that_cannot_grow_is_as_it_was() {
             "1 error occurred:\n\t* unable to expand volume: controller expand volume: "
         )
     );
-    let agent = with_volume(Settings::default()).await;
+    let agent = with_volume(PluginSettings::default()).await;
     assert_eq!(
         text(agent.register(wanted(20, 0)).await),
         "unable to update volume: expand is not implemented by this controller plugin"
@@ -101,41 +102,43 @@ async fn a_volume_that_cannot_grow_is_as_it_was() {
     assert_eq!(agent.expansions(), 0);
 }
 
-/// B94: nothing grows for a request that is refused for another reason, of this volume or another.
+/// B94: a request that is refused for another reason, or for another volume, expands nothing.
 #[tokio::test(start_paused = true)]
-async fn nothing_grows_for_a_request_that_is_refused() {
-    let agent = with_volume(growing(false)).await;
+async fn a_refused_request_expands_nothing() {
+    let agent = with_volume(expanding(false)).await;
     let mut renamed = wanted(20, 0);
     renamed.name = Some("other".into());
     assert!(text(agent.register(renamed).await).contains("volume name cannot be updated"));
-    let other = FakeAgent::request("nobody-has-it");
+    let other = FakeAgent::request("unregistered");
     let both = vec![wanted(20, 0).into(), other.into()];
     let refused = agent.volumes.register(both).await;
-    assert!(text(refused).contains("nobody-has-it"));
+    assert!(text(refused).contains("unregistered"));
     assert_eq!(
         (agent.expansions(), agent.size()),
         (0, (10, 10, false, false))
     );
 }
 
-/// W05, W17, B53, B54: the request that meets the fault may fail, and says whether it may have grown;
-/// the next one, here or after a restart, ends as if nothing had happened.
+/// W05, W17, B53, B54: the request that meets the fault may fail, and reports whether the call may have
+/// taken effect. The next one, here or after a restart, completes the expansion.
 #[tokio::test(start_paused = true)]
-async fn every_fault_of_an_expansion_is_finished_by_the_next_request() {
+async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
     for (fault, open) in [
         (Fault::Fail(StatusCode::Internal), true),
         (Fault::Fail(StatusCode::ResourceExhausted), false),
         (Fault::FailAfterEffect(StatusCode::Unknown), true),
         (Fault::Hang, true),
-        (Fault::AnswerLate, true),
+        (Fault::DelayReply, true),
         (Fault::Crash, true),
         (Fault::CrashAfterEffect, true),
     ] {
         for restarted in [false, true] {
-            let agent = with_volume(growing(true)).await;
-            agent.backend.script(Rpc::ControllerExpandVolume, [fault]);
+            let agent = with_volume(expanding(true)).await;
+            agent
+                .backend
+                .inject_faults(Rpc::ControllerExpandVolume, [fault]);
             let failed = agent.register(wanted(20, 0)).await.unwrap_err();
-            let code = failed.class().0.as_str();
+            let code = failed.code_and_status().0.as_str();
             assert_eq!(code == "volume/pending", open, "{fault:?}: {failed:?}");
             assert_eq!(
                 agent.record("db").unwrap().expanding.is_some(),
@@ -154,32 +157,35 @@ async fn every_fault_of_an_expansion_is_finished_by_the_next_request() {
     }
 }
 
-/// Whoever comes next finds out how large it is, also if he wants nothing larger; and a deletion does
-/// not need to know.
+/// The next update resolves it, even one that needs no larger size. A delete does not.
 #[tokio::test(start_paused = true)]
-async fn an_open_expansion_is_settled_by_any_update() {
-    let agent = with_volume(growing(false)).await;
+async fn a_pending_expansion_is_settled_by_any_update() {
+    let agent = with_volume(expanding(false)).await;
     let open = [Fault::CrashAfterEffect];
-    agent.backend.script(Rpc::ControllerExpandVolume, open);
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, open);
     agent.register(wanted(20, 0)).await.unwrap_err();
     agent.backend.restart();
     assert_eq!(agent.size(), (10, 20, true, false));
     agent.register(wanted(10, 0)).await.unwrap();
     assert_eq!(agent.size(), (20, 20, false, false));
-    agent.backend.script(Rpc::ControllerExpandVolume, open);
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, open);
     agent.register(wanted(30, 0)).await.unwrap_err();
     agent.backend.restart();
     agent.delete("db").await.unwrap();
     assert_eq!(agent.external_volumes(), Vec::<String>::new());
 }
 
-/// What the provider refuses as it is was refused before too: then nothing is open.
+/// A permanent refusal proves that the earlier identical call was refused too.
 #[tokio::test(start_paused = true)]
-async fn an_open_expansion_that_is_refused_is_given_up() {
-    let agent = with_volume(growing(false)).await;
+async fn a_pending_expansion_that_is_refused_is_abandoned() {
+    let agent = with_volume(expanding(false)).await;
     agent
         .backend
-        .script(Rpc::ControllerExpandVolume, [Fault::Crash]);
+        .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
     agent.register(wanted(2000, 0)).await.unwrap_err();
     agent.backend.restart();
     assert!(agent.size().2);
@@ -187,53 +193,59 @@ async fn an_open_expansion_that_is_refused_is_given_up() {
     assert_eq!(agent.size(), (10, 10, false, false));
 }
 
-/// A size that may have been reached is never forgotten for another one that is refused.
+/// The pending size stays on record even if another size is refused.
 #[tokio::test(start_paused = true)]
-async fn an_open_expansion_is_settled_before_another_size_is_asked_for() {
-    let agent = with_volume(growing(false)).await;
+async fn a_pending_expansion_is_settled_before_another_size_is_requested() {
+    let agent = with_volume(expanding(false)).await;
     let lost = [Fault::CrashAfterEffect];
-    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(wanted(20, 0)).await.unwrap_err();
     agent.backend.restart();
     for _ in 0..2 {
         let refused = agent.register(wanted(2000, 0)).await.unwrap_err();
-        assert_eq!(refused.class().0.as_str(), "plugin/capacity");
+        assert_eq!(refused.code_and_status().0.as_str(), "plugin/capacity");
         assert_eq!(agent.size(), (20, 20, false, false));
     }
-    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(wanted(30, 0)).await.unwrap_err();
     agent.backend.restart();
     let unavailable = [Fault::Fail(StatusCode::Internal)];
     agent
         .backend
-        .script(Rpc::ControllerExpandVolume, unavailable);
+        .inject_faults(Rpc::ControllerExpandVolume, unavailable);
     agent.register(wanted(40, 0)).await.unwrap_err();
     assert_eq!(agent.size(), (20, 30, true, false));
     agent.register(wanted(40, 0)).await.unwrap();
     assert_eq!(agent.size(), (40, 40, false, false));
     agent
         .backend
-        .script(Rpc::ControllerExpandVolume, [Fault::Crash]);
+        .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
     agent.register(wanted(2000, 0)).await.unwrap_err();
     agent.backend.restart();
     agent.register(wanted(50, 0)).await.unwrap();
     assert_eq!(
         agent.size(),
         (50, 50, false, false),
-        "what is refused is given up, and the rest goes on"
+        "the refused expansion is abandoned, and other updates continue"
     );
 }
 
-/// Whoever wants nothing larger is not kept from it by a plugin that goes on failing.
+/// A plugin that keeps failing does not block updates that need no larger size.
 #[tokio::test(start_paused = true)]
-async fn an_update_is_stored_while_an_expansion_stays_open() {
-    let agent = with_volume(growing(false)).await;
+async fn an_update_is_stored_while_an_expansion_is_pending() {
+    let agent = with_volume(expanding(false)).await;
     let lost = [Fault::CrashAfterEffect];
-    agent.backend.script(Rpc::ControllerExpandVolume, lost);
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(wanted(20, 0)).await.unwrap_err();
     agent.backend.restart();
     let failing = || {
-        agent.backend.script(
+        agent.backend.inject_faults(
             Rpc::ControllerExpandVolume,
             [Fault::Fail(StatusCode::Internal)],
         );
@@ -246,13 +258,13 @@ async fn an_update_is_stored_while_an_expansion_stays_open() {
     let registered = agent.register(with_token("first")).await.unwrap();
     failing();
     let created = agent.create(with_token("second")).await.unwrap();
-    let sealed = [&registered, &created].map(|outcome| outcome.volumes[0].record.secrets.clone());
+    let sealed = [&registered, &created].map(|result| result.volumes[0].record.secrets.clone());
     assert_ne!(sealed[0], sealed[1], "both are stored");
-    for outcome in [registered, created] {
+    for result in [registered, created] {
         assert_eq!(
-            outcome.warnings,
+            result.warnings,
             [
-                "volume db: an expansion to 20B was begun, and its plugin has not said what came of it; the next request for the volume asks again"
+                "volume db: an expansion to 20B was started and its result is unknown; the next request for the volume asks the plugin again"
             ]
         );
     }
@@ -267,32 +279,32 @@ async fn an_update_is_stored_while_an_expansion_stays_open() {
     );
 }
 
-/// A journal that fails before or after the call loses nothing, and the next request ends it.
+/// The journal fails before or after the call, and the next request completes the expansion.
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_fails_at_any_write_of_an_expansion_loses_nothing() {
-    let fault = AppendFault::Refused(JournalErrorKind::Unavailable);
+async fn a_journal_failure_at_any_write_of_an_expansion_loses_nothing() {
+    let fault = AppendFault::NotWritten(JournalErrorKind::Unavailable);
     for after_the_call in [false, true] {
-        let agent = with_volume(growing(true)).await;
+        let agent = with_volume(expanding(true)).await;
         let before = agent.backend.calls().len() as u64;
         agent
             .backend
-            .script(Rpc::ControllerExpandVolume, [Fault::Hang]);
+            .inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
         let fail = async {
             if after_the_call {
-                agent.backend.arrived(before + 2).await;
+                agent.backend.wait_for_calls(before + 2).await;
             }
             agent.journal.fail_next([fault]);
             agent.backend.release();
         };
         let (failed, ()) = tokio::join!(agent.register(wanted(20, 0)), fail);
         let failed = failed.unwrap_err();
-        assert_eq!(failed.class().0.as_str(), "journal/unavailable");
+        assert_eq!(failed.code_and_status().0.as_str(), "journal/unavailable");
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
-        agent.backend.script(Rpc::ControllerExpandVolume, []);
+        agent.backend.inject_faults(Rpc::ControllerExpandVolume, []);
         let again = agent.register(wanted(20, 0));
         let release = async {
             if !after_the_call {
-                agent.backend.arrived(before + 3).await;
+                agent.backend.wait_for_calls(before + 3).await;
                 agent.backend.release();
             }
         };
@@ -301,11 +313,11 @@ async fn a_journal_that_fails_at_any_write_of_an_expansion_loses_nothing() {
     }
 }
 
-/// The agent killed behind each record of an expansion: the next one starts on what is there, says
-/// what is open, goes on, and comes to the same.
+/// The agent is killed after each record of an expansion. The next one reports what is pending and
+/// reaches the same result.
 #[tokio::test(start_paused = true)]
-async fn an_agent_killed_behind_any_record_of_an_expansion_goes_on() {
-    let agent = with_volume(growing(true)).await;
+async fn an_agent_killed_after_any_record_of_an_expansion_continues() {
+    let agent = with_volume(expanding(true)).await;
     agent.create(wanted(20, 0)).await.unwrap();
     agent.register(wanted(30, 0)).await.unwrap();
     let run = agent.journal.replay().events;
@@ -317,7 +329,7 @@ async fn an_agent_killed_behind_any_record_of_an_expansion_goes_on() {
     };
     assert_eq!(grown(&run), 2);
     for length in begin..=run.len() {
-        let journal = MemoryJournal::holding(Replay {
+        let journal = MemoryJournal::with_content(Replay {
             snapshot: None,
             events: run[..length].to_vec(),
         });

@@ -1,4 +1,4 @@
-//! What a provider has: its volumes page by page, its snapshots, new ones.
+//! Listing the volumes of a provider, and its snapshots.
 
 use super::*;
 use crate::model::{
@@ -9,8 +9,8 @@ use crate::ports::{Page, PageRequest, StatusCode};
 use crate::server::error::SnapshotError;
 use crate::server::volumes::SnapshotRequest;
 
-fn able() -> Settings {
-    Settings {
+fn capable() -> PluginSettings {
+    PluginSettings {
         controller: Some(ControllerCapabilities {
             create_delete_volume: true,
             list_volumes: true,
@@ -19,15 +19,15 @@ fn able() -> Settings {
             volume_condition: true,
             ..ControllerCapabilities::default()
         }),
-        ..Settings::default()
+        ..PluginSettings::default()
     }
 }
 
-async fn able_agent() -> FakeAgent {
-    FakeAgent::start(able()).await.unwrap()
+async fn capable_agent() -> FakeAgent {
+    FakeAgent::start(capable()).await.unwrap()
 }
 
-fn of(volume: &str, name: &str) -> SnapshotRequest {
+fn snapshot_of(volume: &str, name: &str) -> SnapshotRequest {
     SnapshotRequest {
         source: FakeAgent::key(volume),
         name: name.to_owned(),
@@ -38,19 +38,22 @@ fn of(volume: &str, name: &str) -> SnapshotRequest {
 }
 
 impl FakeAgent {
-    async fn cut(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
+    async fn create_snapshot(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
         let snapshots = self.volumes.create_snapshots(vec![request]).await;
         self.is_sound();
         Ok(snapshots?.remove(0))
     }
 
-    async fn external(
+    async fn list_external(
         &self,
         entries: u32,
         token: &str,
     ) -> Result<Page<ExternalVolume>, ServerError> {
         let token = token.to_owned();
-        let page = PageRequest { entries, token };
+        let page = PageRequest {
+            entries,
+            starting_token: token,
+        };
         self.volumes.list_external(Self::PLUGIN.into(), page).await
     }
 
@@ -60,7 +63,7 @@ impl FakeAgent {
         page.unwrap().entries
     }
 
-    async fn uncut(&self, id: &str) -> Result<(), ServerError> {
+    async fn delete_snapshot(&self, id: &str) -> Result<(), ServerError> {
         let (plugin, id) = (Self::PLUGIN.into(), SnapshotId::new(id));
         self.volumes
             .delete_snapshot(plugin, id, Secrets::default())
@@ -68,11 +71,11 @@ impl FakeAgent {
     }
 }
 
-/// Registered or not, each is there, with what the provider says of it; what it says of nodes counts
-/// only with the capability (`csi-spec` 2.3, VolumeStatus).
+/// All volumes are listed, registered or not. Published nodes are returned only with the plugin's
+/// capability (CSI 1.12, ListVolumes).
 #[tokio::test(start_paused = true)]
-async fn a_provider_is_asked_page_by_page_for_all_that_it_has() {
-    let agent = able_agent().await;
+async fn a_provider_is_listed_page_by_page() {
+    let agent = capable_agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     for id in ["b-orphan", "c-orphan"] {
         agent
@@ -85,13 +88,16 @@ async fn a_provider_is_asked_page_by_page_for_all_that_it_has() {
     };
     let orphan = ExternalId::new("b-orphan");
     agent.backend.set_condition(&orphan, broken.clone());
-    let first = agent.external(2, "").await.unwrap();
+    let first = agent.list_external(2, "").await.unwrap();
     assert_eq!(first.entries.len(), 2);
     assert_eq!(first.entries[0].condition, Some(broken));
-    let rest = agent.external(2, &first.next.unwrap()).await.unwrap();
-    assert_eq!((rest.entries.len(), rest.next), (1, None));
+    let rest = agent
+        .list_external(2, &first.next_token.unwrap())
+        .await
+        .unwrap();
+    assert_eq!((rest.entries.len(), rest.next_token), (1, None));
     assert_eq!(rest.entries[0].external_id.as_str(), "fake-1");
-    let gone = agent.external(2, "yesterday").await;
+    let gone = agent.list_external(2, "yesterday").await;
     assert_eq!(
         text(gone),
         "controller list volumes: CSI.ControllerListVolumes: invalid starting token \"yesterday\": \
@@ -104,13 +110,12 @@ async fn a_provider_is_asked_page_by_page_for_all_that_it_has() {
     );
 }
 
-/// `nomad-http-api` 3.9, 3.10.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_cannot_is_not_asked() {
+async fn an_unsupported_operation_is_not_sent() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     assert_eq!(
-        text(agent.external(0, "").await),
+        text(agent.list_external(0, "").await),
         "unimplemented for this plugin"
     );
     let (plugin, page) = (PluginId::new("fake"), PageRequest::default());
@@ -122,27 +127,39 @@ async fn a_plugin_that_cannot_is_not_asked() {
         "plugin does not support listing snapshots"
     );
     assert_eq!(
-        text(agent.cut(of("db", "one")).await),
+        text(agent.create_snapshot(snapshot_of("db", "one")).await),
         "1 error occurred:\n\t* plugin \"fake\" does not support snapshot\n\n"
     );
     assert_eq!(
-        text(agent.uncut("x").await),
+        text(agent.delete_snapshot("x").await),
         "plugin does not support snapshot"
     );
 }
 
-/// `csi-spec` 5.11: and the name belongs to one volume.
+/// The name is the identity of a snapshot (CSI 1.12, CreateSnapshot), and belongs to one volume.
 #[tokio::test(start_paused = true)]
-async fn a_name_is_one_snapshot() {
-    let agent = able_agent().await;
+async fn one_name_is_one_snapshot() {
+    let agent = capable_agent().await;
     for id in ["db", "web"] {
         agent.create(FakeAgent::request(id)).await.unwrap();
     }
-    let first = agent.cut(of("db", "nightly")).await.unwrap();
-    assert_eq!(agent.cut(of("db", "nightly")).await.unwrap(), first);
+    let first = agent
+        .create_snapshot(snapshot_of("db", "nightly"))
+        .await
+        .unwrap();
+    assert_eq!(
+        agent
+            .create_snapshot(snapshot_of("db", "nightly"))
+            .await
+            .unwrap(),
+        first
+    );
     assert_eq!(first.source.as_str(), "fake-1");
-    let taken = agent.cut(of("web", "nightly")).await.unwrap_err();
-    assert_eq!(taken.class().0.as_str(), "snapshot/conflict");
+    let taken = agent
+        .create_snapshot(snapshot_of("web", "nightly"))
+        .await
+        .unwrap_err();
+    assert_eq!(taken.code_and_status().0.as_str(), "snapshot/conflict");
     assert_eq!(
         taken.text(),
         "1 error occurred:\n\t* could not create snapshot: controller create snapshot: \
@@ -151,17 +168,23 @@ async fn a_name_is_one_snapshot() {
          another snapshot\n\n"
     );
     assert_eq!(agent.snapshots(Secrets::default()).await, [first]);
-    agent.uncut("snap-1").await.unwrap();
-    agent.uncut("snap-1").await.unwrap();
+    agent.delete_snapshot("snap-1").await.unwrap();
+    agent.delete_snapshot("snap-1").await.unwrap();
     assert_eq!(agent.backend.snapshots(), []);
 }
 
-/// W57: the others are cut, and the same request then gives them all.
+/// W57: the others are created, and the same request then returns all.
 #[tokio::test(start_paused = true)]
-async fn of_several_snapshots_each_is_cut_for_itself() {
-    let agent = able_agent().await;
+async fn each_of_several_snapshots_is_created_independently() {
+    let agent = capable_agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
-    let requests = || vec![of("db", "one"), of("nope", "two"), of("db", "three")];
+    let requests = || {
+        vec![
+            snapshot_of("db", "one"),
+            snapshot_of("nope", "two"),
+            snapshot_of("db", "three"),
+        ]
+    };
     let refused = agent.volumes.create_snapshots(requests()).await;
     assert_eq!(
         text(refused),
@@ -170,14 +193,14 @@ async fn of_several_snapshots_each_is_cut_for_itself() {
     assert_eq!(agent.backend.snapshots().len(), 2);
     let again = agent
         .volumes
-        .create_snapshots(vec![of("db", "one"), of("db", "three")]);
+        .create_snapshots(vec![snapshot_of("db", "one"), snapshot_of("db", "three")]);
     assert_eq!(again.await.unwrap().len(), 2);
     assert_eq!(agent.backend.snapshots().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_never_be_cut_is_refused_without_a_call() {
-    let agent = able_agent().await;
+async fn an_invalid_snapshot_is_refused_without_a_call() {
+    let agent = capable_agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     let long = "x".repeat(129);
     let named = |plugin: &str| SnapshotRequest {
@@ -188,22 +211,22 @@ async fn what_can_never_be_cut_is_refused_without_a_call() {
         "could not create snapshot: controller create snapshot: CSI.ControllerCreateSnapshot: ";
     for (request, code, expected) in [
         (
-            of("nope", "one"),
+            snapshot_of("nope", "one"),
             "volume/not-found",
             "no such volume \"nope\"".to_owned(),
         ),
         (
-            of("db", ""),
+            snapshot_of("db", ""),
             "snapshot/invalid",
             format!("{create}missing Name"),
         ),
         (
-            of("db", &long),
+            snapshot_of("db", &long),
             "snapshot/invalid",
             format!("{create}invalid Name: it has more than the 128 bytes that CSI allows"),
         ),
         (
-            of("db", "a\u{7}"),
+            snapshot_of("db", "a\u{7}"),
             "snapshot/invalid",
             format!("{create}invalid Name: it has control characters"),
         ),
@@ -213,36 +236,36 @@ async fn what_can_never_be_cut_is_refused_without_a_call() {
             "no such plugin \"nope\"".to_owned(),
         ),
     ] {
-        let refused = agent.cut(request).await.unwrap_err();
-        assert_eq!(refused.class().0.as_str(), code);
+        let refused = agent.create_snapshot(request).await.unwrap_err();
+        assert_eq!(refused.code_and_status().0.as_str(), code);
         assert_eq!(
             refused.text(),
             format!("1 error occurred:\n\t* {expected}\n\n")
         );
     }
-    let missing = agent.uncut("").await.unwrap_err();
+    let missing = agent.delete_snapshot("").await.unwrap_err();
     assert!(matches!(
         missing,
         ServerError::Snapshot(SnapshotError::MissingId)
     ));
     assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 0);
     assert_eq!(agent.backend.count(Rpc::DeleteSnapshot), 0);
-    agent.cut(named("fake")).await.unwrap();
+    agent.create_snapshot(named("fake")).await.unwrap();
 }
 
-/// `csi-orchestration` 1.4: the volume's own, overlaid by the request's; of a list and a deletion the
+/// A create sends the volume's secrets overlaid by the request's; a list and a delete send the
 /// request's alone.
 #[tokio::test(start_paused = true)]
-async fn snapshots_carry_the_secrets_that_belong_to_them() {
-    let agent = able_agent().await;
+async fn snapshot_calls_send_the_right_secrets() {
+    let agent = capable_agent().await;
     let mut request = FakeAgent::request("db");
     request.secrets = Some(Secrets::from_iter([("a", "1"), ("b", "1")]));
     agent.create(request).await.unwrap();
     let wanted = Secrets::from_iter([("a", "1"), ("b", "2")]);
     agent
         .backend
-        .change(|settings| settings.secrets = wanted.clone());
-    let cut = agent.cut(SnapshotRequest {
+        .update_settings(|settings| settings.secrets = wanted.clone());
+    let cut = agent.create_snapshot(SnapshotRequest {
         secrets: Secrets::from_iter([("b", "2")]),
         ..of("db", "one")
     });
@@ -256,35 +279,41 @@ async fn snapshots_carry_the_secrets_that_belong_to_them() {
         .unwrap();
 }
 
-/// B53, B54, W04: whatever became of a call, the same request ends with one snapshot, and after a
-/// deletion with none; a failure says whether it may have happened.
+/// B53, B54, W04: after any fault the same request completes, with one snapshot, or with none after a
+/// delete. A failure reports whether the call may have taken effect.
 #[tokio::test(start_paused = true)]
-async fn every_fault_of_a_snapshot_is_finished_by_the_same_request() {
+async fn every_fault_of_a_snapshot_is_resolved_by_the_same_request() {
     for (fault, open) in [
         (Fault::Fail(StatusCode::Internal), true),
         (Fault::FailAfterEffect(StatusCode::Unknown), true),
         (Fault::Fail(StatusCode::ResourceExhausted), false),
         (Fault::Hang, true),
-        (Fault::AnswerLate, true),
+        (Fault::DelayReply, true),
         (Fault::Crash, true),
         (Fault::CrashAfterEffect, true),
     ] {
-        let agent = able_agent().await;
+        let agent = capable_agent().await;
         agent.create(FakeAgent::request("db")).await.unwrap();
-        let code = |error: &ServerError| error.class().0.as_str() == "snapshot/pending";
-        agent.backend.script(Rpc::CreateSnapshot, [fault]);
-        let failed = agent.cut(of("db", "one")).await.unwrap_err();
+        let code = |error: &ServerError| error.code_and_status().0.as_str() == "snapshot/pending";
+        agent.backend.inject_faults(Rpc::CreateSnapshot, [fault]);
+        let failed = agent
+            .create_snapshot(snapshot_of("db", "one"))
+            .await
+            .unwrap_err();
         assert_eq!(code(&failed), open, "{fault:?}: {failed:?}");
         agent.backend.restart();
         agent.backend.release();
-        agent.cut(of("db", "one")).await.unwrap();
+        agent
+            .create_snapshot(snapshot_of("db", "one"))
+            .await
+            .unwrap();
         assert_eq!(agent.backend.snapshots().len(), 1, "{fault:?}");
-        agent.backend.script(Rpc::DeleteSnapshot, [fault]);
-        let failed = agent.uncut("snap-1").await.unwrap_err();
+        agent.backend.inject_faults(Rpc::DeleteSnapshot, [fault]);
+        let failed = agent.delete_snapshot("snap-1").await.unwrap_err();
         assert_eq!(code(&failed), open, "{fault:?}: {failed:?}");
         agent.backend.restart();
         agent.backend.release();
-        agent.uncut("snap-1").await.unwrap();
+        agent.delete_snapshot("snap-1").await.unwrap();
         assert_eq!(agent.backend.snapshots(), [], "{fault:?}");
     }
 }

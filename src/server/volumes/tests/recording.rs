@@ -1,4 +1,4 @@
-//! A controller that keeps what it was sent.
+//! A controller that records the requests it receives.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,10 +27,10 @@ struct Recorder {
     sent: Arc<Sent>,
 }
 
-/// Puts a recorder between the agent and its plugin.
+/// Inserts a recorder between the agent and its plugin.
 pub(super) fn record(agent: &FakeAgent) -> Arc<Sent> {
     let sent = Arc::new(Sent::default());
-    let plugin = FakePlugin::over(agent.backend.clone());
+    let plugin = FakePlugin::new(agent.backend.clone());
     let connection = PluginConnection {
         controller: Arc::new(Recorder {
             plugin: plugin.clone(),

@@ -1,4 +1,4 @@
-//! Registering, and updating what is registered.
+//! Registering volumes, and updating registrations.
 
 use std::time::Duration;
 
@@ -9,26 +9,25 @@ use crate::ports::Sealer as _;
 use crate::ports::fake::{AppendFault, Fault};
 use crate::ports::{JournalErrorKind, StatusCode};
 use crate::server::cell::Expected;
-use crate::server::error::UpdateRequest;
+use crate::server::error::UpdateOrigin;
 use crate::server::volumes::VolumeLimits;
-use crate::server::volumes::check::{Purpose, check};
-use crate::state::{Event, EventKind, Provided, RecordedFlags, RecordedMountOptions};
+use crate::server::volumes::validation::{ValidationTarget, validate_submission};
+use crate::state::{Event, EventKind, ProviderFacts, RecordedFlags, RecordedMountOptions};
 use crate::wire::RequestProblem;
 
-const NEW: Purpose = Purpose {
-    on: UpdateRequest::Create,
+const NEW: ValidationTarget = ValidationTarget {
+    origin: UpdateOrigin::Create,
     exists: false,
 };
 
-fn problems_of(submitted: &Submitted, purpose: Purpose) -> String {
-    text(check(submitted, purpose))
+fn problems_of(submission: &VolumeSubmission, target: ValidationTarget) -> String {
+    text(validate_submission(submission, target))
 }
 
-/// `csi-orchestration` 2.1: the golden text.
 #[test]
-fn everything_that_is_missing_is_said_at_once_in_nomads_order() {
+fn all_missing_fields_are_reported_in_nomads_order() {
     let topologies = RequestProblem::TopologyWithoutSegments("required");
-    let submitted = Submitted {
+    let submission = VolumeSubmission {
         request: VolumeRequest {
             namespace: Namespace::new(""),
             snapshot_id: Some("s".into()),
@@ -39,16 +38,17 @@ fn everything_that_is_missing_is_said_at_once_in_nomads_order() {
         problems: vec![topologies.clone(), topologies],
     };
     assert_eq!(
-        problems_of(&submitted, NEW),
+        problems_of(&submission, NEW),
         "validation: missing namespace, only one of snapshot_id and clone_id is allowed, \
          must include at least one capability block, required topology is missing segments field, \
          required topology is missing segments field"
     );
 }
 
-/// W23, W49.
+/// Requests that Nomad stores although they can never work are refused (W23), as are names that cannot
+/// be addressed (W49).
 #[test]
-fn what_can_never_work_is_refused_before_anyone_is_asked() {
+fn an_invalid_request_is_refused_before_any_call() {
     let base = || FakeAgent::request("db");
     let block = capability(AccessMode::SingleNodeWriter, AttachmentMode::BlockDevice);
     let redacted = MountOptions::REDACTED;
@@ -111,11 +111,11 @@ fn what_can_never_work_is_refused_before_anyone_is_asked() {
         ),
     ];
     for (request, expected) in cases {
-        let outcome = check(&request.into(), NEW);
+        let result = check(&request.into(), NEW);
         let expected = expected.map(|text| format!("validation: {text}"));
-        assert_eq!(outcome.err().map(|error| error.text()), expected);
+        assert_eq!(result.err().map(|error| error.text()), expected);
     }
-    let unread = Submitted {
+    let unread = VolumeSubmission {
         problems: vec![
             RequestProblem::NegativeCapacity("requested capacity min"),
             RequestProblem::AccessMode("x".into()),
@@ -131,23 +131,28 @@ fn what_can_never_work_is_refused_before_anyone_is_asked() {
     );
 }
 
-/// An existing volume keeps the ID and the name that it has, whatever they are.
 #[test]
-fn of_an_existing_volume_id_and_name_are_not_judged() {
+fn the_id_and_name_of_an_existing_volume_are_not_validated() {
     let request = VolumeRequest {
         name: None,
         ..FakeAgent::request("a/b")
     };
-    for on in [UpdateRequest::Create, UpdateRequest::Register] {
-        assert!(check(&request.clone().into(), Purpose { on, exists: true }).is_ok());
+    for on in [UpdateOrigin::Create, UpdateOrigin::Register] {
+        assert!(
+            check(
+                &request.clone().into(),
+                ValidationTarget { on, exists: true }
+            )
+            .is_ok()
+        );
     }
 }
 
-/// `csi-orchestration` 2.2, W18.
+/// W18: nothing is assumed about an unknown plugin.
 #[tokio::test(start_paused = true)]
-async fn the_plugin_must_be_known_and_its_controller_well() {
+async fn the_plugin_must_be_known_and_its_controller_healthy() {
     let agent = agent().await;
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     let unknown = VolumeRequest {
         plugin_id: PluginId::new("ebs0"),
         ..request.clone()
@@ -165,7 +170,7 @@ async fn the_plugin_must_be_known_and_its_controller_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_volume_there_is_nothing_to_register() {
+async fn a_request_without_volumes_is_refused() {
     let agent = agent().await;
     assert_eq!(
         text(agent.volumes.register(vec![]).await),
@@ -177,25 +182,25 @@ async fn without_a_volume_there_is_nothing_to_register() {
     );
 }
 
-/// B08, W22: of a new volume only what a user may say is stored; its place is what was asked for.
+/// B08, W22: only fields that a client may set are stored; the requested topologies are the volume's.
 #[tokio::test(start_paused = true)]
-async fn a_new_registration_stores_what_the_user_may_say() {
+async fn a_new_registration_stores_only_client_fields() {
     let agent = agent().await;
     let request = VolumeRequest {
         capacity: sized(10, 20),
         topology_request: Some(in_zones(&["a"])),
         secrets: Some(Secrets::from_iter([("token", "t")])),
-        ..agent.provided("vol-1", "db")
+        ..agent.add_external_volume("vol-1", "db")
     };
-    let outcome = agent.register(request).await.unwrap();
-    let volume = outcome.volumes[0].volume();
+    let result = agent.register(request).await.unwrap();
+    let volume = result.volumes[0].volume();
     assert_eq!(volume.external_id, Some(ExternalId::new("vol-1")));
     assert_eq!(volume.topologies, [zone("a")]);
     assert_eq!(volume.requested_capacity, sized(10, 20));
     assert_eq!(volume.capacity, Bytes::ZERO);
     assert_eq!(volume.provider, "fake.csi.nomad-csi.test");
-    assert_eq!(volume.modify_index, outcome.index);
-    assert!(outcome.warnings.is_empty());
+    assert_eq!(volume.modify_index, result.index);
+    assert!(result.warnings.is_empty());
     let record = agent.record("db").unwrap();
     let secrets = agent
         .sealer
@@ -204,7 +209,7 @@ async fn a_new_registration_stores_what_the_user_may_say() {
     assert_eq!(secrets.expose().collect::<Vec<_>>(), [("token", "t")]);
 }
 
-/// B11, B20, B21, W24: validation gets everything, mount options too, and its word counts.
+/// B11, B20, B21, W24: validation is sent all fields including mount options, and its answer decides.
 #[tokio::test(start_paused = true)]
 async fn the_plugin_validates_new_and_changed_registrations() {
     let agent = agent().await;
@@ -213,7 +218,7 @@ async fn the_plugin_validates_new_and_changed_registrations() {
         mount_options: Some(ext4()),
         parameters: Some([("p".to_owned(), "v".to_owned())].into()),
         secrets: Some(Secrets::from_iter([("token", "t")])),
-        ..agent.provided("vol-1", "db")
+        ..agent.add_external_volume("vol-1", "db")
     };
     agent.register(request.clone()).await.unwrap();
     {
@@ -235,7 +240,7 @@ async fn the_plugin_validates_new_and_changed_registrations() {
         text(agent.register(refused).await),
         "controller validate volume: CSI.ControllerValidateVolume: \
          volume capability validation failed: rpc error: code = InvalidArgument \
-         desc = that is not the context of vol-1"
+         desc = the context does not belong to vol-1"
     );
     assert_eq!(agent.state(), before);
     let validations = sent.validations.lock().unwrap();
@@ -245,16 +250,16 @@ async fn the_plugin_validates_new_and_changed_registrations() {
     );
 }
 
-/// B11: without a controller nobody is asked.
+/// B11: a plugin without a controller is not called.
 #[tokio::test(start_paused = true)]
-async fn a_plugin_without_a_controller_is_not_asked() {
-    let mut settings = Settings {
+async fn a_plugin_without_a_controller_is_not_called() {
+    let mut settings = PluginSettings {
         controller: None,
-        ..Settings::default()
+        ..PluginSettings::default()
     };
     settings.plugin.controller_service = false;
     let agent = FakeAgent::start(settings).await.unwrap();
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
     assert_eq!(agent.calls(), (0, 0, 0));
     assert_eq!(
@@ -267,7 +272,7 @@ async fn a_plugin_without_a_controller_is_not_asked() {
     );
 }
 
-/// B01, B09: the same again is no event, and the volume keeps what it has.
+/// B01, B09: an identical request records no event and keeps the volume unchanged.
 #[tokio::test(start_paused = true)]
 async fn registering_again_changes_nothing() {
     let agent = agent().await;
@@ -286,11 +291,11 @@ async fn registering_again_changes_nothing() {
     assert_eq!(volume.provided.context.len(), 1);
 }
 
-/// B02, B05, and the plain texts of an update (`nomad-http-api` 3.3, 3.5).
+/// B02, B05: a refused update has Nomad's texts.
 #[tokio::test(start_paused = true)]
 async fn a_refused_update_names_every_reason_and_stores_nothing() {
     let agent = agent().await;
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
     let before = agent.state();
     let other = VolumeRequest {
@@ -323,12 +328,12 @@ async fn a_refused_update_names_every_reason_and_stores_nothing() {
     );
 }
 
-/// W20, B26.
+/// W20, B26: omitted secrets are kept.
 #[tokio::test(start_paused = true)]
-async fn secrets_that_are_left_out_are_kept() {
+async fn omitted_secrets_are_kept() {
     let agent = agent().await;
     let secrets = |pairs: &[(&str, &str)]| Some(pairs.iter().copied().collect::<Secrets>());
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     for (given, expected) in [
         (secrets(&[("a", "1")]), vec![("a", "1")]),
         (None, vec![("a", "1")]),
@@ -349,13 +354,12 @@ async fn secrets_that_are_left_out_are_kept() {
     }
 }
 
-/// Secrets that do not open are no obstacle to new ones.
 #[tokio::test(start_paused = true)]
 async fn lost_secrets_are_replaced_by_registering_again() {
     let agent = agent().await;
     let request = VolumeRequest {
         secrets: Some(Secrets::from_iter([("a", "1")])),
-        ..agent.provided("vol-1", "db")
+        ..agent.add_external_volume("vol-1", "db")
     };
     agent.register(request.clone()).await.unwrap();
     let record = agent.record("db").unwrap();
@@ -376,33 +380,33 @@ async fn lost_secrets_are_replaced_by_registering_again() {
     };
     assert_eq!(
         text(agent.register(silent).await),
-        "volume db: the sealed secrets do not open with this agent's key"
+        "volume db: cannot decrypt the stored secrets with this agent's key"
     );
     assert!(text(agent.delete("db").await).contains("do not open"));
     agent.register(request).await.unwrap();
     agent.delete("db").await.unwrap();
 }
 
-/// W08, B10: what changes while the plugin is asked is found, and merged with.
+/// W08, B10: a change during validation is detected and kept.
 #[tokio::test(start_paused = true)]
 async fn a_change_in_between_is_kept() {
     let agent = agent().await;
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
     agent
         .backend
-        .script(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
+        .inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
     let arrived = agent.backend.calls().len() as u64 + 1;
     let update = VolumeRequest {
         mount_options: Some(ext4()),
         ..request
     };
     let in_between = async {
-        agent.backend.arrived(arrived).await;
+        agent.backend.wait_for_calls(arrived).await;
         let record = agent.record("db").unwrap();
         let changed = EventKind::VolumeUpdated {
             definition: Box::new(record.definition.clone()),
-            provided: Box::new(Provided {
+            provided: Box::new(ProviderFacts {
                 capacity: Bytes::new(7).unwrap(),
                 ..record.provided
             }),
@@ -412,14 +416,14 @@ async fn a_change_in_between_is_kept() {
         agent.cell.commit(Expected::Any, event).await.unwrap();
         agent.backend.release();
     };
-    let (outcome, ()) = tokio::join!(agent.register(update), in_between);
-    let volume = outcome.unwrap().volumes[0].volume();
+    let (result, ()) = tokio::join!(agent.register(update), in_between);
+    let volume = result.unwrap().volumes[0].volume();
     assert_eq!(volume.capacity, Bytes::new(7).unwrap());
     assert_eq!(volume.mount_options, Some(ext4().redacted()));
 }
 
-/// Flags may hold passwords (CIFS). The first versions of the journal had them in the clear: that is
-/// understood, and over with the next change of the options.
+/// Flags may contain passwords (CIFS). Journals of the first versions have them in the clear: they can
+/// be read, and the next change of the options seals them.
 #[tokio::test(start_paused = true)]
 async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
     let agent = agent().await;
@@ -430,7 +434,7 @@ async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
     let is_sealed = |flags| matches!(flags, RecordedFlags::Sealed(sealed) if !sealed.is_empty());
     let request = VolumeRequest {
         mount_options: Some(ext4()),
-        ..agent.provided("vol-1", "db")
+        ..agent.add_external_volume("vol-1", "db")
     };
     agent.register(request.clone()).await.unwrap();
     assert!(is_sealed(flags()));
@@ -450,7 +454,7 @@ async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
     let event = Event::new(0, by_version_1);
     agent.cell.commit(Expected::Any, event).await.unwrap();
     agent.register(request.clone()).await.unwrap();
-    assert_eq!(flags(), clear, "the same again changes nothing");
+    assert_eq!(flags(), clear, "an identical request changes nothing");
 
     let read_only = VolumeRequest {
         mount_options: Some(MountOptions {
@@ -463,17 +467,17 @@ async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
     assert!(is_sealed(flags()));
     let before = agent.state();
     agent.register(read_only).await.unwrap();
-    assert_eq!(agent.state(), before, "sealed ones are compared too");
+    assert_eq!(agent.state(), before, "sealed flags are compared too");
 }
 
-/// B94.
+/// B94: all volumes of a request are registered, or none.
 #[tokio::test(start_paused = true)]
-async fn one_bad_volume_keeps_all_of_its_request_out() {
+async fn one_invalid_volume_refuses_the_whole_request() {
     let agent = agent().await;
-    let good = agent.provided("vol-1", "good");
+    let good = agent.add_external_volume("vol-1", "good");
     let bad = VolumeRequest {
         capabilities: vec![],
-        ..agent.provided("vol-2", "bad")
+        ..agent.add_external_volume("vol-2", "bad")
     };
     let both = vec![good.clone().into(), bad.into()];
     assert_eq!(
@@ -484,76 +488,46 @@ async fn one_bad_volume_keeps_all_of_its_request_out() {
     let twice = vec![good.clone().into(), good.clone().into()];
     assert_eq!(
         text(agent.volumes.register(twice).await),
-        "validation: it stands in the request twice"
+        "validation: the request contains the volume twice"
     );
-    let two = vec![good.into(), agent.provided("vol-3", "fine").into()];
-    let outcome = agent.volumes.register(two).await.unwrap();
-    assert_eq!(outcome.volumes.len(), 2);
+    let two = vec![
+        good.into(),
+        agent.add_external_volume("vol-3", "fine").into(),
+    ];
+    let result = agent.volumes.register(two).await.unwrap();
+    assert_eq!(result.volumes.len(), 2);
 }
 
-/// W13: allowed, and said; not while the other one is being deleted.
+/// W13: allowed with a warning, but not while the other one is being deleted.
 #[tokio::test(start_paused = true)]
 async fn a_shared_external_id_is_registered_with_a_warning() {
     let agent = agent().await;
     agent
-        .register(agent.provided("vol-1", "one"))
+        .register(agent.add_external_volume("vol-1", "one"))
         .await
         .unwrap();
-    let outcome = agent
-        .register(agent.provided("vol-1", "two"))
+    let result = agent
+        .register(agent.add_external_volume("vol-1", "two"))
         .await
         .unwrap();
     assert_eq!(
-        outcome.warnings,
+        result.warnings,
         [
-            "volume two: the provider's volume vol-1 is also registered as one; claims do not see each \
-          other, and neither can be deleted while the other is registered"
+            "volume two: external volume vol-1 is also registered as one; claims are tracked separately, and \
+             neither volume can be deleted while the other is registered"
         ]
     );
-    assert_eq!(
-        text(agent.delete("one").await),
-        "volume one is not deleted: the provider's volume vol-1 is also registered as two"
-    );
-    assert_eq!(agent.calls().1, 0);
-    agent.deregister("two", false).await.unwrap();
-    agent
-        .backend
-        .script(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
-    agent.delete("one").await.unwrap_err();
-    assert_eq!(
-        text(agent.register(agent.provided("vol-1", "three")).await),
-        "volume three cannot be registered: the provider's volume vol-1 is being deleted as one"
-    );
-    agent.delete("one").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn mount_options_of_a_block_device_are_worth_a_word() {
+async fn a_journal_failure_is_an_error_and_a_retry_succeeds() {
     let agent = agent().await;
-    let request = VolumeRequest {
-        capabilities: vec![capability(
-            AccessMode::SingleNodeWriter,
-            AttachmentMode::BlockDevice,
-        )],
-        mount_options: Some(ext4()),
-        ..agent.provided("vol-1", "db")
-    };
-    let outcome = agent.register(request).await.unwrap();
-    assert_eq!(
-        outcome.warnings,
-        ["volume db: mount options have no effect on a volume that is only used as a block device"]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_made_durable_is_an_error_and_works_later() {
-    let agent = agent().await;
-    let request = agent.provided("vol-1", "db");
+    let request = agent.add_external_volume("vol-1", "db");
     agent
         .journal
-        .fail_next([AppendFault::Refused(JournalErrorKind::DiskFull)]);
+        .fail_next([AppendFault::NotWritten(JournalErrorKind::DiskFull)]);
     let error = agent.register(request.clone()).await.unwrap_err();
-    assert_eq!(error.class().0.as_str(), "journal/disk-full");
+    assert_eq!(error.code_and_status().0.as_str(), "journal/disk-full");
     assert_eq!(
         error.text(),
         "cannot append to the agent's journal memory: as the test asked"
@@ -561,44 +535,51 @@ async fn what_cannot_be_made_durable_is_an_error_and_works_later() {
     agent.register(request).await.unwrap();
 }
 
-/// W04, W30: who waits too long gets an error, and nothing was begun.
+/// W04, W30: an operation that waits too long fails and has no effect.
 #[tokio::test(start_paused = true)]
-async fn waiting_has_an_end() {
+async fn waiting_ends_with_an_error() {
     let limits = VolumeLimits {
-        turn: Duration::from_secs(10),
+        queue_timeout: Duration::from_secs(10),
         ..VolumeLimits::default()
     };
     let agent = agent().await.restart(limits).await.unwrap();
-    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    agent
+        .backend
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let second = async {
-        agent.backend.arrived(1).await;
+        agent.backend.wait_for_calls(1).await;
         let start = tokio::time::Instant::now();
         let error = agent.deregister("db", false).await.unwrap_err();
-        assert_eq!(start.elapsed(), limits.turn);
+        assert_eq!(start.elapsed(), limits.queue_timeout);
         agent.backend.release();
         error
     };
     let (first, second) = tokio::join!(agent.create(FakeAgent::request("db")), second);
     first.unwrap();
-    assert_eq!(second.class().0.as_str(), "server/busy");
+    assert_eq!(second.code_and_status().0.as_str(), "server/busy");
     assert_eq!(
         second.text(),
-        "nothing was begun: other work on volume db took longer than 10 s"
+        "the operation was not started: other operations on volume db took longer than 10 s"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_stop_nothing_begins_and_what_runs_is_cut_off() {
+async fn a_stop_refuses_new_operations_and_aborts_running_ones() {
     let agent = agent().await;
-    agent.backend.script(Rpc::CreateVolume, [Fault::Hang]);
+    agent
+        .backend
+        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let running = agent.create(FakeAgent::request("db"));
     let stop = async {
-        agent.backend.arrived(1).await;
+        agent.backend.wait_for_calls(1).await;
         agent.volumes.stop(Duration::from_secs(5)).await;
     };
     let (running, ()) = tokio::join!(running, stop);
     assert_eq!(running.unwrap_err().text(), "the agent is stopping");
     assert_eq!(agent.phase("db"), Some(Phase::Creating));
     let refused = agent.create(FakeAgent::request("other")).await;
-    assert_eq!(refused.unwrap_err().class().0.as_str(), "server/stopping");
+    assert_eq!(
+        refused.unwrap_err().code_and_status().0.as_str(),
+        "server/stopping"
+    );
 }

@@ -1,0 +1,193 @@
+//! The lock of a data directory: at most one agent works in it.
+//!
+//! `store` implements the lock. `nomad-csi agent` records its socket in it, so that commands with
+//! `--embedded` use that agent. An embedded agent records none, because its socket goes with its
+//! command; other commands wait for it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::config::LockConflict;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::store::{DataLock, LockError, LockOwner};
+
+/// The pause between two attempts to lock.
+const RETRY: Duration = Duration::from_millis(20);
+/// The longest time for an agent's socket to accept.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The result of locking a data directory.
+pub(super) enum LockResult {
+    /// This process has the lock.
+    Acquired(DataLock),
+    /// The agent that listens on this socket has the lock.
+    ServedBy(PathBuf),
+}
+
+/// Locks `directory`, or finds the agent that has the lock.
+///
+/// # Errors
+/// If another process keeps the lock. The error names it.
+pub(super) async fn acquire_lock(
+    directory: &Path,
+    started_at: i64,
+    on_lock_conflict: LockConflict,
+) -> Result<LockResult, Diagnostics> {
+    let begun = Instant::now();
+    loop {
+        let refused = match try_lock(directory, started_at).await? {
+            Ok(lock) => return Ok(LockResult::Acquired(lock)),
+            Err(refused) => refused,
+        };
+        let LockError::Locked { owner: owner, .. } = &refused else {
+            return Err(lock_problem(&refused, None));
+        };
+        let timeout = match on_lock_conflict {
+            LockConflict::Fail => return Err(lock_problem(&refused, owner.as_ref())),
+            LockConflict::Share { timeout } => timeout,
+        };
+        if let Some(socket) = owner.as_ref().and_then(|owner| owner.socket.as_deref())
+            && accepts_connections(socket).await
+        {
+            return Ok(LockResult::ServedBy(socket.to_owned()));
+        }
+        if begun.elapsed() >= timeout {
+            return Err(lock_problem(&refused, owner.as_ref()));
+        }
+        sleep(RETRY).await;
+    }
+}
+
+async fn try_lock(
+    directory: &Path,
+    started_at: i64,
+) -> Result<Result<DataLock, LockError>, Diagnostics> {
+    let directory = directory.to_owned();
+    let owner = LockOwner {
+        pid: std::process::id(),
+        socket: None,
+        started_at,
+    };
+    super::blocking::run_blocking(move || DataLock::acquire(&directory, &owner)).await
+}
+
+async fn accepts_connections(socket: &Path) -> bool {
+    matches!(
+        timeout(CONNECT_TIMEOUT, UnixStream::connect(socket)).await,
+        Ok(Ok(_))
+    )
+}
+
+/// The problem of a lock that cannot be acquired, with its owner and what to do.
+pub(super) fn lock_problem(error: &LockError, owner: Option<&LockOwner>) -> Diagnostics {
+    let mut problem = Diagnostic::error(error.code(), error.to_string());
+    if let Some(source) = std::error::Error::source(error) {
+        problem = problem.note(source.to_string()).help(remedy(error, source));
+    }
+    if let Some(owner) = owner {
+        if let Ok(since) = jiff::Timestamp::from_nanosecond(owner.started_at.into()) {
+            problem = problem.note(format!(
+                "process {} has held the lock since {since:.0}",
+                owner.pid
+            ));
+        }
+        if let Some(socket) = &owner.socket {
+            problem = problem.help(format!(
+                "use that agent with `--address unix://{}`",
+                socket.display()
+            ));
+        }
+        problem = problem.help(format!("stop it with `kill {}`", owner.pid));
+    }
+    problem.into()
+}
+
+fn remedy(error: &LockError, source: &(dyn std::error::Error + 'static)) -> &'static str {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let io = source.downcast_ref::<std::io::Error>();
+    match io.map(std::io::Error::kind) {
+        Some(StorageFull | QuotaExceeded) => {
+            "free space on its file system; no acknowledged change is lost"
+        }
+        Some(_) | None => error.code().remedy(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+
+    const SHARE: LockConflict = LockConflict::Share {
+        timeout: Duration::from_secs(20),
+    };
+
+    fn lock(directory: &Path, socket: Option<PathBuf>) -> DataLock {
+        let owner = LockOwner {
+            pid: 7,
+            socket,
+            started_at: 1_700_000_000_000_000_000,
+        };
+        DataLock::acquire(directory, &owner).unwrap()
+    }
+
+    fn first(problems: Diagnostics) -> Diagnostic {
+        problems.into_iter().next().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_error_names_the_owner_of_the_lock_and_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = lock(directory.path(), Some("/run/agent.sock".into()));
+        let refused = acquire_lock(directory.path(), 0, LockConflict::Fail).await;
+        let problem = first(refused.err().unwrap());
+        assert_eq!(problem.code, Code::DataInUse);
+        assert_eq!(
+            problem.notes,
+            ["process 7 has held the lock since 2023-11-14T22:13:20Z"]
+        );
+        assert_eq!(
+            problem.help,
+            [
+                "use that agent with `--address unix:///run/agent.sock`",
+                "stop it with `kill 7`"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_command_uses_the_agent_that_serves() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("agent.sock");
+        let _listening = tokio::net::UnixListener::bind(&socket).unwrap();
+        let _held = lock(directory.path(), Some(socket.clone()));
+        let result = acquire_lock(directory.path(), 0, SHARE).await.ok().unwrap();
+        assert!(matches!(result, LockResult::ServedBy(found) if found == socket));
+    }
+
+    #[tokio::test]
+    async fn a_command_waits_for_another_command() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = lock(directory.path(), None);
+        let path = directory.path().to_owned();
+        let waiting = tokio::spawn(async move { acquire_lock(&path, 0, SHARE).await.is_ok() });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(held);
+        assert!(waiting.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_owner_that_does_not_answer_is_named_after_the_timeout() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = lock(directory.path(), Some(directory.path().join("gone.sock")));
+        let brief = LockConflict::Share {
+            timeout: Duration::from_millis(50),
+        };
+        let refused = acquire_lock(directory.path(), 0, brief).await;
+        assert_eq!(first(refused.err().unwrap()).code, Code::DataInUse);
+    }
+}

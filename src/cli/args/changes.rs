@@ -1,0 +1,89 @@
+//! Arguments that limit or extend what a command may change.
+
+use clap::Args;
+
+use super::value_parsers::one_of;
+use crate::model::ServerVersion;
+use crate::plan::{DenyRule, Risk};
+
+/// Help of `--server-version`.
+pub(crate) const SERVER_VERSION_HELP: &str =
+    "Version of the Nomad server [default: the version that the server reports]";
+
+const HEADING: &str = "Changes";
+const PRUNE_HELP: &str =
+    "Also deregister volumes that the set owns and no file declares; their data stays";
+const PRUNE_LONG_HELP: &str = "Also deregister volumes that the set owns and no file declares; their data stays\n\n\
+     Files that name a set (`set = \"NAME\"`) and declare no volume remove every volume from the \
+     set. Missing files never do.";
+const ACCEPT_LOSS_HELP: &str =
+    "Allow an update to erase a value that the server hides and the file omits; repeatable";
+const MAX_RISK_HELP: &str = "Highest risk to accept without approval [default: reversible]";
+const APPROVE_HELP: &str = "Approve changes of this risk for one volume; repeatable";
+const DENY_HELP: &str = "Refuse every change of this kind; repeatable";
+
+/// The additional changes that a command may make, and the server that it plans for.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ChangeArgs {
+    #[arg(long, help_heading = HEADING, help = PRUNE_HELP, long_help = PRUNE_LONG_HELP)]
+    pub prune: bool,
+    /// Remove this volume and create it again; repeatable
+    ///
+    /// A volume that the provider creates loses its data. For a volume that is registered by its
+    /// external ID, only the registration is replaced.
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING)]
+    pub replace: Vec<String>,
+    /// Take a snapshot of each volume before it is replaced
+    #[arg(long, requires = "replace", help_heading = HEADING)]
+    pub snapshot_first: bool,
+    /// Delete this volume and its data; no file may declare it; repeatable
+    #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING)]
+    pub delete_data: Vec<String>,
+    /// Allow an update to erase a value that the server hides and the file omits; repeatable
+    ///
+    /// FIELD is secrets or mount_flags.
+    #[arg(long, value_name = "FIELD:[NAMESPACE/]ID", help_heading = HEADING)]
+    pub accept_loss: Vec<String>,
+    #[arg(long, value_name = "RISK", help_heading = HEADING, value_parser = one_of(Risk::ALL, Risk::as_str), help = MAX_RISK_HELP)]
+    pub max_risk: Option<Risk>,
+    /// Approve changes of this risk for one volume; repeatable
+    ///
+    /// RISK is needs-downtime or destroys-data.
+    #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
+    pub approve: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', help_heading = HEADING, value_parser = one_of(DenyRule::ALL, DenyRule::as_str), help = DENY_HELP)]
+    pub deny: Vec<DenyRule>,
+    #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
+    pub server_version: Option<ServerVersion>,
+}
+
+/// The changes that `reconcile --apply` may make in every round: no change that is meant for one run.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct StandingChangeArgs {
+    #[arg(long, requires = "apply", help_heading = HEADING, help = PRUNE_HELP, long_help = PRUNE_LONG_HELP)]
+    pub prune: bool,
+    #[arg(long, value_name = "FIELD:[NAMESPACE/]ID", requires = "apply", help_heading = HEADING, help = ACCEPT_LOSS_HELP)]
+    pub accept_loss: Vec<String>,
+    #[arg(long, value_name = "RISK", requires = "apply", help_heading = HEADING, value_parser = one_of(Risk::ALL, Risk::as_str), help = MAX_RISK_HELP)]
+    pub max_risk: Option<Risk>,
+    #[arg(long, value_name = "RISK:[NAMESPACE/]ID", requires = "apply", help_heading = HEADING, help = APPROVE_HELP)]
+    pub approve: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', requires = "apply", help_heading = HEADING, value_parser = one_of(DenyRule::ALL, DenyRule::as_str), help = DENY_HELP)]
+    pub deny: Vec<DenyRule>,
+    #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
+    pub server_version: Option<ServerVersion>,
+}
+
+impl From<StandingChangeArgs> for ChangeArgs {
+    fn from(changes: StandingChangeArgs) -> Self {
+        Self {
+            prune: changes.prune,
+            accept_loss: changes.accept_loss,
+            max_risk: changes.max_risk,
+            approve: changes.approve,
+            deny: changes.deny,
+            server_version: changes.server_version,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Arguments that several commands share. The arguments of one command are defined next to it.
+//!
+//! Doc comments here are the text of the help, the manual and the reference.
+
+mod changes;
+mod files;
+mod global;
+mod ledger;
+mod ledger_choice;
+mod output;
+mod parallelism;
+#[cfg(feature = "agent")]
+mod plugin_profile;
+mod redacted;
+mod secrets;
+mod set;
+mod value_parsers;
+
+pub(crate) use changes::{ChangeArgs, SERVER_VERSION_HELP, StandingChangeArgs};
+pub(crate) use files::{FILE_HELP, FileArgs, SYNTAX_HELP, SpecSyntax};
+pub(crate) use global::{GlobalArgs, LogFormat};
+pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};
+pub(crate) use ledger_choice::LedgerChoice;
+#[cfg(feature = "agent")]
+pub(crate) use output::TableFormat;
+pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
+pub(crate) use parallelism::ParallelismArgs;
+#[cfg(feature = "agent")]
+pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
+pub(crate) use redacted::RedactedText;
+pub(crate) use secrets::SecretArgs;
+pub(crate) use set::SetArgs;
+pub(crate) use value_parsers::{drift_field, one_of};

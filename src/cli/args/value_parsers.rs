@@ -1,0 +1,34 @@
+//! Parsers of argument values.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::diagnostic::closest_match;
+use crate::spec::schema;
+
+/// Returns a parser that accepts the words of these values.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = PossibleValuesParser::new(all.map(word));
+    words.try_map(move |text| {
+        let value = all.into_iter().find(|one| word(*one) == text);
+        value.ok_or("not one of the possible values")
+    })
+}
+
+/// Parses the name of a field that drift can check.
+///
+/// # Errors
+/// Returns a message if drift cannot check the field.
+pub(crate) fn drift_field(text: &str) -> Result<String, String> {
+    let fields: Vec<String> = schema::drift_fields().collect();
+    if fields.iter().any(|field| field == text) {
+        return Ok(text.to_owned());
+    }
+    let near = closest_match(text, fields.iter().map(String::as_str));
+    Err(match near {
+        Some(near) => format!("not a field that drift can check; did you mean `{near}`?"),
+        None => format!("drift can check only these fields: {}", fields.join(", ")),
+    })
+}

@@ -1,0 +1,134 @@
+//! Options of a command line that change volumes, parsed for the planner.
+//!
+//! A volume is named `ID` or `NAMESPACE/ID`. An ID contains no slash. A bare ID names the volume of
+//! that ID in the files if there is exactly one, and otherwise the one in the command's namespace.
+
+use std::collections::BTreeSet;
+
+use super::args::ChangeArgs;
+use super::command_context::CommandContext;
+use super::error::CliError;
+use crate::diagnostic::{Code, Diagnostic, closest_match};
+use crate::model::{HiddenField, Namespace, NamespacedId, VolumeId};
+use crate::plan::{Approvals, PlanOptions, Risk};
+use crate::reconcile::workflow::ChangeOptions;
+use crate::spec::VolumeSpec;
+
+/// Parses the options. `wanted` are the volumes that the files declare.
+///
+/// # Errors
+/// If an option names no volume, or an ambiguous one.
+pub(super) fn change_options(
+    context: &CommandContext,
+    arguments: &ChangeArgs,
+    wanted: &[VolumeSpec],
+) -> Result<ChangeOptions, CliError> {
+    let namespace = context.namespace()?.unwrap_or_default();
+    let names = VolumeNames { wanted, namespace };
+    let replace = names.resolve_all(&arguments.replace)?;
+    if let Some(undeclared) = replace.iter().find(|key| !names.is_declared(key)) {
+        let message = format!("cannot replace volume `{undeclared}`: no file declares it");
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help("declare the volume in a file; `--replace` recreates it from there")
+            .into());
+    }
+    let approve = arguments.approve.iter();
+    let accept_loss = arguments.accept_loss.iter();
+    let hidden_field = |text: &String| {
+        let fields = &HiddenField::ALL;
+        names.parse_pair("--accept-loss", text, fields, HiddenField::as_str)
+    };
+    Ok(ChangeOptions {
+        server_version: arguments.server_version.clone(),
+        plan: PlanOptions {
+            prune: arguments.prune,
+            replace,
+            snapshot_first: arguments.snapshot_first,
+            delete_data: names.resolve_all(&arguments.delete_data)?,
+            accept_loss: accept_loss.map(hidden_field).collect::<Result<_, _>>()?,
+            deny: arguments.deny.iter().copied().collect(),
+        },
+        approvals: Approvals {
+            max_risk: arguments.max_risk,
+            approved: approve
+                .map(|text| names.parse_pair("--approve", text, &Risk::ALL, Risk::as_str))
+                .collect::<Result<_, _>>()?,
+        },
+    })
+}
+
+/// Resolves the names of volumes on the command line.
+struct VolumeNames<'a> {
+    wanted: &'a [VolumeSpec],
+    namespace: Namespace,
+}
+
+impl VolumeNames<'_> {
+    fn is_declared(&self, key: &NamespacedId) -> bool {
+        self.wanted.iter().any(|spec| spec.key() == *key)
+    }
+
+    fn resolve_all(&self, texts: &[String]) -> Result<BTreeSet<NamespacedId>, CliError> {
+        texts.iter().map(|text| self.resolve(text)).collect()
+    }
+
+    fn resolve(&self, text: &str) -> Result<NamespacedId, CliError> {
+        if let Some((namespace, id)) = text.split_once('/') {
+            return Ok(NamespacedId::new(
+                Namespace::new(namespace),
+                VolumeId::new(id),
+            ));
+        }
+        let of_id = self
+            .wanted
+            .iter()
+            .filter(|spec| spec.request.id.as_str() == text);
+        let keys: Vec<NamespacedId> = of_id.map(VolumeSpec::key).collect();
+        match keys.as_slice() {
+            [] => Ok(NamespacedId::new(
+                self.namespace.clone(),
+                VolumeId::new(text),
+            )),
+            [only] => Ok(only.clone()),
+            several => {
+                let message = format!("the files declare {} volumes `{text}`", several.len());
+                Err(Diagnostic::error(Code::CliAmbiguousId, message)
+                    .help(format!(
+                        "add the namespace: `{}/{text}`",
+                        several[0].namespace
+                    ))
+                    .into())
+            }
+        }
+    }
+
+    /// Parses `WORD:VOLUME`.
+    fn parse_pair<T: Copy>(
+        &self,
+        flag: &str,
+        text: &str,
+        all: &[T],
+        word: fn(T) -> &'static str,
+    ) -> Result<(T, NamespacedId), CliError> {
+        let (first, name) = text.split_once(':').unwrap_or((text, ""));
+        let words = all.iter().map(|one| word(*one));
+        let Some(one) = all.iter().find(|one| word(**one) == first) else {
+            let known = words.clone().collect::<Vec<_>>().join(", ");
+            let message = format!("`{flag} {text}` must start with one of: {known}");
+            let problem = Diagnostic::error(Code::CliInvalidValue, message);
+            return Err(match closest_match(first, words) {
+                Some(similar) => problem
+                    .help(format!("did you mean `{similar}:{name}`?"))
+                    .into(),
+                None => problem.into(),
+            });
+        };
+        if name.is_empty() {
+            let message = format!("`{flag} {text}` names no volume");
+            return Err(Diagnostic::error(Code::CliInvalidValue, message)
+                .help(format!("write `{flag} {first}:ID`"))
+                .into());
+        }
+        Ok((*one, self.resolve(name)?))
+    }
+}

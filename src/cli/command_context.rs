@@ -1,0 +1,226 @@
+//! The context of a command: its arguments, its environment and its connections.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jiff::tz::TimeZone;
+
+use super::args::GlobalArgs;
+use super::cluster_contexts::{SelectedCluster, select_cluster};
+use super::env::Environment;
+use super::error::CliError;
+use super::exit::Exit;
+use super::interrupts::Interrupts;
+use super::servers::Servers;
+use super::settings::{namespace, server_target};
+use super::ui::{Printer, TimeReference, problems_text, render};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::model::Namespace;
+use crate::ports::{Clock, ClusterApi, SecretSource};
+use crate::secrets::LocalSecrets;
+
+/// The context of a command.
+pub(super) struct CommandContext {
+    /// The command line.
+    pub arguments: Vec<OsString>,
+    /// Arguments of every command.
+    pub global: GlobalArgs,
+    /// The environment variables.
+    pub environment: Environment,
+    /// The working directory, which relative paths start from.
+    pub directory: PathBuf,
+    /// The printer of all output.
+    pub printer: Arc<Printer>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Returns the local time zone.
+    pub time_zone: fn() -> TimeZone,
+    /// Returns the host name.
+    pub host_name: fn() -> String,
+    /// The process ID.
+    pub process_id: u32,
+    /// The servers that commands connect to.
+    pub servers: Arc<dyn Servers>,
+    /// Interrupts: Ctrl-C and SIGTERM.
+    pub interrupts: Interrupts,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// The selected cluster of the config file, resolved on first use.
+    pub selected_cluster: OnceLock<Option<SelectedCluster>>,
+}
+
+/// Standard input, shared with the thread that reads an answer.
+#[derive(Clone)]
+pub(super) struct Stdin {
+    reader: Arc<Mutex<BufReader<Box<dyn Read + Send>>>>,
+    /// Whether the input is a terminal, where a person can answer a prompt.
+    pub is_terminal: bool,
+}
+
+impl Stdin {
+    /// Wraps a reader.
+    pub(super) fn new(reader: Box<dyn Read + Send>, is_terminal: bool) -> Self {
+        Self {
+            reader: Arc::new(Mutex::new(BufReader::new(reader))),
+            is_terminal,
+        }
+    }
+
+    /// Calls `read` with exclusive access to the reader.
+    pub(super) fn with_reader<T>(&self, read: impl FnOnce(&mut dyn Read) -> T) -> T {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&mut *reader)
+    }
+
+    fn read_line(&self) -> std::io::Result<String> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl CommandContext {
+    /// Prints diagnostics and their number.
+    pub(super) fn print_diagnostics(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        if !diagnostics.is_empty() {
+            let columns = self.printer.columns();
+            let text = problems_text(diagnostics, sources, columns);
+            self.printer.print_status(&text);
+        }
+    }
+
+    /// Prints a diagnostic that refers to no file.
+    pub(super) fn print_diagnostic(&self, diagnostic: &Diagnostic) {
+        let sources = SourceMap::default();
+        self.printer
+            .print_status(&render(diagnostic, &sources, self.printer.columns()));
+    }
+
+    /// Returns the current time and the local time zone.
+    pub(super) fn time_reference(&self) -> TimeReference {
+        TimeReference {
+            now: self.clock.now(),
+            zone: (self.time_zone)(),
+        }
+    }
+
+    /// Returns the source of referenced secrets.
+    pub(super) fn secret_source(&self) -> Arc<dyn SecretSource> {
+        let environment = self.environment.clone();
+        let variables = move |name: &str| environment.get(name).map(ToOwned::to_owned);
+        Arc::new(LocalSecrets::new(Arc::new(variables)))
+    }
+
+    /// Returns the selected cluster of the config file, if any.
+    fn selected_cluster(&self) -> Result<Option<&SelectedCluster>, CliError> {
+        if self.selected_cluster.get().is_none() {
+            let chosen = select_cluster(&self.global, &self.environment)?;
+            // Only this thread sets it: a command resolves the cluster before it starts other work.
+            drop(self.selected_cluster.set(chosen));
+        }
+        Ok(self.selected_cluster.get().and_then(Option::as_ref))
+    }
+
+    /// Returns the namespace from a flag, the environment or the config file, if given.
+    ///
+    /// # Errors
+    /// Fails if the variable is not UTF-8 or the config file cannot be read.
+    pub(super) fn namespace(&self) -> Result<Option<Namespace>, CliError> {
+        let chosen = self.selected_cluster()?;
+        Ok(namespace(&self.global, &self.environment, chosen)?)
+    }
+
+    /// Opens the selected server, runs `work` with it, and closes what was started for it.
+    ///
+    /// # Errors
+    /// If the server cannot be opened or closed, and those of `work`.
+    pub(super) async fn with_cluster(
+        &self,
+        work: impl AsyncFnOnce(&dyn ClusterApi) -> Result<Exit, CliError>,
+    ) -> Result<Exit, CliError> {
+        let chosen = self.selected_cluster()?;
+        let target = server_target(&self.global, &self.environment, &self.directory, chosen)?;
+        if let Some((remark, sources)) = chosen.and_then(SelectedCluster::token_warning) {
+            self.print_diagnostics(&remark.clone().into(), sources);
+        }
+        let session = self.interrupts.unless(self.servers.open(&target)).await??;
+        let done = work(&*session.api).await;
+        let closed = session.close().await;
+        let exit = done?;
+        closed?;
+        Ok(exit)
+    }
+
+    /// Prints a prompt and reads a line; the line is empty at the end of input.
+    ///
+    /// # Errors
+    /// Fails on an interrupt or if standard input cannot be read.
+    pub(super) async fn prompt_line(&self, question: &str) -> Result<String, CliError> {
+        self.printer.print_unterminated(question);
+        let stdin = self.stdin.clone();
+        let reading = tokio::task::spawn_blocking(move || stdin.read_line());
+        let answer = self.interrupts.unless(reading).await;
+        if answer.is_err() {
+            self.printer.print_status("");
+        }
+        match answer? {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(error)) => Err(unreadable_answer(&error.to_string())),
+            Err(error) => Err(unreadable_answer(&error.to_string())),
+        }
+    }
+
+    /// Returns the command line with `--yes` added. Secret values are replaced by placeholders.
+    pub(super) fn command_with_yes(&self) -> String {
+        let mut words = vec![];
+        let mut hidden = None;
+        for argument in &self.arguments {
+            let text = argument.to_string_lossy();
+            if let Some(name) = hidden.take() {
+                words.push(format!("<{name}>"));
+                continue;
+            }
+            match text.split_once('=') {
+                Some(("--token", _)) => words.push("--token=<token>".to_owned()),
+                Some(("--secret", _)) => words.push("--secret=<secret>".to_owned()),
+                _ => words.push(shell_quoted(&text)),
+            }
+            hidden = match text.as_ref() {
+                "--token" => Some("token"),
+                "--secret" => Some("secret"),
+                _ => None,
+            };
+        }
+        if let Some(program) = words.first_mut() {
+            "nomad-csi".clone_into(program);
+        }
+        let end = words
+            .iter()
+            .position(|word| word == "--")
+            .unwrap_or(words.len());
+        words.insert(end, "--yes".to_owned());
+        words.join(" ")
+    }
+}
+
+fn unreadable_answer(why: &str) -> CliError {
+    Diagnostic::error(
+        Code::CliApprovalNeeded,
+        "cannot read the answer from standard input",
+    )
+    .note(why)
+    .help("add `--yes` to skip the prompt")
+    .into()
+}
+
+/// Quotes a word for a POSIX shell.
+fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

@@ -1,0 +1,231 @@
+//! The command line: all commands and the arguments that every command takes.
+//!
+//! Doc comments here and in the arguments of each command are the help, the manual and the reference.
+
+use clap::{Parser, Subcommand};
+
+use super::args::GlobalArgs;
+#[cfg(feature = "agent")]
+use super::commands::agent::AgentArgs;
+use super::commands::apply::ApplyArgs;
+use super::commands::auth::AuthCommand;
+use super::commands::completion::CompletionArgs;
+use super::commands::context::ContextCommand;
+use super::commands::drift::DriftArgs;
+use super::commands::explain::ExplainArgs;
+use super::commands::forget::ForgetArgs;
+use super::commands::import::ImportArgs;
+use super::commands::man::ManArgs;
+use super::commands::orphans::OrphansArgs;
+use super::commands::plan::PlanArgs;
+use super::commands::plugin::PluginCommand;
+use super::commands::reconcile::ReconcileArgs;
+use super::commands::set::SetCommand;
+use super::commands::snapshot::SnapshotCommand;
+use super::commands::validate::ValidateArgs;
+use super::commands::volume::VolumeCommand;
+use super::env;
+
+/// Manage Nomad CSI volumes from specification files
+///
+/// A specification declares volumes in HCL, YAML or JSON. Every CSI volume file of Nomad is a valid
+/// specification. `validate` checks specifications without a server, `plan` shows what would change
+/// and `apply` makes the changes. With `--embedded`, any command runs against an agent with a real
+/// CSI plugin inside this process.
+///
+/// Results go to standard output, all other messages to standard error. Exit codes: 0 success or
+/// nothing to do, 1 error, 2 pending changes or drift, 3 blocked, 4 approval required, 130
+/// interrupted.
+#[derive(Parser, Debug)]
+#[command(
+    name = "nomad-csi",
+    version,
+    max_term_width = 100,
+    after_long_help = env::help_section(),
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    propagate_version = false
+)]
+pub(crate) struct Cli {
+    /// Arguments of every command.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The command.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Check volume specifications without a server
+    ///
+    /// Reports every problem of every file in one run, with its position and a remedy. Warnings
+    /// mark keys and values that Nomad accepts and ignores. They do not change the exit code.
+    #[command(after_long_help = "Example:\n  nomad-csi validate -f volume.hcl")]
+    Validate(ValidateArgs),
+    /// Show the changes that `apply` would make
+    ///
+    /// Exits with 0 without changes, 2 with pending changes, 3 if a server would refuse a change,
+    /// and 1 on an error.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi plan -f volumes/\n  nomad-csi plan -f volumes/ --set web --out web.plan"
+    )]
+    Plan(PlanArgs),
+    /// Create, register and update volumes to match specifications
+    ///
+    /// Shows the plan and asks for approval on a terminal. Reads each volume again right before it
+    /// changes it, and skips a volume that changed since the plan (exit code 3). With a set,
+    /// records the results in the ledger and holds the lock of the set.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi apply -f volumes/ --set web\n  nomad-csi apply web.plan --yes"
+    )]
+    Apply(ApplyArgs),
+    /// Show what changed on the server since the last apply
+    ///
+    /// Compares each volume of the set and of the files with the values last applied, by the hash
+    /// of each field in the ledger. A change in a file is not drift; `plan` shows it. Without a set
+    /// or a ledger, the command compares the volumes with the files and cannot tell which side
+    /// changed. It changes nothing.
+    ///
+    /// Exits with 0 without drift, 2 with drift, and 1 on an error.
+    #[command(after_long_help = "Example:\n  nomad-csi drift -f volumes/ --set web")]
+    Drift(DriftArgs),
+    /// Check for drift repeatedly, and correct it with `--apply`
+    ///
+    /// Every round reads the files, the ledger and the server. A round starts after each interval,
+    /// or earlier when the server reports a change. After failures, the pauses grow. Without
+    /// `--apply`, nothing changes. With it, reversible drift is corrected. Riskier changes need a
+    /// flag, and blocked changes wait for an operator. Ctrl-C or SIGTERM stops the command with
+    /// exit code 0.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi reconcile -f volumes/ --set web --interval 5m\n  nomad-csi reconcile -f volumes/ --set web --apply --metrics 127.0.0.1:9100"
+    )]
+    Reconcile(ReconcileArgs),
+    /// Write specifications for existing volumes
+    ///
+    /// A plan made from the new files is empty. Values that the server hides are written as
+    /// `unknown`. The import reports problems: hidden mount flags, an external ID that several
+    /// volumes share or that the provider does not list, claims of allocations that have ended.
+    /// With `--set`, the set takes ownership of the volumes and protects them from removal. The
+    /// volumes do not change.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi import --all --directory volumes\n  nomad-csi import db --set web --out db.hcl"
+    )]
+    Import(ImportArgs),
+    /// Remove volumes from a set without changing them
+    ///
+    /// Also ends the protection of the volumes: `--prune` never removes a volume outside its set.
+    /// If a file still declares a volume, the next `apply` of that set takes ownership again.
+    #[command(after_long_help = "Example:\n  nomad-csi forget db --set web")]
+    Forget(ForgetArgs),
+    /// Show sets and the volumes that they own
+    #[command(subcommand)]
+    Set(SetCommand),
+    /// Create, show, change and delete volumes
+    #[command(subcommand)]
+    Volume(VolumeCommand),
+    /// Create, list and delete snapshots
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+    /// List, register or delete the unregistered volumes of a provider
+    ///
+    /// Compares the plugin's list with the registered volumes of all namespaces and plugins.
+    /// `--adopt` registers orphans. `--delete-data` deletes orphans with their data; each deletion
+    /// needs approval by name. An orphan is registered before it is deleted, because a server
+    /// deletes registered volumes only. A second run resumes an interrupted deletion. Nothing is
+    /// deleted (exit code 3) if the token cannot list the volumes of every namespace. The command
+    /// cannot see volumes that another cluster has registered.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi orphans --plugin ebs\n  nomad-csi orphans --plugin ebs --delete-data vol-1 --approve destroys-data:vol-1"
+    )]
+    Orphans(OrphansArgs),
+    /// Show, serve and check CSI plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Run an agent: Nomad's volume and plugin API with a CSI plugin
+    ///
+    /// On Ctrl-C or SIGTERM, the agent completes open requests and stops. A second signal aborts it
+    /// without data loss. Mounts stay. Anyone who can reach the agent's port can create and delete
+    /// volumes.
+    #[cfg(feature = "agent")]
+    #[command(after_long_help = "Example:\n  nomad-csi agent --dev --data-dir /var/lib/nomad-csi")]
+    Agent(AgentArgs),
+    /// Check the permissions of the token
+    #[command(subcommand)]
+    Auth(AuthCommand),
+    /// Manage named clusters
+    ///
+    /// Clusters are defined in the config file, `nomad-csi/config.toml` in the user's config
+    /// directory: tables `[context.NAME]` with an `address` and other settings. `--context NAME`
+    /// overrides the environment. The environment overrides the default cluster that `context use`
+    /// sets.
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Explain an error code
+    #[command(after_long_help = "Example:\n  nomad-csi explain spec/unknown-field")]
+    Explain(ExplainArgs),
+    /// Print a shell completion script
+    ///
+    /// bash: source <(nomad-csi completion bash)
+    #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  nomad-csi completion zsh")]
+    Completion(CompletionArgs),
+    /// Print the manual
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi man volume create\n  nomad-csi man --directory man1"
+    )]
+    Man(ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn leaves<'c>(command: &'c clap::Command, found: &mut Vec<&'c clap::Command>) {
+        if !command.has_subcommands() {
+            found.push(command);
+        }
+        for subcommand in command.get_subcommands() {
+            leaves(subcommand, found);
+        }
+    }
+
+    #[test]
+    fn the_long_help_of_every_command_ends_with_examples_that_parse() {
+        let mut command_line = Cli::command();
+        command_line.build();
+        let mut commands = vec![];
+        leaves(&command_line, &mut commands);
+        for command in commands {
+            let name = command.get_bin_name().unwrap_or_default();
+            let help = command.get_after_long_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let examples: Vec<&str> = help.lines().skip(1).map(str::trim).collect();
+            assert!((1..=2).contains(&examples.len()), "{name}: {help}");
+            for example in examples {
+                assert!(example.starts_with(name), "{name}: {example}");
+                let parsed = Cli::command().try_get_matches_from(example.split(' '));
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_help_is_short_and_has_no_full_stop() {
+        let mut command_line = Cli::command();
+        command_line.build();
+        let mut commands = vec![];
+        leaves(&command_line, &mut commands);
+        for command in commands {
+            let name = command.get_bin_name().unwrap_or_default();
+            let about = command.get_about().map(ToString::to_string);
+            let about = about.unwrap_or_default();
+            assert!((1..70).contains(&about.chars().count()), "{name}: {about}");
+            assert!(!about.ends_with('.'), "{name}: {about}");
+        }
+    }
+}

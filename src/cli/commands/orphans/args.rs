@@ -1,0 +1,34 @@
+//! Arguments of `orphans`.
+
+use clap::Args;
+
+use crate::cli::args::{OutputArgs, SecretArgs};
+
+/// Arguments of `orphans`.
+#[derive(Args, Debug)]
+pub(crate) struct OrphansArgs {
+    /// Plugin whose provider is listed
+    #[arg(long, value_name = "ID")]
+    pub plugin: String,
+    /// Register this volume of the provider, by default under its external ID; repeatable
+    #[arg(long, value_name = "[ID=]EXTERNAL_ID", conflicts_with = "delete_data")]
+    pub adopt: Vec<String>,
+    /// Delete this volume of the provider and its data; repeatable
+    #[arg(long, value_name = "EXTERNAL_ID")]
+    pub delete_data: Vec<String>,
+    /// Capability to register, such as single-node-writer:file-system; repeatable
+    ///
+    /// For `--delete-data`, it is required only if the plugin refuses
+    /// single-node-writer:file-system.
+    #[arg(long, value_name = "ACCESS_MODE:ATTACHMENT_MODE")]
+    pub capability: Vec<String>,
+    /// Approve the deletion of this volume, `destroys-data:EXTERNAL_ID`; repeatable
+    #[arg(long, value_name = "RISK:EXTERNAL_ID", requires = "delete_data")]
+    pub approve: Vec<String>,
+    /// The secrets.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}

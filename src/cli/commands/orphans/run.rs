@@ -1,0 +1,72 @@
+//! Lists orphans, registers some, or deletes some.
+
+use super::args::OrphansArgs;
+use crate::cli::command_context::CommandContext;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::given_secrets::given_secrets;
+use crate::cli::ui::{one_line, orphan_document, orphan_list};
+use crate::model::PluginId;
+use crate::ports::Document;
+use crate::reconcile::ListedVolume;
+use crate::reconcile::workflow::{
+    OrphanInventory, OrphanRequest, adopt_orphans, delete_orphans, parse_capability,
+};
+
+/// Lists orphans, registers some, or deletes some.
+///
+/// # Errors
+/// If an argument is invalid, a deletion is not approved, or the server refuses.
+pub(crate) async fn run(
+    context: &CommandContext,
+    arguments: &OrphansArgs,
+) -> Result<Exit, CliError> {
+    let secrets = given_secrets(context, &arguments.secrets).await?;
+    let capabilities = arguments.capability.iter();
+    let capabilities = capabilities.map(|text| parse_capability(text));
+    let capabilities = capabilities.collect::<Result<Vec<_>, _>>()?;
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "orphans", 1);
+            let plugin = PluginId::new(&arguments.plugin);
+            let scope = context.namespace()?.unwrap_or_default();
+            let inventory = OrphanInventory::read(&workflow, plugin, scope).await?;
+            let request = OrphanRequest {
+                inventory: &inventory,
+                capabilities,
+                secrets,
+            };
+            let (adopt, delete) = (&arguments.adopt, &arguments.delete_data);
+            if !adopt.is_empty() {
+                adopt_orphans(&workflow, context, request, adopt).await?;
+            } else if !delete.is_empty() {
+                let approved = &arguments.approve;
+                delete_orphans(&workflow, context, request, delete, approved).await?;
+            } else {
+                print_orphans(context, arguments, &inventory);
+                inventory.warn_if_incomplete(&workflow);
+            }
+            Ok(Exit::Done)
+        })
+        .await
+}
+
+fn print_orphans(context: &CommandContext, arguments: &OrphansArgs, inventory: &OrphanInventory) {
+    let plugin = one_line(inventory.plugin.as_str());
+    let inventory = &inventory.inventory;
+    let orphans: Vec<&ListedVolume> = inventory.orphans().collect();
+    let documents: Vec<Document> = orphans.iter().map(|one| orphan_document(one)).collect();
+    let printer = &context.printer;
+    match arguments.output.output.render_list(&documents) {
+        Some(text) => printer.print_result(&text),
+        None if orphans.is_empty() && inventory.missing.is_empty() => {}
+        None => printer.print_result(&orphan_list(&orphans, &inventory.missing)),
+    }
+    let listed = inventory.listed.len();
+    let volumes = if listed == 1 { "volume" } else { "volumes" };
+    let (registered, count) = (listed - orphans.len(), orphans.len());
+    let orphans = if count == 1 { "orphan" } else { "orphans" };
+    printer.print_status(&format!(
+        "plugin {plugin}: {listed} {volumes} at the provider, {registered} registered, {count} {orphans}"
+    ));
+}

@@ -1,0 +1,158 @@
+//! Arguments of `plugin`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::cli::args::{
+    OutputArgs, PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat,
+};
+use crate::cli::ui::CheckReportFile;
+
+/// The subcommands of `plugin`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum PluginCommand {
+    /// List plugins, or show one
+    ///
+    /// ID may be the start of an ID. An exact match takes precedence.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
+    )]
+    Status(PluginStatusArgs),
+    /// Serve the embedded plugin on a socket in its own process
+    ///
+    /// Volumes are images with their own file system, block devices or directories on this machine.
+    /// Directories need no privileges to create. All other volumes, and all mounts, need
+    /// CAP_SYS_ADMIN. Stops on Ctrl-C or SIGTERM; mounts stay. The agent starts this process
+    /// itself. Other orchestrators can use it too.
+    #[cfg(feature = "agent")]
+    #[command(
+        after_long_help = "Example:\n  nomad-csi plugin serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csi"
+    )]
+    Serve(ServeArgs),
+    /// Print what a plugin reports about itself
+    ///
+    /// Calls the plugin on a socket without an orchestrator and prints its name, capabilities, node
+    /// and readiness. Reports violations of the CSI specification.
+    #[cfg(feature = "agent")]
+    #[command(
+        after_long_help = "Example:\n  nomad-csi plugin probe --endpoint unix:///run/csi.sock"
+    )]
+    Probe(ProbeArgs),
+    /// Check a plugin against the CSI specification
+    ///
+    /// Checks only what the plugin advertises. Without `--destructive`, the checks only read. With
+    /// it, they create, use and delete volumes with names that begin with `nomad-csi-check-`, and
+    /// clean up after Ctrl-C too. Exits with 0 if every check passes, else with 1.
+    #[cfg(feature = "agent")]
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi plugin check --endpoint unix:///run/csi.sock\n  nomad-csi plugin check --endpoint unix:///run/csi.sock --destructive"
+    )]
+    Check(CheckArgs),
+}
+
+/// Arguments of `plugin status`.
+#[derive(Args, Debug)]
+pub(crate) struct PluginStatusArgs {
+    /// ID of a plugin, or the start of one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `plugin serve`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Socket to listen on: unix:// and an absolute path that ends in .sock
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// Directory of the volumes and their metadata
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub state_dir: PathBuf,
+    /// Node ID of this machine [default: its host name]
+    #[arg(long, value_name = "ID")]
+    pub node_id: Option<String>,
+    /// Stop at the end of standard input, when the parent process ends
+    #[arg(long)]
+    pub exit_on_stdin_eof: bool,
+    /// The plugin profile.
+    #[command(flatten)]
+    pub profile: PluginProfileArgs,
+}
+
+/// Arguments of `plugin probe`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(crate) struct ProbeArgs {
+    /// Socket of the plugin: unix:// and its path
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// Timeout of each call in seconds, from 1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
+
+/// Arguments of `plugin check`.
+#[cfg(feature = "agent")]
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// Socket of the plugin: unix:// and its path
+    #[arg(long, value_name = "URL", required_unless_present = "list")]
+    pub endpoint: Option<String>,
+    /// Timeout of each call in seconds, from 1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// Also create, use and delete volumes and snapshots
+    #[arg(long)]
+    pub destructive: bool,
+    /// YAML or JSON file that maps parameter names to values, for created volumes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub parameters: Option<PathBuf>,
+    /// YAML or JSON file that maps mutable parameter names to values, to modify volumes with
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub mutable_parameters: Option<PathBuf>,
+    /// YAML or JSON file that maps secret names to values, for every call that accepts secrets
+    ///
+    /// The values are never shown.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub secrets: Option<PathBuf>,
+    /// Directory to stage volumes in, at the same path for the plugin [default: below the temporary
+    /// directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub staging: Option<PathBuf>,
+    /// Directory to publish volumes in, at the same path for the plugin [default: below the
+    /// temporary directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub target: Option<PathBuf>,
+    /// Also check block devices
+    #[arg(long)]
+    pub block: bool,
+    /// Log of the plugin, to search for leaked secrets
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
+    /// Size of created volumes
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub size: String,
+    /// Run only these checks: an area, a check or a pattern with `*`; repeatable
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Skip these checks: an area, a check or a pattern with `*`; repeatable
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    pub skip: Vec<String>,
+    /// List the checks and their requirements without calling a plugin
+    #[arg(long)]
+    pub list: bool,
+    /// Output format: a table, or one JSON document with every call
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: TableFormat,
+    /// Write a report to a file or to standard output (`-`); repeatable
+    ///
+    /// FORMAT is junit or markdown. A report on standard output replaces the output of `--output`.
+    #[arg(long = "format", value_name = "FORMAT=FILE", value_delimiter = ',')]
+    pub formats: Vec<CheckReportFile>,
+}

@@ -1,0 +1,221 @@
+//! Arguments of `volume`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use crate::cli::args::{
+    FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, RedactedText, SERVER_VERSION_HELP,
+    SYNTAX_HELP, SpecSyntax, one_of,
+};
+use crate::cli::durations::TimeSpan;
+use crate::model::ServerVersion;
+use crate::plan::{HiddenField, WaitCondition};
+
+/// The subcommands of `volume`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum VolumeCommand {
+    /// Create volumes in the storage provider and register them
+    ///
+    /// Updates volumes that already exist.
+    #[command(after_long_help = "Example:\n  nomad-csi volume create -f volume.hcl")]
+    Create(SubmitArgs),
+    /// Register volumes that exist in the storage provider
+    ///
+    /// Updates volumes that are already registered.
+    #[command(after_long_help = "Example:\n  nomad-csi volume register -f volume.hcl")]
+    Register(SubmitArgs),
+    /// Deregister volumes and keep their data in the storage provider
+    ///
+    /// Refuses volumes that are in use (exit code 3). Asks for approval on a terminal.
+    #[command(after_long_help = "Example:\n  nomad-csi volume deregister db")]
+    Deregister(DeregisterArgs),
+    /// Delete volumes and their data in the storage provider
+    ///
+    /// Refuses volumes that are in use, and volumes that share their data with another registered
+    /// volume (exit code 3). Asks for approval on a terminal. A volume that does not exist is an
+    /// error without `--if-exists`.
+    #[command(after_long_help = "Example:\n  nomad-csi volume delete db --if-exists")]
+    Delete(DeleteArgs),
+    /// List volumes, or show one
+    ///
+    /// ID may be the start of an ID. An exact match takes precedence.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
+    )]
+    Status(VolumeStatusArgs),
+    /// Detach a volume from a node where no allocation uses it
+    ///
+    /// A server detaches a volume when its allocations end. This command removes what that step
+    /// left behind. It refuses while an allocation on the node may still use the volume (exit code
+    /// 3).
+    #[command(
+        after_long_help = "Example:\n  nomad-csi volume detach db f7476465-4d6e-c0de-26d0-e383c49be941"
+    )]
+    Detach(DetachArgs),
+    /// Wait until a volume is schedulable, unclaimed or absent
+    ///
+    /// Reports the reason for waiting whenever it changes. Exits with 3 on timeout.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi volume wait db --for schedulable --timeout 10m"
+    )]
+    Wait(WaitArgs),
+    /// Expand a volume without changing anything else
+    ///
+    /// With `--size`, the request repeats the volume as the server shows it. If that would erase a
+    /// value that the server hides (mount flags; secrets on Nomad), the command refuses (exit code
+    /// 3) until a file supplies the value (`-f`) or its loss is accepted. Volumes never shrink.
+    #[command(after_long_help = "Example:\n  nomad-csi volume expand db --size 20GiB")]
+    Expand(Box<ExpandArgs>),
+    /// Write an example specification
+    #[command(after_long_help = "Example:\n  nomad-csi volume init db.hcl")]
+    Init(InitArgs),
+}
+
+/// Arguments of `volume create` and `volume register`.
+#[derive(Args, Debug)]
+pub(crate) struct SubmitArgs {
+    /// The specifications.
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// Override the server's soft-mandatory policies (Nomad Enterprise)
+    #[arg(long)]
+    pub policy_override: bool,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
+}
+
+/// Arguments of `volume deregister`.
+#[derive(Args, Debug)]
+pub(crate) struct DeregisterArgs {
+    /// Exact IDs of the volumes
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Skip the approval prompt
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Also release claims of allocations that ended or that the server does not know
+    ///
+    /// A claim of an allocation that may still run is never released.
+    #[arg(long)]
+    pub force: bool,
+    /// Succeed for volumes that are not registered
+    #[arg(long)]
+    pub if_exists: bool,
+    /// The ledger that records which set owns the volumes.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+}
+
+/// Arguments of `volume delete`.
+#[derive(Args, Debug)]
+pub(crate) struct DeleteArgs {
+    /// Exact IDs of the volumes
+    #[arg(value_name = "ID", required = true)]
+    pub ids: Vec<String>,
+    /// Skip the approval prompt
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Secret for the storage provider that overrides the stored one; repeatable
+    ///
+    /// Other users can read this flag in the process list. The value cannot contain a comma,
+    /// because the HTTP header that carries it is split at commas.
+    #[arg(long = "secret", value_name = "KEY=VALUE")]
+    pub secrets: Vec<RedactedText>,
+    /// Succeed for volumes that do not exist
+    #[arg(long)]
+    pub if_exists: bool,
+    /// The ledger that records which set owns the volumes.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+}
+
+/// Arguments of `volume status`.
+#[derive(Args, Debug)]
+pub(crate) struct VolumeStatusArgs {
+    /// ID of a volume, or the start of one
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Show only volumes of this plugin
+    #[arg(long, value_name = "ID")]
+    pub plugin: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `volume detach`.
+#[derive(Args, Debug)]
+pub(crate) struct DetachArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "VOLUME")]
+    pub id: String,
+    /// Full node ID; for a node with an allocation of the volume, its name or the start of its ID
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}
+
+/// Arguments of `volume wait`.
+#[derive(Args, Debug)]
+pub(crate) struct WaitArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// State to wait for
+    #[arg(long = "for", value_name = "STATE", value_parser = one_of(WaitCondition::ALL, WaitCondition::as_str))]
+    pub condition: WaitCondition,
+    /// Longest time to wait, such as 30s, 5m or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub timeout: TimeSpan,
+}
+
+/// Arguments of `volume expand`.
+#[derive(Args, Debug)]
+pub(crate) struct ExpandArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Minimum size, such as 10GiB
+    #[arg(long, value_name = "SIZE", required_unless_present = "files")]
+    pub size: Option<String>,
+    /// Maximum size [default: the current maximum, unless it is too small]
+    #[arg(long, value_name = "SIZE", requires = "size")]
+    pub max_size: Option<String>,
+    /// Specification with the new size and the values that the server hides: file, glob, directory
+    /// or `-`; repeatable
+    #[arg(short, long = "file", value_name = "PATH", conflicts_with = "size", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<String>,
+    #[arg(long, value_name = "SYNTAX", requires = "files", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+    /// Allow the update to erase a value that the server hides; repeatable
+    #[arg(long, value_name = "FIELD", value_parser = one_of(HiddenField::ALL, HiddenField::as_str))]
+    pub accept_loss: Vec<HiddenField>,
+    /// Set that owns the volume and records the new size [default: the set that the files name]
+    ///
+    /// Without a set, the new size of an owned volume counts as drift.
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+    /// The ledger of the set.
+    #[command(flatten)]
+    pub place: LedgerArgs,
+    #[arg(long, value_name = "VERSION", help = SERVER_VERSION_HELP)]
+    pub server_version: Option<ServerVersion>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `volume init`.
+#[derive(Args, Debug)]
+pub(crate) struct InitArgs {
+    /// File to write, or `-` for standard output [default: volume.hcl, .yaml or .json]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Syntax of the example [default: by the file's extension, else hcl]
+    #[arg(long, value_name = "SYNTAX")]
+    pub syntax: Option<SpecSyntax>,
+}

@@ -1,0 +1,87 @@
+//! The specification of a volume with another size: from a file, or from the server.
+
+use crate::cli::command_context::CommandContext;
+use crate::cli::error::CliError;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::model::{Bytes, CapacityRange, MountOptions, SetName, UnresolvedRequest, Volume};
+use crate::reconcile::workflow::Specifications;
+use crate::spec::{Defaults, Syntax, encode, parse};
+
+/// Keeps only the volume among the volumes of the files.
+pub(super) fn declared_in_files(
+    mut specifications: Specifications,
+    existing: &Volume,
+) -> Result<Specifications, CliError> {
+    let key = existing.key();
+    specifications.volumes.retain(|spec| spec.key() == key);
+    if specifications.volumes.is_empty() {
+        let message = format!("no file declares volume `{key}`");
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help("give the file that declares the volume, or use `--size` instead of files")
+            .into());
+    }
+    Ok(specifications)
+}
+
+/// Returns the volume as the server shows it, with another size.
+pub(super) fn with_size(
+    context: &CommandContext,
+    existing: &Volume,
+    set: Option<SetName>,
+    size: Bytes,
+    max_size: Bytes,
+) -> Result<Specifications, CliError> {
+    let text = encode(&request(existing, size, max_size), Syntax::Json);
+    let mut sources = SourceMap::default();
+    let source = sources.add("the volume as the server shows it", text.as_str());
+    let mut problems = Diagnostics::default();
+    let defaults = Defaults::default();
+    let volumes = parse(&mut sources, source, Syntax::Json, &defaults, &mut problems);
+    if problems.has_errors() {
+        return Err(CliError::from(problems).with_sources(sources));
+    }
+    Ok(Specifications {
+        volumes,
+        sources,
+        file_count: 1,
+        set,
+        base_directory: context.directory.clone(),
+    })
+}
+
+/// Returns the request. Mount flags that the server redacts are never sent back.
+fn request(existing: &Volume, size: Bytes, max_size: Bytes) -> UnresolvedRequest {
+    let kept = existing.requested_capacity.max;
+    let max = match max_size {
+        Bytes::ZERO if kept >= size => kept,
+        max_size => max_size,
+    };
+    let options = existing.mount_options.clone();
+    let options = options.and_then(|options| match options.are_redacted() {
+        false => Some(options),
+        true if options.fs_type.is_empty() => None,
+        true => Some(MountOptions {
+            mount_flags: vec![],
+            ..options
+        }),
+    });
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let map =
+        |map: &std::collections::BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
+    UnresolvedRequest {
+        namespace: existing.namespace.clone(),
+        id: existing.id.clone(),
+        name: given(&existing.name),
+        external_id: existing.external_id.clone(),
+        plugin_id: existing.plugin_id.clone(),
+        capabilities: existing.capabilities.clone(),
+        capacity: CapacityRange { min: size, max },
+        topology_request: existing.topology_request.clone(),
+        clone_id: existing.clone_id.clone(),
+        snapshot_id: existing.snapshot_id.clone(),
+        mount_options: options,
+        secrets: None,
+        parameters: map(&existing.parameters),
+        context: map(&existing.context),
+    }
+}

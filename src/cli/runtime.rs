@@ -1,0 +1,157 @@
+//! The asynchronous runtime of a command: its threads, its log and its interrupts.
+
+use std::future::Future;
+use std::io::Write;
+use std::sync::Arc;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::command_context::CommandContext;
+use super::error::CliError;
+use super::exit::Exit;
+use super::process_environment::ProcessOwnership;
+use super::settings::log_settings;
+use super::ui::Printer;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::telemetry::{self, LogLevel};
+
+/// Runs a command that talks to a server.
+pub(super) fn run_client(
+    context: &CommandContext,
+    process: ProcessOwnership,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    let options = RuntimeOptions {
+        default_log_level: LogLevel::Warn,
+        threads: Threads::of_client(context),
+        abort_message: "aborted: requests in flight may still take effect; check with `nomad-csi volume status`",
+    };
+    run_in_runtime(context, process, &options, command)
+}
+
+/// Runs a command that repeats its work until it is stopped. Logs what it does.
+pub(super) fn run_loop(
+    context: &CommandContext,
+    process: ProcessOwnership,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    let options = RuntimeOptions {
+        default_log_level: LogLevel::Info,
+        threads: Threads::of_client(context),
+        abort_message: "aborted: requests in flight may still take effect; the next round detects them",
+    };
+    run_in_runtime(context, process, &options, command)
+}
+
+/// Runs a command that is a server. Logs what it does.
+#[cfg(feature = "agent")]
+pub(super) fn run_server(
+    context: &CommandContext,
+    process: ProcessOwnership,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    let options = RuntimeOptions {
+        default_log_level: LogLevel::Info,
+        threads: Threads::Many,
+        abort_message: "aborted: the next start resumes unfinished operations",
+    };
+    run_in_runtime(context, process, &options, command)
+}
+
+/// How a command runs.
+pub(super) struct RuntimeOptions {
+    /// The log level without `-v`.
+    pub default_log_level: LogLevel,
+    /// The number of threads.
+    pub threads: Threads,
+    /// What a second interrupt prints.
+    pub abort_message: &'static str,
+}
+
+/// The number of threads that a command runs on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Threads {
+    /// For a client: handing each response to another thread would take longer than handling it.
+    One,
+    /// For a server: one thread per processor.
+    Many,
+}
+
+impl Threads {
+    /// Returns the threads of a command that talks to a server. An embedded server needs many.
+    fn of_client(context: &CommandContext) -> Self {
+        if context.global.is_embedded() {
+            Self::Many
+        } else {
+            Self::One
+        }
+    }
+}
+
+/// Runs a command to its end. A second interrupt aborts it and prints the abort message.
+pub(super) fn run_in_runtime(
+    context: &CommandContext,
+    process: ProcessOwnership,
+    options: &RuntimeOptions,
+    command: impl Future<Output = Result<Exit, CliError>>,
+) -> Result<Exit, CliError> {
+    if process == ProcessOwnership::Exclusive {
+        start_log(context, options.default_log_level)?;
+    }
+    let mut builder = match options.threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Diagnostic::error(Code::Internal, "cannot start the asynchronous runtime")
+            .note(error.to_string())
+    })?;
+    let ended = runtime.block_on(async {
+        let signals = async {
+            match process {
+                ProcessOwnership::Exclusive => context.interrupts.listen().await,
+                ProcessOwnership::Shared => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = command => ended,
+            never = signals => match never {},
+            () = context.interrupts.leave() => {
+                context.printer.print_status(options.abort_message);
+                Err(CliError::already_reported(Exit::Interrupted))
+            }
+        }
+    });
+    // A thread may still be reading standard input.
+    runtime.shutdown_background();
+    ended
+}
+
+fn start_log(context: &CommandContext, level: LogLevel) -> Result<(), CliError> {
+    let settings = log_settings(&context.global, &context.environment, level)?;
+    telemetry::init_logging(&settings, LogWriter(Arc::clone(&context.printer)))?;
+    Ok(())
+}
+
+/// Writes log lines through the printer, which keeps them apart from progress lines.
+#[derive(Clone)]
+struct LogWriter(Arc<Printer>);
+
+impl<'writer> MakeWriter<'writer> for LogWriter {
+    type Writer = Self;
+
+    fn make_writer(&'writer self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.print_unterminated(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! A saved plan, on its way to being applied: read, held against where and when it is, made the order
+//! that it was.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+
+use super::args::{FileArgs, LedgerArgs, LedgerChoice, SetArgs, SpecSyntax};
+use super::command_context::CommandContext;
+use super::error::CliError;
+use super::ui::one_line;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::files::read_text;
+use crate::model::Namespace;
+use crate::plan::{SavedPlan, SavedPlanProblem};
+
+/// A saved plan as the command line that it was made with.
+pub(super) struct SavedPlanFile {
+    /// The plan.
+    pub plan: SavedPlan,
+    /// The files that it was made from.
+    pub files: FileArgs,
+    /// Whose the volumes are.
+    pub set: SetArgs,
+    /// Where that is remembered.
+    pub place: LedgerArgs,
+    /// The namespace of volumes that name none.
+    pub namespace: Option<Namespace>,
+}
+
+/// Reads a saved plan.
+///
+/// # Errors
+/// If there is none in the file, or it holds what this program does not know.
+pub(super) fn read_saved_plan(
+    context: &CommandContext,
+    file: &Path,
+) -> Result<SavedPlanFile, CliError> {
+    let text = read_text(&context.directory, file)?;
+    let unusable = |problem: SavedPlanProblem| unusable(file, &problem.to_string());
+    let plan = SavedPlan::read(&text).map_err(unusable)?;
+    let origin = plan.origin();
+    let syntax = origin.syntax.as_deref();
+    let syntax = syntax
+        .map(|word| SpecSyntax::from_str(word, false))
+        .transpose();
+    let saved = SavedPlanFile {
+        files: FileArgs {
+            files: files_from(context, &origin.directory, &origin.files),
+            syntax: syntax.map_err(|why| self::unusable(file, &why))?,
+        },
+        set: SetArgs {
+            set: origin.set.clone(),
+        },
+        place: LedgerArgs {
+            ledger: LedgerChoice::parse(&origin.ledger)
+                .map(|choice| from_directory(choice, &origin.directory))
+                .map_err(|why| self::unusable(file, &why))?,
+            ledger_namespace: origin.ledger_namespace.clone(),
+        },
+        namespace: origin.namespace.as_deref().map(Namespace::new),
+        plan,
+    };
+    Ok(saved)
+}
+
+/// Names of files start from where the plan was made; there they stay as they were typed.
+fn files_from(context: &CommandContext, directory: &str, files: &[String]) -> Vec<String> {
+    if context.directory == Path::new(directory) {
+        return files.to_vec();
+    }
+    let there = |file: &String| Path::new(directory).join(file).display().to_string();
+    files.iter().map(there).collect()
+}
+
+fn from_directory(choice: LedgerChoice, directory: &str) -> LedgerChoice {
+    match choice {
+        LedgerChoice::File(path) => LedgerChoice::File(PathBuf::from(directory).join(path)),
+        LedgerChoice::Nomad | LedgerChoice::Without => choice,
+    }
+}
+
+fn unusable(file: &Path, why: &str) -> CliError {
+    let file = one_line(&file.display().to_string());
+    let message = format!("{file} cannot be applied: {}", one_line(why));
+    Diagnostic::error(Code::PlanUnusable, message)
+        .help(Code::PlanUnusable.remedy())
+        .into()
+}

@@ -1,0 +1,178 @@
+//! The plugin's capabilities, as CSI names them. `--without` removes one.
+//!
+//! A removed capability is not advertised, and its RPCs answer UNIMPLEMENTED. Orchestrators must
+//! work with every combination, so tests can choose any.
+
+use std::collections::BTreeSet;
+
+/// Defines the enum and its names.
+macro_rules! capabilities {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A capability of the plugin, named as in CSI.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(in crate::hostpath) enum PluginCapability {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl PluginCapability {
+            /// All capabilities.
+            pub(in crate::hostpath) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The names of all capabilities, in order.
+            pub(in crate::hostpath) fn names() -> Vec<&'static str> {
+                Self::ALL.iter().map(|capability| capability.name()).collect()
+            }
+
+            /// The name that `--without` takes.
+            pub(in crate::hostpath) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+capabilities! {
+    /// Has the Controller service.
+    Controller = "CONTROLLER_SERVICE",
+    /// Has the Node service.
+    Node = "NODE_SERVICE",
+    /// Has the GroupController service.
+    Groups = "GROUP_CONTROLLER_SERVICE",
+    /// Has the SnapshotMetadata service.
+    Metadata = "SNAPSHOT_METADATA_SERVICE",
+    /// Creates and deletes volumes.
+    CreateVolume = "CREATE_DELETE_VOLUME",
+    /// Lists volumes.
+    ListVolumes = "LIST_VOLUMES",
+    /// Reports the available capacity.
+    Capacity = "GET_CAPACITY",
+    /// Creates, deletes and restores snapshots.
+    CreateSnapshot = "CREATE_DELETE_SNAPSHOT",
+    /// Lists snapshots.
+    ListSnapshots = "LIST_SNAPSHOTS",
+    /// Returns one snapshot.
+    GetSnapshot = "GET_SNAPSHOT",
+    /// Clones volumes.
+    Clone = "CLONE_VOLUME",
+    /// Expands volumes.
+    Expand = "EXPAND_VOLUME",
+    /// Expands volumes on the node.
+    NodeExpand = "NODE_EXPAND_VOLUME",
+    /// Returns one volume.
+    GetVolume = "GET_VOLUME",
+    /// Changes mutable parameters of a volume.
+    Modify = "MODIFY_VOLUME",
+    /// Reports the condition of volumes.
+    Condition = "VOLUME_CONDITION",
+    /// Supports the access modes for several workloads on one node.
+    MultiWriter = "SINGLE_NODE_MULTI_WRITER",
+    /// Honours `readonly` in ControllerPublishVolume.
+    PublishReadOnly = "PUBLISH_READONLY",
+    /// Lists the nodes that a volume is attached to.
+    PublishedNodes = "LIST_VOLUMES_PUBLISHED_NODES",
+    /// Stages volumes before publishing them.
+    Stage = "STAGE_UNSTAGE_VOLUME",
+    /// Reports the used space of volumes on the node.
+    Stats = "GET_VOLUME_STATS",
+    /// Honours `volume_mount_group`.
+    MountGroup = "VOLUME_MOUNT_GROUP",
+    /// Confirms capabilities. Without it, ValidateVolumeCapabilities never confirms any.
+    Confirm = "CONFIRMED",
+}
+
+/// The capabilities that a plugin has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::hostpath) struct PluginCapabilities {
+    /// The removed capabilities.
+    pub(in crate::hostpath) without: BTreeSet<PluginCapability>,
+    /// Whether volumes are attached before use (`--attach`).
+    pub(in crate::hostpath) requires_attachment: bool,
+    /// Whether volumes have a topology (`--topology`).
+    pub(in crate::hostpath) has_topology: bool,
+}
+
+impl PluginCapabilities {
+    /// Whether the plugin has this capability.
+    pub(in crate::hostpath) fn has(&self, capability: PluginCapability) -> bool {
+        let needs_attachment = matches!(
+            capability,
+            PluginCapability::PublishReadOnly | PluginCapability::PublishedNodes
+        );
+        !self.without.contains(&capability) && (self.requires_attachment || !needs_attachment)
+    }
+
+    /// Whether the plugin answers this RPC.
+    pub(in crate::hostpath) fn supports_rpc(&self, rpc: &str) -> bool {
+        let has = |capability| self.has(capability);
+        let controller = has(PluginCapability::Controller);
+        match rpc {
+            "ControllerGetCapabilities" | "ValidateVolumeCapabilities" => controller,
+            "CreateVolume" | "DeleteVolume" => controller && has(PluginCapability::CreateVolume),
+            "ControllerPublishVolume" | "ControllerUnpublishVolume" => {
+                controller && self.requires_attachment
+            }
+            "ListVolumes" => controller && has(PluginCapability::ListVolumes),
+            "GetCapacity" => controller && has(PluginCapability::Capacity),
+            "CreateSnapshot" | "DeleteSnapshot" => {
+                controller && has(PluginCapability::CreateSnapshot)
+            }
+            "ListSnapshots" => controller && has(PluginCapability::ListSnapshots),
+            "GetSnapshot" => controller && has(PluginCapability::GetSnapshot),
+            "ControllerExpandVolume" => controller && has(PluginCapability::Expand),
+            "ControllerGetVolume" => controller && has(PluginCapability::GetVolume),
+            "ControllerModifyVolume" => controller && has(PluginCapability::Modify),
+            "GroupControllerGetCapabilities"
+            | "CreateVolumeGroupSnapshot"
+            | "DeleteVolumeGroupSnapshot"
+            | "GetVolumeGroupSnapshot" => has(PluginCapability::Groups),
+            "GetMetadataAllocated" | "GetMetadataDelta" => has(PluginCapability::Metadata),
+            "NodeStageVolume" | "NodeUnstageVolume" => {
+                has(PluginCapability::Node) && has(PluginCapability::Stage)
+            }
+            "NodePublishVolume" | "NodeUnpublishVolume" | "NodeGetCapabilities" | "NodeGetInfo" => {
+                has(PluginCapability::Node)
+            }
+            "NodeGetVolumeStats" => has(PluginCapability::Node) && has(PluginCapability::Stats),
+            "NodeExpandVolume" => has(PluginCapability::Node) && has(PluginCapability::NodeExpand),
+            _ => true,
+        }
+    }
+}
+
+/// Every RPC of CSI 1.12.
+pub(in crate::hostpath) const RPCS: [&str; 32] = [
+    "GetPluginInfo",
+    "GetPluginCapabilities",
+    "Probe",
+    "CreateVolume",
+    "DeleteVolume",
+    "ControllerPublishVolume",
+    "ControllerUnpublishVolume",
+    "ValidateVolumeCapabilities",
+    "ListVolumes",
+    "GetCapacity",
+    "ControllerGetCapabilities",
+    "CreateSnapshot",
+    "DeleteSnapshot",
+    "ListSnapshots",
+    "GetSnapshot",
+    "ControllerExpandVolume",
+    "ControllerGetVolume",
+    "ControllerModifyVolume",
+    "GroupControllerGetCapabilities",
+    "CreateVolumeGroupSnapshot",
+    "DeleteVolumeGroupSnapshot",
+    "GetVolumeGroupSnapshot",
+    "GetMetadataAllocated",
+    "GetMetadataDelta",
+    "NodeStageVolume",
+    "NodeUnstageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeGetVolumeStats",
+    "NodeExpandVolume",
+    "NodeGetCapabilities",
+    "NodeGetInfo",
+];

@@ -1,0 +1,18 @@
+//! The plugin's CSI services over gRPC, and the layer that injects faults before them.
+//!
+//! A service validates a request ([`request`](super::request)), runs the work, and builds the
+//! response.
+
+mod controller;
+mod fault_layer;
+mod group_controller;
+mod identity;
+mod node;
+mod snapshot_metadata;
+
+pub(super) use controller::ControllerService;
+pub(super) use fault_layer::FaultLayer;
+pub(super) use group_controller::GroupControllerService;
+pub(super) use identity::IdentityService;
+pub(super) use node::NodeService;
+pub(super) use snapshot_metadata::SnapshotMetadataService;

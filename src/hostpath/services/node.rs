@@ -1,0 +1,189 @@
+//! CSI's Node service.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, async_trait};
+
+use crate::hostpath::error::InvalidArgument;
+use crate::hostpath::plugin::Plugin;
+use crate::hostpath::profile::PluginCapability;
+use crate::hostpath::request::{self, PublishRequest, StageRequest};
+use crate::hostpath::topology;
+use crate::hostpath::volumes;
+
+use crate::csi::proto;
+use crate::csi::proto::node_server::Node;
+use crate::csi::proto::node_service_capability::{Rpc, Type, rpc};
+use crate::csi::proto::volume_usage::Unit;
+
+/// Serves [`Node`].
+pub(in crate::hostpath) struct NodeService(pub(in crate::hostpath) Arc<Plugin>);
+
+#[async_trait]
+impl Node for NodeService {
+    async fn node_stage_volume(
+        &self,
+        request: Request<proto::NodeStageVolumeRequest>,
+    ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
+        let request = StageRequest::parse(request.get_ref())?;
+        let work = volumes::stage(self.0.clone(), request);
+        self.0.run_to_completion(work).await?;
+        Ok(Response::new(proto::NodeStageVolumeResponse {}))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<proto::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
+        let request = request.get_ref();
+        let (id, path) = id_and_path(
+            &request.volume_id,
+            "staging_target_path",
+            &request.staging_target_path,
+        )?;
+        let work = volumes::unstage(self.0.clone(), id, path);
+        self.0.run_to_completion(work).await?;
+        Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<proto::NodePublishVolumeRequest>,
+    ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
+        let request = PublishRequest::parse(request.get_ref())?;
+        let work = volumes::publish(self.0.clone(), request);
+        self.0.run_to_completion(work).await?;
+        Ok(Response::new(proto::NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<proto::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
+        let request = request.get_ref();
+        let (id, path) = id_and_path(&request.volume_id, "target_path", &request.target_path)?;
+        let work = volumes::unpublish(self.0.clone(), id, path);
+        self.0.run_to_completion(work).await?;
+        Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
+    }
+
+    /// Reports an unknown volume before a malformed path: csi-sanity sends an unknown volume with a
+    /// relative path and expects NOT_FOUND.
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<proto::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<proto::NodeGetVolumeStatsResponse>, Status> {
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id)?;
+        if request.volume_path.is_empty() {
+            return Err(InvalidArgument("volume_path is missing".to_owned()).into());
+        }
+        let path = request::absolute("volume_path", &request.volume_path)
+            .unwrap_or_else(|_| request.volume_path.clone());
+        let work = volumes::stats(self.0.clone(), id, path);
+        let stats = self.0.run_to_completion(work).await?;
+        let usage = |unit: Unit, total, available, used| proto::VolumeUsage {
+            unit: unit.into(),
+            total: wire(total),
+            available: wire(available),
+            used: wire(used),
+        };
+        let usage = match stats.space {
+            // The used space of a block device is unknown.
+            None => vec![usage(Unit::Bytes, stats.bytes, 0, 0)],
+            Some(space) => vec![
+                usage(
+                    Unit::Bytes,
+                    space.total_bytes,
+                    space.available_bytes,
+                    space.used_bytes,
+                ),
+                usage(
+                    Unit::Inodes,
+                    space.total_inodes,
+                    space.available_inodes,
+                    space.used_inodes,
+                ),
+            ],
+        };
+        Ok(Response::new(proto::NodeGetVolumeStatsResponse {
+            usage,
+            volume_condition: stats.condition,
+        }))
+    }
+
+    /// Reports an unknown volume before a malformed path, like NodeGetVolumeStats.
+    async fn node_expand_volume(
+        &self,
+        request: Request<proto::NodeExpandVolumeRequest>,
+    ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
+        let request = request.get_ref();
+        let id = request::volume_id(&request.volume_id)?;
+        if request.volume_path.is_empty() {
+            return Err(InvalidArgument("volume_path is missing".to_owned()).into());
+        }
+        let path = request::absolute("volume_path", &request.volume_path)
+            .unwrap_or_else(|_| request.volume_path.clone());
+        let range = request::capacity(request.capacity_range.as_ref())?;
+        request::small_map("secrets", &request.secrets)?;
+        let capability = request.volume_capability.as_ref();
+        let capability = capability
+            .map(|capability| request::volume_capability(Some(capability)))
+            .transpose()?;
+        let work = volumes::expand_on_node(self.0.clone(), id, path, range, capability);
+        let bytes = self.0.run_to_completion(work).await?;
+        Ok(Response::new(proto::NodeExpandVolumeResponse {
+            capacity_bytes: wire(bytes),
+        }))
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<proto::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
+        let capability = |kind: rpc::Type| proto::NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: kind.into(),
+            })),
+        };
+        let capabilities = [
+            (PluginCapability::Stage, rpc::Type::StageUnstageVolume),
+            (PluginCapability::Stats, rpc::Type::GetVolumeStats),
+            (PluginCapability::NodeExpand, rpc::Type::ExpandVolume),
+            (PluginCapability::Condition, rpc::Type::VolumeCondition),
+            (
+                PluginCapability::MultiWriter,
+                rpc::Type::SingleNodeMultiWriter,
+            ),
+            (PluginCapability::MountGroup, rpc::Type::VolumeMountGroup),
+        ];
+        let has = capabilities
+            .into_iter()
+            .filter(|(capability, _)| self.0.has(*capability))
+            .map(|(_, kind)| capability(kind));
+        Ok(Response::new(proto::NodeGetCapabilitiesResponse {
+            capabilities: has.collect(),
+        }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<proto::NodeGetInfoRequest>,
+    ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
+        Ok(Response::new(proto::NodeGetInfoResponse {
+            node_id: self.0.node_id.clone(),
+            max_volumes_per_node: self.0.profile.attach_limit.map_or(0, i64::from),
+            accessible_topology: topology::to_proto(&self.0.profile.topology),
+        }))
+    }
+}
+
+fn id_and_path(id: &str, what: &str, path: &str) -> Result<(String, String), Status> {
+    let id = request::volume_id(id)?;
+    let path = request::absolute(what, path)?;
+    Ok((id, path))
+}
+
+fn wire(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

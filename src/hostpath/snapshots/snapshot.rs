@@ -1,0 +1,248 @@
+//! Snapshots of single volumes.
+//!
+//! A snapshot is a separate copy, so it and its source volume can be deleted independently. Its
+//! record exists before its data and after it. The next start undoes an unfinished creation.
+
+use std::sync::Arc;
+
+use crate::hostpath::catalog::{Backing, RecordState, SnapshotRecord};
+use crate::hostpath::error::{
+    CreateSnapshotError, DeleteSnapshotError, GetSnapshotError, HostError, InvalidArgument,
+    SnapshotNameTaken, SnapshotNotFound,
+};
+use crate::hostpath::plugin::{OperationKey, Plugin};
+use crate::hostpath::volumes::{self, CopyError, CopySource, FrozenVolumes, Volume};
+
+use crate::csi::proto;
+
+/// Implements CreateSnapshot. A name identifies one snapshot.
+pub(in crate::hostpath) async fn create(
+    plugin: Arc<Plugin>,
+    name: String,
+    source: String,
+) -> Result<SnapshotRecord, CreateSnapshotError> {
+    let _operation = plugin.begin_operation(OperationKey::SnapshotName(name.clone()))?;
+    let requested = name.clone();
+    let known = plugin
+        .blocking(move |plugin| {
+            let known = plugin.catalog.snapshot_by_name(&requested);
+            Ok::<_, CreateSnapshotError>(known.map_err(HostError::from)?)
+        })
+        .await?;
+    if let Some(known) = known {
+        let what = "snapshot";
+        return match known.state {
+            _ if known.source != source => Err(SnapshotNameTaken { name, what }.into()),
+            RecordState::Ready => Ok(known),
+            RecordState::Creating | RecordState::Deleting => {
+                // An earlier creation failed and could not be undone. The lock prevents thawing a
+                // volume that another call has frozen.
+                let operation =
+                    plugin.begin_operation(OperationKey::Volume(known.source.clone()))?;
+                volumes::thaw(&plugin, known.source.clone()).await?;
+                drop(operation);
+                undo(&plugin, known).await?;
+                create_new(&plugin, name, source).await
+            }
+        };
+    }
+    create_new(&plugin, name, source).await
+}
+
+async fn create_new(
+    plugin: &Arc<Plugin>,
+    name: String,
+    source: String,
+) -> Result<SnapshotRecord, CreateSnapshotError> {
+    let volume = Volume::open::<CreateSnapshotError>(plugin, source).await?;
+    let copy_source = CopySource::inspect(volume).await?;
+    copy_source.check_consistent_copy(1)?;
+    let record = new_record(plugin, &copy_source, name, None);
+    put(plugin, vec![record.clone()]).await?;
+    let copied = match copy_source.freeze().await {
+        Ok(frozen) => copy_all(plugin, &[(copy_source, record.clone())], frozen).await,
+        Err(error) => Err(error),
+    };
+    let created_at = match copied {
+        Ok(created_at) => created_at,
+        Err(CopyError { error, is_frozen }) => {
+            if !is_frozen {
+                undo(plugin, record).await?;
+            }
+            return Err(error.into());
+        }
+    };
+    let ready = SnapshotRecord {
+        state: RecordState::Ready,
+        created_at,
+        ..record
+    };
+    put(plugin, vec![ready.clone()]).await?;
+    tracing::info!(snapshot.id = %ready.id, volume.external_id = %ready.source, "created a snapshot");
+    Ok(ready)
+}
+
+/// Builds the record of a new snapshot.
+pub(in crate::hostpath) fn new_record(
+    plugin: &Plugin,
+    copy_source: &CopySource,
+    name: String,
+    group: Option<String>,
+) -> SnapshotRecord {
+    SnapshotRecord {
+        id: plugin.host.ids.uuid(),
+        name,
+        state: RecordState::Creating,
+        source: copy_source.volume.id().to_owned(),
+        created_at: 0,
+        content: copy_source.content(),
+        group,
+    }
+}
+
+/// Copies frozen volumes, then thaws them, even after a failure. Returns the time of the copy.
+pub(in crate::hostpath) async fn copy_all(
+    plugin: &Arc<Plugin>,
+    copy_sources: &[(CopySource, SnapshotRecord)],
+    frozen: FrozenVolumes,
+) -> Result<i64, CopyError> {
+    let created_at = plugin.host.clock.now();
+    let mut result = Ok(());
+    for (copy_source, record) in copy_sources {
+        result = copy(plugin, copy_source, record).await;
+        if result.is_err() {
+            break;
+        }
+    }
+    let thawed = frozen.thaw().await;
+    let is_frozen = thawed.is_err();
+    let result = result.and(thawed);
+    result
+        .map(|()| created_at)
+        .map_err(|error| CopyError { error, is_frozen })
+}
+
+async fn copy(
+    plugin: &Arc<Plugin>,
+    copy_source: &CopySource,
+    record: &SnapshotRecord,
+) -> Result<(), HostError> {
+    let (from, id, backing) = (
+        copy_source.data(),
+        record.id.clone(),
+        record.content.backing,
+    );
+    plugin
+        .blocking_io(
+            format!("copy the data of volume `{}`", record.source),
+            move |plugin| {
+                let to = plugin.snapshots.path_of(&id);
+                if backing == Backing::Directory {
+                    plugin.snapshots.create(&id)?;
+                    return plugin.host.storage.copy_directory(&from, &to);
+                }
+                plugin.host.storage.copy_file(&from, &to).map(drop)
+            },
+        )
+        .await
+}
+
+async fn put(plugin: &Arc<Plugin>, records: Vec<SnapshotRecord>) -> Result<(), HostError> {
+    plugin
+        .blocking(move |plugin| Ok(plugin.catalog.put_snapshots(&records, None)?))
+        .await
+}
+
+/// Removes the data and record of a failed creation.
+async fn undo(plugin: &Arc<Plugin>, record: SnapshotRecord) -> Result<(), HostError> {
+    plugin
+        .blocking(move |plugin| {
+            remove_data(plugin, &record)?;
+            Ok(plugin.catalog.remove_snapshots(&[record], None)?)
+        })
+        .await
+}
+
+/// Removes the data of a snapshot. Succeeds if it does not exist.
+pub(in crate::hostpath) fn remove_data(
+    plugin: &Plugin,
+    record: &SnapshotRecord,
+) -> Result<(), HostError> {
+    let removed = plugin.snapshots.remove(&record.id);
+    removed.map_err(HostError::io(format!(
+        "remove the data of snapshot `{}`",
+        record.id
+    )))
+}
+
+/// Implements DeleteSnapshot. Deleting an unknown snapshot succeeds; a member of a group can only
+/// be deleted with the group.
+pub(in crate::hostpath) async fn delete(
+    plugin: Arc<Plugin>,
+    id: String,
+) -> Result<(), DeleteSnapshotError> {
+    let _operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
+    plugin
+        .blocking(move |plugin| {
+            let found = plugin.catalog.snapshot(&id).map_err(HostError::from)?;
+            let Some(record) = found.filter(|found| found.state != RecordState::Creating) else {
+                return Ok(());
+            };
+            if let Some(group) = record.group {
+                return Err(InvalidArgument(format!(
+                    "snapshot `{id}` belongs to group `{group}`: delete the group with DeleteVolumeGroupSnapshot"
+                ))
+                .into());
+            }
+            delete_ready(plugin, record).map_err(DeleteSnapshotError::from)
+        })
+        .await
+}
+
+/// Deletes a snapshot, or continues an interrupted deletion.
+pub(in crate::hostpath) fn delete_ready(
+    plugin: &Plugin,
+    record: SnapshotRecord,
+) -> Result<(), HostError> {
+    let record = SnapshotRecord {
+        state: RecordState::Deleting,
+        ..record
+    };
+    let records = [record];
+    plugin.catalog.put_snapshots(&records, None)?;
+    remove_data(plugin, &records[0])?;
+    plugin.catalog.remove_snapshots(&records, None)?;
+    tracing::info!(snapshot.id = %records[0].id, "deleted a snapshot");
+    Ok(())
+}
+
+/// Returns the snapshot with this ID if it is `Ready`.
+pub(in crate::hostpath) fn find(
+    plugin: &Plugin,
+    id: &str,
+) -> Result<SnapshotRecord, GetSnapshotError> {
+    let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
+    let ready = found.filter(|found| found.state == RecordState::Ready);
+    ready.ok_or_else(|| SnapshotNotFound(id.to_owned()).into())
+}
+
+/// Builds CSI's message. A snapshot needs no processing after its creation, so it is ready to use.
+pub(in crate::hostpath) fn to_proto(record: &SnapshotRecord) -> proto::Snapshot {
+    proto::Snapshot {
+        size_bytes: i64::try_from(record.content.bytes).unwrap_or(i64::MAX),
+        snapshot_id: record.id.clone(),
+        source_volume_id: record.source.clone(),
+        creation_time: Some(timestamp(record.created_at)),
+        ready_to_use: true,
+        group_snapshot_id: record.group.clone().unwrap_or_default(),
+    }
+}
+
+/// Converts nanoseconds since the epoch.
+pub(in crate::hostpath) fn timestamp(nanoseconds: i64) -> prost_types::Timestamp {
+    const BILLION: i64 = 1_000_000_000;
+    prost_types::Timestamp {
+        seconds: nanoseconds.div_euclid(BILLION),
+        nanos: i32::try_from(nanoseconds.rem_euclid(BILLION)).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Attaching volumes to the node: a record with a limit (ControllerPublishVolume).
+//!
+//! The plugin serves one node. A volume that is not attached can be neither staged nor published. A
+//! volume that is attached read-only cannot be written there. An attached volume cannot be deleted.
+
+use std::sync::Arc;
+
+use super::volume::{MountState, Volume};
+use crate::hostpath::catalog::Attachment;
+use crate::hostpath::error::{
+    ConflictingUse, ControllerPublishError, ControllerUnpublishError, HostError, InUse,
+    InvalidArgument, NodeNotFound, ResourceExhausted,
+};
+use crate::hostpath::plugin::Plugin;
+use crate::hostpath::volume_capability::VolumeCapability;
+
+/// Implements ControllerPublishVolume.
+pub(in crate::hostpath) async fn attach(
+    plugin: Arc<Plugin>,
+    id: String,
+    node: String,
+    capability: VolumeCapability,
+    read_only: bool,
+) -> Result<(), ControllerPublishError> {
+    let mut volume = Volume::open::<ControllerPublishError>(&plugin, id).await?;
+    if node != plugin.node_id {
+        return Err(NodeNotFound {
+            requested: node,
+            own: plugin.node_id.clone(),
+        }
+        .into());
+    }
+    if let Some(incompatibility) = volume.record.content.incompatibility(&capability) {
+        return Err(InvalidArgument(incompatibility).into());
+    }
+    let requested = Attachment {
+        capability,
+        read_only,
+    };
+    match &volume.record.attachment {
+        Some(attached) if *attached == requested => return Ok(()),
+        Some(_) => {
+            return Err(ConflictingUse {
+                id: volume.record.id,
+                path: format!("node `{node}`"),
+            }
+            .into());
+        }
+        None => {}
+    }
+    volume.record.attachment = Some(requested);
+    let (record, limit) = (volume.record.clone(), plugin.profile.attach_limit);
+    let is_within = plugin.blocking(move |plugin| {
+        let limit = limit.map_or(u64::MAX, u64::from);
+        Ok::<_, HostError>(plugin.catalog.put_attached(&record, limit)?)
+    });
+    if !is_within.await? {
+        let limit = plugin.profile.attach_limit.unwrap_or_default();
+        return Err(ResourceExhausted(format!(
+            "node `{node}` has reached its limit of attached volumes ({limit}); detach one first"
+        ))
+        .into());
+    }
+    tracing::info!(volume.external_id = %volume.id(), node.id = %node, "attached a volume");
+    Ok(())
+}
+
+/// Implements ControllerUnpublishVolume. An unknown volume or node counts as detached.
+pub(in crate::hostpath) async fn detach(
+    plugin: Arc<Plugin>,
+    id: String,
+    node: String,
+) -> Result<(), ControllerUnpublishError> {
+    if !node.is_empty() && node != plugin.node_id {
+        return Ok(());
+    }
+    let mut volume = match Volume::open::<ControllerUnpublishError>(&plugin, id).await {
+        Err(ControllerUnpublishError::VolumeNotFound(_)) => return Ok(()),
+        opened => opened?,
+    };
+    if volume.record.attachment.is_none() {
+        return Ok(());
+    }
+    for (path, path_record) in &volume.paths {
+        let is_there = matches!(volume.mount_state(path).await?, MountState::Volume(_))
+            || volume.is_block_staged(path_record).await?;
+        if is_there {
+            return Err(InUse {
+                id: volume.record.id.clone(),
+                path: path.into(),
+            }
+            .into());
+        }
+    }
+    volume.record.attachment = None;
+    volume.save().await?;
+    tracing::info!(volume.external_id = %volume.id(), "detached a volume");
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Expanding volumes, also while they are in use.
+//!
+//! The controller extends the file and reports whether the node must act. The device and the file
+//! system of a volume in use must follow; an unused volume follows at its next staging. If a file
+//! system cannot grow while it is mounted, the request is refused before any change, and the plugin
+//! advertises OFFLINE expansion. A volume never shrinks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::space::ensure_space;
+use super::volume::{MountState, Volume};
+use crate::hostpath::catalog::Backing;
+use crate::hostpath::error::{
+    ExpandVolumeError, FailedPrecondition, HostError, InvalidArgument, NotAtPath,
+};
+use crate::hostpath::plugin::Plugin;
+use crate::hostpath::profile::PluginCapability;
+use crate::hostpath::size::{self, OutOfRange, SizeRange};
+use crate::hostpath::volume_capability::VolumeCapability;
+
+/// The new size, and whether the node must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hostpath) struct Expanded {
+    pub(in crate::hostpath) bytes: u64,
+    pub(in crate::hostpath) needs_node_expansion: bool,
+}
+
+/// Implements ControllerExpandVolume.
+pub(in crate::hostpath) async fn expand(
+    plugin: Arc<Plugin>,
+    id: String,
+    range: SizeRange,
+    capability: Option<VolumeCapability>,
+) -> Result<Expanded, ExpandVolumeError> {
+    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id).await?;
+    check_capability(&volume, capability.as_ref())?;
+    let is_used = !volume.devices().await?.is_empty();
+    if is_used && range.required > volume.record.content.bytes {
+        check_online_growth(&volume).await?;
+    }
+    grow_file(&mut volume, range).await?;
+    let has_node = plugin.has(PluginCapability::Node) && plugin.has(PluginCapability::NodeExpand);
+    if is_used && !has_node {
+        // Without node expansion, the controller does all the work.
+        resize_devices(&volume).await?;
+        grow_file_system(&mut volume).await?;
+    }
+    Ok(Expanded {
+        bytes: volume.record.content.bytes,
+        needs_node_expansion: is_used && has_node,
+    })
+}
+
+fn check_capability(
+    volume: &Volume,
+    capability: Option<&VolumeCapability>,
+) -> Result<(), InvalidArgument> {
+    match capability.and_then(|capability| volume.record.content.incompatibility(capability)) {
+        Some(incompatibility) => InvalidArgument::err(incompatibility),
+        None => Ok(()),
+    }
+}
+
+async fn check_online_growth(volume: &Volume) -> Result<(), ExpandVolumeError> {
+    let looked = volume
+        .plugin
+        .blocking_io("detect the features of this machine", |plugin| {
+            Ok(plugin.host.storage.features())
+        });
+    let features = looked.await?;
+    match volume.record.content.file_system {
+        Some(kind) if features.offline_growth_only.contains(&kind) => {
+            Err(offline_only(volume.id()).into())
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn offline_only(id: &str) -> FailedPrecondition {
+    FailedPrecondition(format!(
+        "volume `{id}` is in use, and growing its mounted file system requires CAP_SYS_RESOURCE, which this plugin lacks: unpublish and unstage the volume, then expand it; it grows when it is staged again"
+    ))
+}
+
+/// Extends the file, then updates the record. A crash in between leaves a file that is longer than
+/// the volume, which is harmless. The lock keeps other calls from provisioning the same space.
+async fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVolumeError> {
+    let now = volume.record.content.bytes;
+    if volume.backing() == Backing::Directory {
+        return Err(OutOfRange(format!(
+            "volume `{}` is a directory without a size: it can use all space of its file system",
+            volume.id()
+        ))
+        .into());
+    }
+    if range.limit != 0 && range.limit < now {
+        return Err(OutOfRange(format!(
+            "volume `{}` has {now} bytes, and a volume cannot shrink",
+            volume.id()
+        ))
+        .into());
+    }
+    if range.required <= now {
+        return Ok(());
+    }
+    let bytes = size::choose(range, now, now)?;
+    let mut record = volume.record.clone();
+    record.content.bytes = bytes;
+    volume.record = volume
+        .plugin
+        .blocking(move |plugin| {
+            let _provisioning = plugin.lock_provisioning();
+            ensure_space::<ExpandVolumeError>(plugin, bytes - now)?;
+            let grown = plugin.images.grow_file(&record.id, bytes);
+            grown.map_err(HostError::io("extend the volume's file"))?;
+            plugin
+                .catalog
+                .put_volume(&record)
+                .map_err(HostError::from)?;
+            Ok::<_, ExpandVolumeError>(record)
+        })
+        .await?;
+    tracing::info!(volume.external_id = %volume.id(), bytes, "expanded a volume");
+    Ok(())
+}
+
+/// Implements NodeExpandVolume: device and file system follow the file.
+pub(in crate::hostpath) async fn expand_on_node(
+    plugin: Arc<Plugin>,
+    id: String,
+    path: String,
+    range: SizeRange,
+    capability: Option<VolumeCapability>,
+) -> Result<u64, ExpandVolumeError> {
+    let mut volume = Volume::open::<ExpandVolumeError>(&plugin, id).await?;
+    let is_there = match volume.paths.get(&path) {
+        None => false,
+        Some(path_record) => {
+            matches!(volume.mount_state(&path).await?, MountState::Volume(_))
+                || volume.is_block_staged(path_record).await?
+        }
+    };
+    if !is_there {
+        let id = volume.record.id;
+        return Err(NotAtPath { id, path }.into());
+    }
+    check_capability(&volume, capability.as_ref())?;
+    if volume.backing() == Backing::Directory {
+        return Ok(0);
+    }
+    // If the controller does not expand volumes, the node extends the file.
+    if range.required > volume.record.content.bytes && plugin.has(PluginCapability::Expand) {
+        return Err(OutOfRange(format!(
+            "volume `{}` has {} bytes; expand it with the controller first",
+            volume.id(),
+            volume.record.content.bytes
+        ))
+        .into());
+    }
+    grow_file(&mut volume, range).await?;
+    resize_devices(&volume).await?;
+    grow_file_system(&mut volume).await?;
+    Ok(volume.record.content.bytes)
+}
+
+async fn resize_devices(volume: &Volume) -> Result<(), HostError> {
+    let devices = volume.devices().await?;
+    volume
+        .plugin
+        .blocking_io("resize loop devices", move |plugin| {
+            devices
+                .iter()
+                .try_for_each(|device| plugin.host.storage.resize(&device.path))
+        })
+        .await
+}
+
+async fn grow_file_system(volume: &mut Volume) -> Result<(), ExpandVolumeError> {
+    let content = volume.record.content;
+    let Some(kind) = content.file_system else {
+        return Ok(());
+    };
+    if content.file_system_bytes >= content.bytes {
+        return Ok(());
+    }
+    let mount = volume.first_mount().await?;
+    let writable = mount.filter(|entry| !entry.flags.read_only);
+    let Some(mount) = writable.map(|entry| entry.target) else {
+        return Err(FailedPrecondition(format!(
+            "the file system of volume `{}` cannot grow while it is mounted read-only; it grows when it is staged again",
+            volume.id()
+        ))
+        .into());
+    };
+    let (at, bytes): (PathBuf, u64) = (mount, content.bytes);
+    let grown = volume
+        .plugin
+        .blocking_io("grow the file system", move |plugin| {
+            plugin.host.storage.grow_file_system(&at, kind, bytes)
+        });
+    match grown.await {
+        Err(error) if error.is_permission_denied() => {
+            return Err(offline_only(volume.id()).into());
+        }
+        grown => grown?,
+    }
+    volume.record.content.file_system_bytes = content.bytes;
+    volume.save().await?;
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Consistent copies of volumes that may be in use.
+//!
+//! An unused volume can be copied as it is. A mounted image is frozen during the copy. A block
+//! device in use cannot be frozen: it can be copied only by itself, and only where a copy is a
+//! reflink, which is atomic. A directory in use cannot be copied. Such requests fail with
+//! FAILED_PRECONDITION.
+//!
+//! The plugin always thaws what it froze: with [`FrozenVolumes::thaw`], or after a crash with
+//! [`thaw`], because the record of the copy is written before.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::volume::Volume;
+use crate::hostpath::catalog::{Backing, Content};
+use crate::hostpath::error::{CreateSnapshotError, FailedPrecondition, HostError};
+use crate::hostpath::plugin::Plugin;
+
+/// A volume to copy, and how it is in use.
+pub(in crate::hostpath) struct CopySource {
+    pub(in crate::hostpath) volume: Volume,
+    /// Where it is mounted.
+    mount: Option<PathBuf>,
+    /// The writable devices of a block volume.
+    devices: Vec<PathBuf>,
+    /// Whether a copy is a reflink.
+    is_shared: bool,
+}
+
+/// Why a copy failed.
+pub(in crate::hostpath) struct CopyError {
+    pub(in crate::hostpath) error: HostError,
+    /// Whether a file system may still be frozen. Then the record must stay, so that the next start
+    /// thaws it.
+    pub(in crate::hostpath) is_frozen: bool,
+}
+
+/// Volumes that do not change until they are thawed.
+pub(in crate::hostpath) struct FrozenVolumes {
+    plugin: Arc<Plugin>,
+    mounts: Vec<PathBuf>,
+}
+
+impl CopySource {
+    /// Inspects a volume on which an operation is in progress.
+    pub(in crate::hostpath) async fn inspect(volume: Volume) -> Result<Self, HostError> {
+        let mount = volume.first_mount().await?.map(|entry| entry.target);
+        let devices = match volume.backing() {
+            Backing::Block => volume.devices().await?,
+            Backing::Directory | Backing::Image => vec![],
+        };
+        let directory = volume.plugin.images.path().to_owned();
+        let is_shared = volume
+            .plugin
+            .blocking_io("inspect the file system", move |plugin| {
+                Ok(plugin.host.storage.supports_reflink(&directory))
+            })
+            .await?;
+        let writable = devices.into_iter().filter(|device| !device.read_only);
+        Ok(Self {
+            devices: writable.map(|device| device.path).collect(),
+            volume,
+            mount,
+            is_shared,
+        })
+    }
+
+    /// Returns the format of the volume.
+    pub(in crate::hostpath) fn content(&self) -> Content {
+        self.volume.record.content
+    }
+
+    /// Returns the path of the data.
+    pub(in crate::hostpath) fn data(&self) -> PathBuf {
+        self.volume.data.clone()
+    }
+
+    /// Checks that a consistent copy is possible, together with `volume_count` volumes including
+    /// this one.
+    pub(in crate::hostpath) fn check_consistent_copy(
+        &self,
+        volume_count: usize,
+    ) -> Result<(), FailedPrecondition> {
+        let id = self.volume.id();
+        match self.volume.backing() {
+            Backing::Image => Ok(()),
+            Backing::Directory if self.mount.is_none() => Ok(()),
+            Backing::Directory => Err(FailedPrecondition(format!(
+                "volume `{id}` is a directory in use, which cannot be frozen: unpublish and unstage it first"
+            ))),
+            Backing::Block if self.devices.is_empty() => Ok(()),
+            Backing::Block if self.is_shared && volume_count == 1 => Ok(()),
+            Backing::Block => Err(FailedPrecondition(format!(
+                "volume `{id}` is a block device in use, which cannot be frozen: unpublish and unstage it first"
+            ))),
+        }
+    }
+
+    /// Freezes this volume.
+    pub(in crate::hostpath) async fn freeze(&self) -> Result<FrozenVolumes, CopyError> {
+        freeze_all(std::slice::from_ref(self)).await
+    }
+}
+
+/// Freezes several volumes, so that all are frozen at the same moment. If one fails, thaws the
+/// others.
+pub(in crate::hostpath) async fn freeze_all(
+    copy_sources: &[CopySource],
+) -> Result<FrozenVolumes, CopyError> {
+    let Some(first) = copy_sources.first() else {
+        let nothing = std::io::ErrorKind::InvalidInput.into();
+        return Err(CopyError {
+            error: HostError::io("freeze no volumes")(nothing),
+            is_frozen: false,
+        });
+    };
+    let mut frozen = FrozenVolumes {
+        plugin: first.volume.plugin.clone(),
+        mounts: vec![],
+    };
+    for copy_source in copy_sources {
+        if let Err(error) = frozen.add(copy_source).await {
+            let is_frozen = frozen.thaw().await.is_err();
+            return Err(CopyError { error, is_frozen });
+        }
+    }
+    Ok(frozen)
+}
+
+impl FrozenVolumes {
+    async fn add(&mut self, copy_source: &CopySource) -> Result<(), HostError> {
+        let (devices, is_image) = (
+            copy_source.devices.clone(),
+            copy_source.volume.backing() == Backing::Image,
+        );
+        let mount = copy_source.mount.clone().filter(|_| is_image);
+        let frozen = mount.clone();
+        self.plugin
+            .blocking_io(
+                format!("freeze volume `{}`", copy_source.volume.id()),
+                move |plugin| {
+                    let storage = &plugin.host.storage;
+                    for device in devices {
+                        storage.flush(&device)?;
+                    }
+                    match mount {
+                        Some(mount) => storage.freeze(&mount),
+                        None => Ok(()),
+                    }
+                },
+            )
+            .await?;
+        self.mounts.extend(frozen);
+        Ok(())
+    }
+
+    /// Thaws all volumes.
+    pub(in crate::hostpath) async fn thaw(mut self) -> Result<(), HostError> {
+        let mounts = std::mem::take(&mut self.mounts);
+        self.plugin
+            .blocking_io("thaw a file system", move |plugin| {
+                let mut result = Ok(());
+                for mount in mounts {
+                    let thawed = plugin.host.storage.thaw(&mount);
+                    result = result.and(thawed);
+                }
+                result
+            })
+            .await
+    }
+}
+
+impl Drop for FrozenVolumes {
+    /// Thaws the rest if the work is dropped, after a shutdown timeout or a panic. It is one short
+    /// system call, because `drop` cannot await.
+    fn drop(&mut self) {
+        for mount in std::mem::take(&mut self.mounts) {
+            if let Err(error) = self.plugin.host.storage.thaw(&mount) {
+                tracing::error!(mount = %mount.display(), %error, "cannot thaw a file system");
+            }
+        }
+    }
+}
+
+/// Thaws the file system of a volume, wherever it is mounted.
+pub(in crate::hostpath) async fn thaw(plugin: &Arc<Plugin>, id: String) -> Result<(), HostError> {
+    let volume = match Volume::read::<CreateSnapshotError>(plugin, id).await {
+        Ok(volume) => volume,
+        Err(CreateSnapshotError::Host(error)) => return Err(error),
+        // A deleted volume is not mounted.
+        Err(
+            CreateSnapshotError::VolumeNotFound(_)
+            | CreateSnapshotError::InvalidArgument(_)
+            | CreateSnapshotError::SnapshotNameTaken(_)
+            | CreateSnapshotError::FailedPrecondition(_)
+            | CreateSnapshotError::OperationPending(_),
+        ) => return Ok(()),
+    };
+    if volume.backing() != Backing::Image {
+        return Ok(());
+    }
+    let Some(mount) = volume.first_mount().await? else {
+        return Ok(());
+    };
+    plugin
+        .blocking_io("thaw a file system", move |plugin| {
+            plugin.host.storage.thaw(&mount.target)
+        })
+        .await
+}

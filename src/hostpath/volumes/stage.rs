@@ -1,0 +1,182 @@
+//! Staging a volume on the node, and its statistics there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::condition;
+use super::volume::{MountState, Volume, foreign_mount, satisfies};
+use crate::hostpath::catalog::{Backing, PathRecord};
+use crate::hostpath::data::{FileSystemSpace, space_at};
+use crate::hostpath::error::{
+    ConflictingUse, FailedPrecondition, HostError, IncompatibleCapability, NotAtPath,
+    StageVolumeError, UnstageVolumeError, VolumeStatsError,
+};
+use crate::hostpath::plugin::Plugin;
+use crate::hostpath::profile::PluginCapability;
+use crate::hostpath::request::StageRequest;
+use crate::hostpath::volume_capability::VolumeCapability;
+
+use crate::csi::proto;
+use crate::ports::MountFlags;
+
+/// Implements NodeStageVolume.
+pub(in crate::hostpath) async fn stage(
+    plugin: Arc<Plugin>,
+    request: StageRequest,
+) -> Result<(), StageVolumeError> {
+    let mut volume = Volume::open::<StageVolumeError>(&plugin, request.volume_id).await?;
+    let (path, capability) = (request.staging_path, request.capability);
+    volume.check_path_outside_state_dir(&path)?;
+    check_directory(&path).await?;
+    check_usable::<StageVolumeError>(&volume, &capability).await?;
+    let requested = PathRecord::Staging {
+        capability: capability.clone(),
+    };
+    let flags = staging_flags(&volume, &capability);
+    let known = volume.paths.get(&path);
+    let found = match (volume.mount_state(&path).await?, known) {
+        (MountState::NotMounted, Some(path_record))
+            if volume.is_block_staged(path_record).await? =>
+        {
+            MountState::Volume(flags)
+        }
+        (found, _) => found,
+    };
+    match found {
+        MountState::NotMounted => {}
+        MountState::Foreign => return Err(foreign_mount(&path).into()),
+        MountState::Volume(_) if known != Some(&requested) => {
+            let id = volume.record.id;
+            return Err(ConflictingUse { id, path }.into());
+        }
+        MountState::Volume(found) if satisfies(found, flags) => return Ok(()),
+        MountState::Volume(_) => {}
+    }
+    volume.put_path_record(&path, requested).await?;
+    if volume.backing() == Backing::Block {
+        let is_read_only = volume.is_read_only(&capability, false);
+        volume.block_device(is_read_only).await?;
+    } else {
+        volume
+            .mount_volume(&path, &capability, flags, found)
+            .await?;
+    }
+    tracing::info!(volume.external_id = %volume.id(), staging_path = %path, "staged a volume");
+    Ok(())
+}
+
+/// Returns the flags of a staging mount. Targets decide whether they can be written, unless the
+/// volume is attached read-only.
+fn staging_flags(volume: &Volume, capability: &VolumeCapability) -> MountFlags {
+    let attached = volume.record.attachment.as_ref();
+    MountFlags {
+        read_only: capability.flags.read_only
+            || attached.is_some_and(|attached| attached.read_only),
+        ..capability.flags
+    }
+}
+
+/// Checks that the volume supports the capability, is attached and is intact.
+pub(in crate::hostpath) async fn check_usable<E>(
+    volume: &Volume,
+    capability: &VolumeCapability,
+) -> Result<(), E>
+where
+    E: From<IncompatibleCapability> + From<FailedPrecondition> + From<HostError> + Send + 'static,
+{
+    if let Some(why) = volume.record.content.incompatibility(capability) {
+        let id = volume.record.id.clone();
+        return Err(IncompatibleCapability { id, why }.into());
+    }
+    volume.check_attached()?;
+    let record = volume.record.clone();
+    let problem = volume
+        .plugin
+        .blocking(move |plugin| condition::find_problem(plugin, &record));
+    match problem.await? {
+        Some(problem) => Err(FailedPrecondition(problem).into()),
+        None => Ok(()),
+    }
+}
+
+/// Implements NodeUnstageVolume. The orchestrator owns the directory.
+pub(in crate::hostpath) async fn unstage(
+    plugin: Arc<Plugin>,
+    volume_id: String,
+    path: String,
+) -> Result<(), UnstageVolumeError> {
+    let mut volume = Volume::open::<UnstageVolumeError>(&plugin, volume_id).await?;
+    match volume.paths.get(&path) {
+        Some(PathRecord::Staging { .. }) => {}
+        Some(PathRecord::Target { .. }) | None => return Ok(()),
+    }
+    volume.unmount::<UnstageVolumeError>(&path).await?;
+    volume.release_devices(&path).await?;
+    volume.remove_path_record(&path).await?;
+    tracing::info!(volume.external_id = %volume.id(), staging_path = %path, "unstaged a volume");
+    Ok(())
+}
+
+/// The result of NodeGetVolumeStats.
+pub(in crate::hostpath) struct Stats {
+    /// The space of the volume's file system; `None` for a block device.
+    pub(in crate::hostpath) space: Option<FileSystemSpace>,
+    /// The size of the volume.
+    pub(in crate::hostpath) bytes: u64,
+    pub(in crate::hostpath) condition: Option<proto::VolumeCondition>,
+}
+
+/// Implements NodeGetVolumeStats. For a directory it measures the machine's file system.
+pub(in crate::hostpath) async fn stats(
+    plugin: Arc<Plugin>,
+    volume_id: String,
+    path: String,
+) -> Result<Stats, VolumeStatsError> {
+    let volume = Volume::read::<VolumeStatsError>(&plugin, volume_id).await?;
+    let found = match volume.paths.get(&path) {
+        None => MountState::NotMounted,
+        Some(path_record) if volume.is_block_staged(path_record).await? => {
+            MountState::Volume(MountFlags::default())
+        }
+        Some(_) => volume.mount_state(&path).await?,
+    };
+    let MountState::Volume(_) = found else {
+        let id = volume.record.id;
+        return Err(NotAtPath { id, path }.into());
+    };
+    let record = volume.record;
+    plugin
+        .blocking(move |plugin| {
+            let action = format!("measure the file system at `{path}`");
+            let space = if record.content.backing == Backing::Block {
+                None
+            } else {
+                Some(space_at(Path::new(&path)).map_err(HostError::io(action))?)
+            };
+            let condition = if plugin.has(PluginCapability::Condition) {
+                Some(condition::to_proto(condition::find_problem(
+                    plugin, &record,
+                )?))
+            } else {
+                None
+            };
+            Ok(Stats {
+                space,
+                bytes: record.content.bytes,
+                condition,
+            })
+        })
+        .await
+}
+
+/// Checks the staging directory, which the orchestrator creates.
+async fn check_directory(path: &str) -> Result<(), FailedPrecondition> {
+    let unfit = |why: &str| Err(FailedPrecondition(format!("staging path `{path}` {why}")));
+    match tokio::fs::symlink_metadata(path).await {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => unfit("is not a directory"),
+        Err(error) => unfit(&format!(
+            "cannot be used: {error}; create the directory first"
+        )),
+    }
+}

@@ -1,0 +1,501 @@
+//! A volume during one call: its records, its mounts and its devices.
+//!
+//! The catalogue records the purpose of a path; the mount table and the loop devices show whether
+//! it is mounted. A record is written before the mount and removed after it. So the plugin has a
+//! record of each of its mounts and never touches others. A record without a mount, after a crash
+//! or reboot, means that the mount must be repeated.
+//!
+//! A directory is bind-mounted. An image is mounted over a loop device that the kernel detaches
+//! with the last mount. The devices of a block volume (one writable, one read-only) stay until no
+//! path needs them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::mount_source::MountSource;
+use super::parameters;
+use crate::hostpath::catalog::{Backing, PathRecord, VolumeRecord};
+use crate::hostpath::data;
+use crate::hostpath::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
+use crate::hostpath::plugin::{Operation, OperationKey, Plugin};
+use crate::hostpath::volume_capability::VolumeCapability;
+
+use crate::ports::{
+    AttachOptions, AttachedDevice, DeviceTuning, FileSystem, LoopDevice, MountEntry, MountFlags,
+};
+
+/// The state of a mount point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hostpath) enum MountState {
+    /// Nothing is mounted.
+    NotMounted,
+    /// This plugin mounted the volume with these flags.
+    Volume(MountFlags),
+    /// Another file system is mounted, or another program mounted this volume.
+    Foreign,
+}
+
+/// A volume that exists.
+pub(in crate::hostpath) struct Volume {
+    pub(in crate::hostpath) plugin: Arc<Plugin>,
+    pub(in crate::hostpath) record: VolumeRecord,
+    /// The path of its directory or file.
+    pub(in crate::hostpath) data: PathBuf,
+    /// The records of its paths.
+    pub(in crate::hostpath) paths: BTreeMap<String, PathRecord>,
+    _operation: Option<Operation>,
+}
+
+impl Volume {
+    /// Begins an operation on a volume. No other operation can begin before this one ends.
+    pub(in crate::hostpath) async fn open<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    where
+        E: From<HostError> + From<VolumeNotFound> + From<OperationPending> + Send + 'static,
+    {
+        let operation = plugin.begin_operation(OperationKey::Volume(id.clone()))?;
+        let volume = Self::read::<E>(plugin, id).await?;
+        Ok(Self {
+            _operation: Some(operation),
+            ..volume
+        })
+    }
+
+    /// Reads a volume without beginning an operation.
+    pub(in crate::hostpath) async fn read<E>(plugin: &Arc<Plugin>, id: String) -> Result<Self, E>
+    where
+        E: From<HostError> + From<VolumeNotFound> + Send + 'static,
+    {
+        let known = plugin.blocking(move |plugin| {
+            let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
+            let paths = plugin.catalog.paths(&record.id).map_err(HostError::from)?;
+            Ok::<_, E>((record, paths))
+        });
+        let (record, paths) = known.await?;
+        Ok(Self {
+            data: plugin.data_dir(record.content.backing).path_of(&record.id),
+            plugin: plugin.clone(),
+            record,
+            paths,
+            _operation: None,
+        })
+    }
+
+    /// Its ID.
+    pub(in crate::hostpath) fn id(&self) -> &str {
+        &self.record.id
+    }
+
+    /// How its data is stored.
+    pub(in crate::hostpath) fn backing(&self) -> Backing {
+        self.record.content.backing
+    }
+
+    /// Whether the volume must not be written with this capability.
+    pub(in crate::hostpath) fn is_read_only(
+        &self,
+        capability: &VolumeCapability,
+        requested: bool,
+    ) -> bool {
+        let attached = self.record.attachment.as_ref();
+        requested
+            || capability.is_read_only()
+            || attached.is_some_and(|attached| attached.read_only)
+    }
+
+    /// Returns its loop devices.
+    pub(in crate::hostpath) async fn devices(&self) -> Result<Vec<AttachedDevice>, HostError> {
+        if self.backing() == Backing::Directory {
+            return Ok(vec![]);
+        }
+        let data = self.data.clone();
+        self.plugin
+            .blocking_io("list loop devices", move |plugin| {
+                plugin.host.storage.attached(&data)
+            })
+            .await
+    }
+
+    /// Returns what is mounted at `path`.
+    pub(in crate::hostpath) async fn mount_state(
+        &self,
+        path: &str,
+    ) -> Result<MountState, HostError> {
+        let mounter = &self.plugin.host.mounter;
+        let Some(entry) = mounter.entry(Path::new(path)).await? else {
+            return Ok(MountState::NotMounted);
+        };
+        let devices = self.devices().await?;
+        let mounts = mounter.list().await?;
+        let is_exposed = self.is_exposed_by(&entry, &mounts, &devices);
+        Ok(if is_exposed && self.paths.contains_key(path) {
+            MountState::Volume(entry.flags)
+        } else {
+            MountState::Foreign
+        })
+    }
+
+    /// Whether a mount shows exactly this volume.
+    fn is_exposed_by(
+        &self,
+        entry: &MountEntry,
+        mounts: &[MountEntry],
+        devices: &[AttachedDevice],
+    ) -> bool {
+        let exposes = |path: &Path| {
+            MountSource::of(path, mounts)
+                .is_some_and(|path_record| path_record.is_exposed_by(entry))
+        };
+        match self.backing() {
+            Backing::Directory => exposes(&self.data),
+            Backing::Image => devices
+                .iter()
+                .any(|device| Path::new(&entry.source) == device.path),
+            Backing::Block => devices.iter().any(|device| exposes(&device.path)),
+        }
+    }
+
+    /// Returns the first mount of this volume, by any program.
+    pub(in crate::hostpath) async fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
+        let devices = self.devices().await?;
+        let mounts = self.plugin.host.mounter.list().await?;
+        let exposing: Vec<_> = mounts
+            .iter()
+            .filter(|entry| self.is_exposed_by(entry, &mounts, &devices))
+            .collect();
+        // A writable mount is preferred, because growing and freezing require one.
+        let writable = exposing.iter().find(|entry| !entry.flags.read_only);
+        Ok(writable.or(exposing.first()).map(|entry| (*entry).clone()))
+    }
+
+    /// Writes the record of `path`.
+    pub(in crate::hostpath) async fn put_path_record(
+        &mut self,
+        path: &str,
+        record: PathRecord,
+    ) -> Result<(), HostError> {
+        self.paths.insert(path.to_owned(), record.clone());
+        let (id, path) = (self.record.id.clone(), path.to_owned());
+        self.plugin
+            .blocking(move |plugin| Ok(plugin.catalog.put_path(&id, &path, &record)?))
+            .await
+    }
+
+    /// Removes the record of `path`.
+    pub(in crate::hostpath) async fn remove_path_record(
+        &mut self,
+        path: &str,
+    ) -> Result<(), HostError> {
+        self.paths.remove(path);
+        let (id, path) = (self.record.id.clone(), path.to_owned());
+        self.plugin
+            .blocking(move |plugin| Ok(plugin.catalog.remove_path(&id, &path)?))
+            .await
+    }
+
+    /// Writes the changed record of the volume.
+    pub(in crate::hostpath) async fn save(&self) -> Result<(), HostError> {
+        let record = self.record.clone();
+        self.plugin
+            .blocking(move |plugin| Ok(plugin.catalog.put_volume(&record)?))
+            .await
+    }
+
+    /// Bind-mounts `source` at `path`, which has a record. Replaces a mount of this volume with
+    /// other flags, which a crash between the two calls of a bind mount can leave.
+    pub(in crate::hostpath) async fn bind(
+        &self,
+        source: &Path,
+        path: &str,
+        flags: MountFlags,
+        found: MountState,
+    ) -> Result<(), HostError> {
+        let target = Path::new(path);
+        let mounter = &self.plugin.host.mounter;
+        if let MountState::Volume(_) = found {
+            mounter.unmount(target).await?;
+        }
+        Ok(mounter.bind(source, target, flags).await?)
+    }
+
+    /// Mounts the volume itself at `path`, which has a record: binds a directory, or mounts an
+    /// image over its loop device.
+    pub(in crate::hostpath) async fn mount_volume(
+        &mut self,
+        path: &str,
+        capability: &VolumeCapability,
+        flags: MountFlags,
+        found: MountState,
+    ) -> Result<(), HostError> {
+        let Some(kind) = self.record.content.file_system else {
+            self.open_to_group(self.data.clone(), capability.group)
+                .await?;
+            let data = self.data.clone();
+            return self.bind(&data, path, flags, found).await;
+        };
+        let target = Path::new(path);
+        if let MountState::Volume(_) = found {
+            self.plugin.host.mounter.unmount(target).await?;
+        }
+        let device = self.device_for_mount().await?;
+        let content = self.record.content;
+        if content.file_system_bytes < content.bytes {
+            let path = device.path.clone();
+            self.plugin
+                .blocking_io("resize a loop device", move |plugin| {
+                    plugin.host.storage.resize(&path)
+                })
+                .await?;
+        }
+        let needs_work = !content.is_prepared
+            || content.file_system_bytes < content.bytes
+            || capability.group.is_some();
+        if needs_work {
+            // The first mount has no flags, because they may forbid the writes that follow.
+            self.mount_device(&device, target, kind, capability, MountFlags::default())
+                .await?;
+            match self.prepare(path, kind, capability.group).await {
+                Ok(()) if flags == MountFlags::default() => return Ok(()),
+                Ok(()) => self.plugin.host.mounter.unmount(target).await?,
+                Err(error) if error.is_permission_denied() => {
+                    // The file system cannot grow while it is mounted, and nothing uses it yet.
+                    self.plugin.host.mounter.unmount(target).await?;
+                    self.grow_unmounted(&device, kind).await?;
+                    return Box::pin(self.mount_volume(
+                        path,
+                        capability,
+                        flags,
+                        MountState::NotMounted,
+                    ))
+                    .await;
+                }
+                Err(error) => {
+                    self.plugin.host.mounter.unmount(target).await?;
+                    return Err(error);
+                }
+            }
+        }
+        self.mount_device(&device, target, kind, capability, flags)
+            .await
+    }
+
+    async fn mount_device(
+        &self,
+        device: &LoopDevice,
+        target: &Path,
+        kind: FileSystem,
+        capability: &VolumeCapability,
+        flags: MountFlags,
+    ) -> Result<(), HostError> {
+        let mounter = &self.plugin.host.mounter;
+        let options = &capability.options;
+        Ok(mounter
+            .mount_device(&device.path, target, kind, options, flags)
+            .await?)
+    }
+
+    /// Returns the loop device of the image, held open. Reuses an existing device, because two
+    /// devices over one file would corrupt the file system.
+    async fn device_for_mount(&self) -> Result<LoopDevice, HostError> {
+        let (data, tuning) = (self.data.clone(), self.tuning());
+        self.plugin
+            .blocking_io("set up a loop device", move |plugin| {
+                let storage = &plugin.host.storage;
+                for device in storage.attached(&data)? {
+                    if let Some(held) = storage.open(&device)? {
+                        return Ok(held);
+                    }
+                }
+                storage.attach(&data, AttachOptions::default(), &tuning)
+            })
+            .await
+    }
+
+    async fn grow_unmounted(
+        &mut self,
+        device: &LoopDevice,
+        kind: FileSystem,
+    ) -> Result<(), HostError> {
+        let path = device.path.clone();
+        self.plugin
+            .blocking_io("grow the file system", move |plugin| {
+                plugin.host.storage.grow_unmounted(&path, kind)
+            })
+            .await?;
+        self.record.content.file_system_bytes = self.record.content.bytes;
+        self.save().await
+    }
+
+    /// Grows a mounted file system to the size of its file, and opens it to its users.
+    async fn prepare(
+        &mut self,
+        path: &str,
+        kind: FileSystem,
+        group: Option<u32>,
+    ) -> Result<(), HostError> {
+        let content = self.record.content;
+        let mount = PathBuf::from(path);
+        self.plugin
+            .blocking_io(
+                format!("prepare the file system at {path}"),
+                move |plugin| {
+                    if !content.is_prepared {
+                        data::open_to_all(&mount)?;
+                    }
+                    if content.file_system_bytes < content.bytes {
+                        let storage = &plugin.host.storage;
+                        storage.grow_file_system(&mount, kind, content.bytes)?;
+                    }
+                    Ok(())
+                },
+            )
+            .await?;
+        self.open_to_group(PathBuf::from(path), group).await?;
+        if !content.is_prepared || content.file_system_bytes < content.bytes {
+            self.record.content.is_prepared = true;
+            self.record.content.file_system_bytes = content.bytes;
+            self.save().await?;
+        }
+        Ok(())
+    }
+
+    async fn open_to_group(&self, root: PathBuf, group: Option<u32>) -> Result<(), HostError> {
+        let Some(group) = group else {
+            return Ok(());
+        };
+        self.plugin
+            .blocking_io(
+                format!("open `{}` to group {group}", root.display()),
+                move |_| data::open_to_group(&root, group),
+            )
+            .await
+    }
+
+    /// Returns the writable or read-only device of a block volume. Sets it up if it does not exist.
+    pub(in crate::hostpath) async fn block_device(
+        &self,
+        read_only: bool,
+    ) -> Result<PathBuf, HostError> {
+        let (data, tuning) = (self.data.clone(), self.tuning());
+        self.plugin
+            .blocking_io("set up a loop device", move |plugin| {
+                let storage = &plugin.host.storage;
+                let devices = storage.attached(&data)?;
+                let found = devices
+                    .into_iter()
+                    .find(|device| device.read_only == read_only);
+                if let Some(device) = found {
+                    return Ok(device.path);
+                }
+                let how = AttachOptions {
+                    read_only,
+                    persistent: true,
+                };
+                Ok(storage.attach(&data, how, &tuning)?.path)
+            })
+            .await
+    }
+
+    /// Detaches the devices of a block volume that no path except `except` needs.
+    pub(in crate::hostpath) async fn release_devices(&self, except: &str) -> Result<(), HostError> {
+        if self.backing() != Backing::Block {
+            return Ok(());
+        }
+        let others = self.paths.iter().filter(|(path, _)| *path != except);
+        let needed: Vec<bool> = others
+            .map(|(_, path_record)| match path_record {
+                PathRecord::Staging { capability } => self.is_read_only(capability, false),
+                PathRecord::Target {
+                    capability,
+                    read_only,
+                    ..
+                } => self.is_read_only(capability, *read_only),
+            })
+            .collect();
+        let data = self.data.clone();
+        self.plugin
+            .blocking_io(
+                format!("detach the device of volume `{}`", self.id()),
+                move |plugin| {
+                    let storage = &plugin.host.storage;
+                    for device in storage.attached(&data)? {
+                        if !needed.contains(&device.read_only) {
+                            storage.detach(&device)?;
+                        }
+                    }
+                    Ok(())
+                },
+            )
+            .await
+    }
+
+    /// Whether a block volume is staged: its device exists.
+    pub(in crate::hostpath) async fn is_block_staged(
+        &self,
+        path_record: &PathRecord,
+    ) -> Result<bool, HostError> {
+        let is_staging = matches!(path_record, PathRecord::Staging { .. });
+        let is_block = self.backing() == Backing::Block;
+        Ok(is_staging && is_block && !self.devices().await?.is_empty())
+    }
+
+    /// Returns the settings of its devices. The stored parameters were validated before.
+    fn tuning(&self) -> DeviceTuning {
+        parameters::tuning(&self.record.mutable, self.backing()).unwrap_or_default()
+    }
+
+    /// Unmounts every mount of this volume from `path`, which has a record. Fails for a mount of
+    /// something else.
+    pub(in crate::hostpath) async fn unmount<E>(&self, path: &str) -> Result<(), E>
+    where
+        E: From<HostError> + From<FailedPrecondition>,
+    {
+        loop {
+            match self.mount_state(path).await? {
+                MountState::NotMounted => return Ok(()),
+                MountState::Foreign => return Err(foreign_mount(path).into()),
+                MountState::Volume(_) => {
+                    let unmounted = self.plugin.host.mounter.unmount(Path::new(path)).await;
+                    unmounted.map_err(HostError::from)?;
+                }
+            }
+        }
+    }
+
+    /// Refuses paths inside the plugin's own directory.
+    pub(in crate::hostpath) fn check_path_outside_state_dir(
+        &self,
+        path: &str,
+    ) -> Result<(), FailedPrecondition> {
+        if Path::new(path).starts_with(&self.plugin.state_dir) {
+            return Err(FailedPrecondition(format!(
+                "`{path}` is inside the plugin's state directory"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks that the volume is attached, if the plugin requires attachment.
+    pub(in crate::hostpath) fn check_attached(&self) -> Result<(), FailedPrecondition> {
+        if self.plugin.profile.capabilities.requires_attachment && self.record.attachment.is_none()
+        {
+            return Err(FailedPrecondition(format!(
+                "volume `{}` is not attached to this node; call ControllerPublishVolume first",
+                self.id()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a mount has at least the requested restrictions, and is read-only exactly if requested.
+pub(in crate::hostpath) fn satisfies(found: MountFlags, requested: MountFlags) -> bool {
+    found.and(requested) == found && found.read_only == requested.read_only
+}
+
+/// The error for a path that is already a mount point.
+pub(in crate::hostpath) fn foreign_mount(path: &str) -> FailedPrecondition {
+    FailedPrecondition(format!(
+        "something else is mounted at `{path}`; unmount it, or use another path"
+    ))
+}

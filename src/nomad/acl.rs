@@ -1,0 +1,81 @@
+//! What the token may do, from Nomad's ACL API.
+//!
+//! If ACLs are disabled, later servers respond with a token of that name and earlier ones with an error.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use http::Method;
+
+use super::client::NomadClient;
+use super::request::ApiRequest;
+use crate::diagnostic::Code;
+use crate::model::Namespace;
+use crate::ports::{AccessReader, ApiError, Policy, TokenKind};
+use crate::wire::{NamespaceDocument, PolicyDocument, TokenDocument};
+
+#[async_trait]
+impl AccessReader for NomadClient {
+    async fn token(&self) -> Result<TokenKind, ApiError> {
+        let get = ApiRequest::new(Method::GET, &["acl", "token", "self"]);
+        let action = "read the ACL token";
+        match self.session.read::<TokenDocument>(&get, action).await {
+            Ok((token, _)) => Ok(token_owner(token)),
+            Err(error) if error.code == Code::ApiAclDisabled => Ok(TokenKind::AclDisabled),
+            Err(error) if error.code == Code::ApiUnknownToken && error.status == Some(404) => {
+                Ok(TokenKind::Workload)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn policies(&self) -> Result<Vec<Policy>, ApiError> {
+        let action = "read the token's policies";
+        let listed = self
+            .session
+            .list::<PolicyDocument>(&["acl", "policies"], &[], action)
+            .await;
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) if error.code == Code::ApiAclDisabled => return Ok(vec![]),
+            Err(error) => return Err(error),
+        };
+        let names: BTreeSet<String> = listed.into_iter().map(|(policy, _)| policy.name).collect();
+        let mut policies = vec![];
+        for name in names {
+            let path = ["acl", "policy", &name];
+            let get = ApiRequest::new(Method::GET, &path);
+            let found = self
+                .session
+                .find::<PolicyDocument>(&get, action, Code::AclPolicyNotFound)
+                .await?;
+            policies.extend(found.map(|(policy, _)| Policy {
+                name: policy.name,
+                rules: policy.rules,
+            }));
+        }
+        Ok(policies)
+    }
+
+    async fn namespaces(&self) -> Result<BTreeSet<Namespace>, ApiError> {
+        let action = "list the namespaces";
+        let listed = self
+            .session
+            .list::<NamespaceDocument>(&["namespaces"], &[], action)
+            .await?;
+        let name = |(namespace, _): (NamespaceDocument, _)| Namespace::new(namespace.name);
+        Ok(listed.into_iter().map(name).collect())
+    }
+}
+
+fn token_owner(token: TokenDocument) -> TokenKind {
+    let name = token.name;
+    match (token.accessor_id.as_str(), token.kind.as_str()) {
+        ("acls-disabled", _) => TokenKind::AclDisabled,
+        (_, "management") => TokenKind::Management { name },
+        _ => TokenKind::Client {
+            name,
+            policies: token.policies.unwrap_or_default().into_iter().collect(),
+        },
+    }
+}

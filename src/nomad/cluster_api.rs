@@ -1,0 +1,17 @@
+//! The client as the one API that commands work with.
+
+use std::sync::Arc;
+
+use super::client::NomadClient;
+use crate::model::Namespace;
+use crate::ports::{ClusterApi, Ledger};
+
+impl ClusterApi for NomadClient {
+    fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger> {
+        Arc::new(Self::ledger(self, namespace))
+    }
+
+    fn overriding_policies(&self, overrides: bool) -> Box<dyn ClusterApi> {
+        Box::new(Self::overriding_policies(self, overrides))
+    }
+}

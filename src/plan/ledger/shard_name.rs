@@ -1,0 +1,83 @@
+//! The names of shards, and the path of a volume to its shard.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::NamespacedId;
+
+/// The maximum number of hash bits in a shard's name.
+pub(super) const DEEPEST: usize = 40;
+
+/// The name of a shard: `head`, or `v` and the bits that its volumes share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ShardName(String);
+
+impl ShardName {
+    /// Returns the name of the head.
+    pub fn head() -> Self {
+        Self("head".to_owned())
+    }
+
+    pub(super) fn root() -> Self {
+        Self("v".to_owned())
+    }
+
+    pub(super) fn halves(&self) -> [Self; 2] {
+        [Self(format!("{}0", self.0)), Self(format!("{}1", self.0))]
+    }
+
+    /// Parses a name; `None` if it is not the name of a shard.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bits = text.strip_prefix('v');
+        let shard = bits.is_some_and(|bits| {
+            bits.len() <= DEEPEST && bits.bytes().all(|bit| matches!(bit, b'0' | b'1'))
+        });
+        (shard || text == "head").then(|| Self(text.to_owned()))
+    }
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.0 == "head"
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.0.len() - 1
+    }
+
+    /// Whether the shard is a part of another one that has been split.
+    pub(super) fn is_below(&self, other: &Self) -> bool {
+        self != other && self.0.starts_with(&other.0)
+    }
+
+    /// Whether the shard can hold a volume with this path.
+    pub(super) fn covers(&self, path: &ShardPath) -> bool {
+        !self.is_head() && path.0.starts_with(&self.0)
+    }
+}
+
+impl std::fmt::Display for ShardName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The path of a volume: the name of the deepest shard that can hold it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ShardPath(String);
+
+impl ShardPath {
+    pub(super) fn of(key: &NamespacedId) -> Self {
+        let name = format!("{}\0{}", key.namespace, key.id);
+        let hash = Sha256::digest(name.as_bytes());
+        let bits = hash
+            .iter()
+            .flat_map(|byte| (0..8).map(move |n| byte >> (7 - n) & 1));
+        let bits = bits
+            .take(DEEPEST)
+            .map(|bit| if bit == 0 { '0' } else { '1' });
+        Self(std::iter::once('v').chain(bits).collect())
+    }
+}

@@ -1,0 +1,103 @@
+//! Divides a set into shards, and reads shards back.
+//!
+//! The head shard holds the key, the applied plans and a sequence number. The others hold volumes: a
+//! volume belongs to the shard whose name is a prefix of the bits of the hash of its name. A shard
+//! larger than [`LARGEST`] splits by the next bit (`v` into `v0` and `v1`); two siblings that fit into
+//! half of it merge. So one changed volume rewrites one shard and the head.
+//!
+//! A write starts with the head, by check-and-set, and removes old shards last. After a crash, the
+//! shard with the highest sequence decides each volume, so a write applies entirely or not at all.
+
+use std::collections::BTreeMap;
+
+use super::document::{ShardDocument, VolumeRecord};
+use super::entry::Entry;
+use super::shard_name::{DEEPEST, ShardName, ShardPath};
+use super::stored_set::LedgerProblem;
+use crate::model::NamespacedId;
+
+/// The maximum size of a shard in bytes. A variable of Nomad 1.4 has at most 16 KiB, including the
+/// name of the item; later versions allow 64 KiB.
+pub(super) const LARGEST: usize = 15 << 10;
+/// An upper bound for the size of a shard without its records.
+const FRAME: usize = 80;
+
+/// Returns the volumes of shards, which may overlap after a crash.
+pub(super) fn merge_shards(
+    shards: &BTreeMap<ShardName, ShardDocument>,
+) -> Result<BTreeMap<NamespacedId, Entry>, LedgerProblem> {
+    let mut entries = BTreeMap::new();
+    for (name, shard) in shards {
+        for record in &shard.volumes {
+            let key = record.key();
+            let path = ShardPath::of(&key);
+            if !name.covers(&path) {
+                let why = format!("volume {} belongs to another shard", key.quoted());
+                let shard = name.clone();
+                return Err(LedgerProblem::Damaged { shard, why });
+            }
+            let newest = shards
+                .iter()
+                .filter(|(name, _)| name.covers(&path))
+                .max_by_key(|(name, shard)| (shard.sequence, name.depth()));
+            if newest.is_some_and(|(newest, _)| newest == name) {
+                entries.insert(key, record.entry());
+            }
+        }
+    }
+    Ok(entries)
+}
+
+struct PlacedVolume<'e> {
+    path: ShardPath,
+    key: &'e NamespacedId,
+    record: VolumeRecord,
+    size: usize,
+}
+
+/// Assigns the volumes to shards, given the existing shards.
+pub(super) fn assign_to_shards(
+    entries: &BTreeMap<NamespacedId, Entry>,
+    present: &BTreeMap<ShardName, ShardDocument>,
+) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
+    let mut placed: Vec<PlacedVolume<'_>> = entries
+        .iter()
+        .map(|(key, entry)| {
+            let record = VolumeRecord::new(key, entry);
+            let size = super::document::write(&record).len() + 1;
+            let path = ShardPath::of(key);
+            PlacedVolume {
+                path,
+                key,
+                record,
+                size,
+            }
+        })
+        .collect();
+    placed.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut shards = BTreeMap::new();
+    let mut waiting = vec![(ShardName::root(), &placed[..])];
+    while let Some((name, inside)) = waiting.pop() {
+        let size = FRAME + inside.iter().map(|one| one.size).sum::<usize>();
+        let is_split = present.keys().any(|other| other.is_below(&name));
+        let room = if is_split { LARGEST / 2 } else { LARGEST };
+        if inside.is_empty() {
+            continue;
+        }
+        if size <= room {
+            let records = inside.iter().map(|one| one.record.clone()).collect();
+            shards.insert(name, records);
+            continue;
+        }
+        if let Some(largest) = inside.iter().max_by_key(|one| one.size)
+            && (inside.len() == 1 || name.depth() == DEEPEST)
+        {
+            return Err(LedgerProblem::TooLarge(largest.key.clone()));
+        }
+        let [zero, one] = name.halves();
+        let middle = inside.partition_point(|one| zero.covers(&one.path));
+        let (left, right) = inside.split_at(middle);
+        waiting.extend([(zero, left), (one, right)]);
+    }
+    Ok(shards)
+}

@@ -1,0 +1,129 @@
+//! The ledger changes that follow from a plan without a change on the server.
+//!
+//! An apply records them before its first call. The set owns every volume that is as its file wants
+//! it. The set releases a removed volume that no longer exists. Protection follows the file, or stays
+//! if the file does not specify it. The step of an interrupted run is closed by the current state of
+//! the volume; its hidden values count as unknown until they are written again. Recording twice has
+//! the same result.
+
+use std::collections::HashSet;
+
+use super::action::{Action, Plan, PlannedVolume};
+use super::inputs::ObservedState;
+use super::ledger::{LastVerified, LedgerSet};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::NamespacedId;
+
+/// A change of what a set owns or protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnershipChange {
+    /// The set newly owns the volume, which is as its file wants it.
+    Adopted,
+    /// The set releases the volume: no file names it and it no longer exists.
+    Gone,
+    /// The volume is newly protected.
+    Protected,
+    /// The volume is no longer protected.
+    Unprotected,
+}
+
+/// Returns the ownership changes of a plan, in the plan's order.
+pub fn ownership_changes(plan: &Plan, set: &LedgerSet) -> Vec<(NamespacedId, OwnershipChange)> {
+    let unchanged = plan.volumes.iter().filter(is_unchanged);
+    unchanged
+        .flat_map(|planned| {
+            let key = &planned.key;
+            changes_of(planned, set).map(move |change| (key.clone(), change))
+        })
+        .collect()
+}
+
+fn changes_of(planned: &PlannedVolume, set: &LedgerSet) -> impl Iterator<Item = OwnershipChange> {
+    let owned = set.ownership(&planned.key);
+    let was_protected = owned.is_some_and(|owned| owned.protect);
+    let membership = match (&planned.spec, owned) {
+        (Some(_), None) => Some(OwnershipChange::Adopted),
+        (None, Some(_)) => Some(OwnershipChange::Gone),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
+    let wanted = planned.spec.as_ref().and_then(|spec| spec.protect);
+    let protection = match wanted {
+        Some(true) if !was_protected => Some(OwnershipChange::Protected),
+        Some(false) if was_protected => Some(OwnershipChange::Unprotected),
+        Some(_) | None => None,
+    };
+    membership.into_iter().chain(protection)
+}
+
+fn is_unchanged(planned: &&PlannedVolume) -> bool {
+    planned.action == Action::Unchanged
+}
+
+/// Records in the ledger what a plan observed.
+pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &ObservedState, at: i64) {
+    for planned in plan.volumes.iter().filter(is_unchanged) {
+        let key = &planned.key;
+        let found = observed.volumes.get(key);
+        match (&planned.spec, found) {
+            (Some(spec), Some(volume)) => {
+                close_intent(set, key);
+                set.record_found(&spec.request, volume);
+                if let Some(owned) = set.ownership_mut(key) {
+                    owned.protect = spec.protect.unwrap_or(owned.protect);
+                    owned.last_verified = Some(LastVerified {
+                        modify_index: volume.modify_index,
+                        at,
+                    });
+                }
+            }
+            (None, None) => {
+                set.forget(key);
+                set.clear_intent(key);
+            }
+            (Some(_), None) | (None, Some(_)) => {}
+        }
+    }
+    let planned: HashSet<&NamespacedId> = plan.volumes.iter().map(|planned| &planned.key).collect();
+    let unplanned: Vec<NamespacedId> = set
+        .intents()
+        .filter(|(key, _)| !planned.contains(key))
+        .map(|(key, _)| key.clone())
+        .collect();
+    for key in &unplanned {
+        close_intent(set, key);
+    }
+}
+
+/// Closes an interrupted step. Hidden values that it may have written become unknown.
+fn close_intent(set: &mut LedgerSet, key: &NamespacedId) {
+    if set
+        .intent(key)
+        .is_some_and(|open| open.step.writes_values())
+    {
+        set.mark_hidden_unknown(key);
+    }
+    set.clear_intent(key);
+}
+
+/// Warns about steps that earlier runs did not complete.
+pub fn interrupted_step_warnings(set: &LedgerSet, observed: &ObservedState) -> Vec<Diagnostic> {
+    let warnings = set.intents().map(|(key, intent)| {
+        let message = format!(
+            "an earlier run did not complete the {} of volume {}",
+            intent.step.noun(),
+            key.quoted()
+        );
+        let there = match observed.volumes.get(key) {
+            Some(volume) => format!("the volume exists, at index {}", volume.modify_index),
+            None => "the volume does not exist".to_owned(),
+        };
+        Diagnostic::warning(Code::LedgerUnfinished, message)
+            .note(format!("{} started it", intent.by))
+            .note(there)
+            .help(Code::LedgerUnfinished.remedy())
+    });
+    warnings.collect()
+}
+
+#[cfg(test)]
+mod tests;

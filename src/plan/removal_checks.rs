@@ -1,0 +1,149 @@
+//! Checks before a volume is removed: its claims, and other registrations of its data.
+//!
+//! Nomad deletes the data at the provider before it checks for claims (W09). It also allows two
+//! registrations of one external ID, so deleting one volume destroys the data of the other. These
+//! checks use the state that was read immediately before, and name every obstacle.
+
+use super::claiming_alloc::ClaimingAlloc;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{Volume, VolumeSummary};
+
+/// The kind of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Remove the registration and keep the data.
+    Deregister {
+        /// Also remove the claims of ended allocations.
+        force: bool,
+    },
+    /// Delete the data and the registration.
+    Delete,
+}
+
+/// Returns every reason against removing a volume. `others` are all visible volumes, in all
+/// namespaces.
+pub fn removal_problems(
+    volume: &Volume,
+    removal: Removal,
+    others: &[VolumeSummary],
+) -> Vec<Diagnostic> {
+    let claims = blocking_claims(volume, removal);
+    let mut problems = vec![];
+    if !claims.is_empty() {
+        problems.push(claimed_error(volume, &claims, removal));
+    }
+    if removal == Removal::Delete {
+        problems.extend(shared_data_error(volume, others));
+    }
+    problems
+}
+
+/// Warns about the claims that `--force` removes; `None` if there are none.
+pub fn forced_claims_warning(volume: &Volume) -> Option<Diagnostic> {
+    let dropped: Vec<ClaimingAlloc> = ClaimingAlloc::of(volume)
+        .into_iter()
+        .filter(|claim| !claim.is_live())
+        .collect();
+    if dropped.is_empty() {
+        return None;
+    }
+    let claims = match dropped.len() {
+        1 => "1 claim".to_owned(),
+        count => format!("{count} claims"),
+    };
+    let message = format!(
+        "`--force` removes {claims} of volume {}",
+        volume.key().quoted()
+    );
+    let mut warning = Diagnostic::warning(Code::VolumeInUse, message);
+    for claim in dropped {
+        warning = warning.note(claim.to_string());
+    }
+    Some(
+        warning
+            .note("the server refuses `--force` while an allocation may still run")
+            .note("`--force` does not unmount the volume or detach it from a node")
+            .help("make sure that no node has the volume mounted"),
+    )
+}
+
+/// Returns the claims that prevent a removal.
+pub(super) fn blocking_claims(volume: &Volume, removal: Removal) -> Vec<ClaimingAlloc> {
+    let mut claims = ClaimingAlloc::of(volume);
+    match removal {
+        Removal::Deregister { force: true } => claims.retain(ClaimingAlloc::is_live),
+        Removal::Deregister { force: false } | Removal::Delete => {}
+    }
+    claims
+}
+
+/// The error for a volume that is claimed.
+pub(super) fn claimed_error(
+    volume: &Volume,
+    claims: &[ClaimingAlloc],
+    removal: Removal,
+) -> Diagnostic {
+    let key = volume.key().quoted();
+    let verb = match removal {
+        Removal::Delete => "delete",
+        Removal::Deregister { .. } => "deregister",
+    };
+    let count = match claims.len() {
+        1 => "1 allocation claims it".to_owned(),
+        count => format!("{count} allocations claim it"),
+    };
+    let message = format!("cannot {verb} volume {key}: {count}");
+    let mut problem = Diagnostic::error(Code::VolumeInUse, message);
+    for claim in claims {
+        problem = problem.note(claim.to_string());
+    }
+    let stop = "stop the jobs that use the volume, wait until their allocations end, and try again";
+    problem = problem.help(stop);
+    let gone = claims.iter().any(|claim| claim.alloc.is_none());
+    match removal {
+        Removal::Deregister { force: false } if gone => {
+            problem.help("use `--force` to remove claims of allocations that have ended or are unknown to the server")
+        }
+        Removal::Delete if gone => {
+            problem.help("no job can release the claim of an unknown allocation; make sure that no node has the volume mounted, then run `volume deregister --force` and register the volume again")
+        }
+        Removal::Deregister { .. } | Removal::Delete => problem,
+    }
+}
+
+/// Whether two registrations have the same data. The provider knows a volume without an external ID
+/// by its volume ID (B35).
+fn shares_data(volume: &Volume, other: &VolumeSummary) -> bool {
+    let is_itself = other.namespace == volume.namespace && other.id == volume.id;
+    let remote = other
+        .external_id
+        .as_ref()
+        .map_or(other.id.as_str(), |id| id.as_str());
+    !is_itself && other.plugin_id == volume.plugin_id && remote == volume.remote_id().as_str()
+}
+
+/// Returns the error for data that other registrations share; `None` if there are none.
+pub(super) fn shared_data_error(volume: &Volume, others: &[VolumeSummary]) -> Option<Diagnostic> {
+    let sharing = |other: &&VolumeSummary| shares_data(volume, other);
+    let others: Vec<_> = others.iter().filter(sharing).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let key = volume.key().quoted();
+    let remote = volume.remote_id();
+    let message = format!("cannot delete volume {key}: another volume has the same data");
+    let mut problem = Diagnostic::error(Code::VolumeShared, message);
+    for other in others {
+        problem = problem.note(format!(
+            "volume `{}` in namespace `{}` has the same external ID `{remote}` at plugin `{}`",
+            other.id, other.namespace, other.plugin_id
+        ));
+    }
+    Some(problem.help(format!(
+        "run `volume deregister {}` to remove this registration and keep the data",
+        volume.id
+    )))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The obstacles to a removal.
+
+use super::*;
+use crate::model::{Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, NodeId};
+
+fn alloc(id: &str, desired: DesiredStatus, client: ClientStatus) -> Alloc {
+    Alloc {
+        id: AllocId::new(id),
+        node_id: NodeId::new("0a1b"),
+        node_name: "worker-1".into(),
+        evaluation_id: String::new(),
+        job_id: "mysql".into(),
+        task_group: "db".into(),
+        job_version: 3,
+        desired,
+        client,
+        create_time: 0,
+        modify_time: 0,
+    }
+}
+
+fn volume(claims: &[&str], allocs: Vec<Alloc>) -> Volume {
+    let document = serde_json::json!({
+        "ID": "db", "Namespace": "default", "PluginID": "ebs", "ExternalID": "vol-1",
+    });
+    let document = crate::wire::decode_value(&document).unwrap();
+    Volume {
+        write_allocs: claims.iter().map(|id| AllocId::new(*id)).collect(),
+        allocs,
+        ..crate::wire::volume_from_wire(&document)
+    }
+}
+
+fn other(namespace: &str, id: &str, external_id: Option<&str>, plugin: &str) -> VolumeSummary {
+    let document = serde_json::json!({"ID": id, "Namespace": namespace, "PluginID": plugin});
+    let document = crate::wire::decode_value(&document).unwrap();
+    VolumeSummary {
+        external_id: external_id.map(ExternalId::new),
+        ..crate::wire::summary_from_wire(&document)
+    }
+}
+
+const DEREGISTER: Removal = Removal::Deregister { force: false };
+const FORCE: Removal = Removal::Deregister { force: true };
+
+#[test]
+fn a_claimed_volume_is_not_removed_and_its_allocations_are_reported() {
+    let claimed = volume(
+        &["a1"],
+        vec![alloc("a1", DesiredStatus::Run, ClientStatus::Running)],
+    );
+    for removal in [DEREGISTER, FORCE, Removal::Delete] {
+        let problems = removal_problems(&claimed, removal, &[]);
+        assert_eq!(problems.len(), 1, "{removal:?}");
+        assert_eq!(problems[0].code, Code::VolumeInUse);
+        assert_eq!(
+            problems[0].notes,
+            ["allocation a1: job mysql, group db, node worker-1 (0a1b), running"]
+        );
+    }
+    assert!(removal_problems(&volume(&[], vec![]), Removal::Delete, &[]).is_empty());
+}
+
+#[test]
+fn force_removes_only_claims_of_ended_allocations() {
+    use ClientStatus::{Complete, Lost, Pending, Running, Unknown};
+    use DesiredStatus::{Run, Stop};
+    for (name, alloc, blocks) in [
+        ("gone", None, false),
+        ("complete", Some(alloc("a1", Run, Complete)), false),
+        ("lost", Some(alloc("a1", Run, Lost)), false),
+        ("stopping", Some(alloc("a1", Stop, Running)), false),
+        ("running", Some(alloc("a1", Run, Running)), true),
+        ("pending", Some(alloc("a1", Run, Pending)), true),
+        ("disconnected", Some(alloc("a1", Run, Unknown)), true),
+    ] {
+        let claimed = volume(&["a1"], alloc.into_iter().collect());
+        assert_eq!(
+            !removal_problems(&claimed, FORCE, &[]).is_empty(),
+            blocks,
+            "{name}"
+        );
+        assert!(
+            !removal_problems(&claimed, DEREGISTER, &[]).is_empty(),
+            "{name}"
+        );
+    }
+}
+
+/// The same external ID is registered twice (W13).
+#[test]
+fn shared_data_is_not_deleted() {
+    let mine = volume(&[], vec![]);
+    for (other, shares) in [
+        (other("default", "db", Some("vol-1"), "ebs"), false),
+        (other("prod", "db", Some("vol-1"), "ebs"), true),
+        (other("default", "copy", Some("vol-1"), "ebs"), true),
+        (other("default", "vol-1", None, "ebs"), true),
+        (other("default", "copy", Some("vol-1"), "ceph"), false),
+        (other("default", "copy", Some("vol-2"), "ebs"), false),
+    ] {
+        let problems = removal_problems(&mine, Removal::Delete, std::slice::from_ref(&other));
+        assert_eq!(!problems.is_empty(), shares, "{other:?}");
+        assert!(removal_problems(&mine, DEREGISTER, &[other]).is_empty());
+    }
+}

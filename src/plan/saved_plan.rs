@@ -1,0 +1,388 @@
+//! Saved plans: a reviewed plan in a file, to be applied later.
+//!
+//! A saved plan has no specification and no secret. For each volume it has the action, a hash of the
+//! specification, the modify index and the plugin's version. Applying it builds the plan again with
+//! the same options and blocks every entry that differs, so only the reviewed changes remain.
+//!
+//! The hash covers every field except the values of secrets and mount flags, because a hash of a
+//! short value reveals it; their presence is included. The ledger records [`SavedPlan::id`] and
+//! refuses to apply a plan twice; without a ledger that check is not possible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::action::{Action, Plan, PlannedVolume};
+use super::approval::Approvals;
+use super::deny::DenyRule;
+use super::inputs::{ObservedState, PlanOptions, PluginState};
+use super::risk::Risk;
+use super::volume_version::VolumeVersion;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{ExternalId, HiddenField, NamespacedId, UnresolvedRequest, hex};
+
+/// The format that this program writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+
+/// The command that made a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanOrigin {
+    /// The plan's unique ID (a UUID).
+    pub id: String,
+    /// When it was made, in nanoseconds since the epoch.
+    pub made_at: i64,
+    /// The address of the server.
+    pub server: String,
+    /// The kind of the server: `Nomad 2.0.5`, `nomad-csi agent`.
+    pub server_kind: String,
+    /// The server's version, if it was specified.
+    pub server_version: Option<String>,
+    /// The paths of the specification files, as they were given.
+    pub files: Vec<String>,
+    /// Their syntax, if it was specified.
+    pub syntax: Option<String>,
+    /// The directory that relative paths start from.
+    pub directory: String,
+    /// The namespace of volumes that specify none.
+    pub namespace: Option<String>,
+    /// The set of the volumes.
+    pub set: Option<String>,
+    /// The location of its ledger, as it was given.
+    pub ledger: String,
+    /// The namespace of the ledger's variables.
+    pub ledger_namespace: String,
+}
+
+/// A plan in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedPlan {
+    format: u32,
+    origin: PlanOrigin,
+    #[serde(rename = "requests")]
+    options: SavedOptions,
+    approvals: SavedApprovals,
+    volumes: Vec<SavedVolume>,
+}
+
+/// Why a file cannot be used as a saved plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SavedPlanProblem {
+    /// The file is not a saved plan, or is truncated.
+    #[error("not a saved plan: {0}")]
+    Damaged(String),
+    /// A newer program wrote it.
+    #[error("format {0} is newer than format {FORMAT}, the newest that this program reads")]
+    TooNew(u32),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedOptions {
+    prune: bool,
+    replace: Vec<NamespacedId>,
+    snapshot_first: bool,
+    delete_data: Vec<NamespacedId>,
+    accept_loss: Vec<(String, NamespacedId)>,
+    deny: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedApprovals {
+    max_risk: Option<String>,
+    approved: Vec<(String, NamespacedId)>,
+}
+
+/// One entry of a saved plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedVolume {
+    volume: NamespacedId,
+    #[serde(deserialize_with = "action_name")]
+    action: String,
+    /// The hash of the specification; `null` if no file named the volume.
+    spec: Option<String>,
+    /// `null` if the volume did not exist.
+    modify_index: Option<u64>,
+    /// `null` if the plugin could not be read.
+    plugin_version: Option<String>,
+}
+
+/// Reads the name of an action. Earlier programs wrote `waits` for `wait`.
+fn action_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Ok(if name == "waits" {
+        "wait".to_owned()
+    } else {
+        name
+    })
+}
+
+impl SavedVolume {
+    fn of(planned: &PlannedVolume, observed: &ObservedState) -> Self {
+        Self {
+            volume: planned.key.clone(),
+            action: planned.action.as_str().to_owned(),
+            spec: planned.spec.as_ref().map(|spec| hash(&spec.request)),
+            modify_index: match planned.expected_version {
+                VolumeVersion::Absent => None,
+                VolumeVersion::At(index) => Some(index),
+            },
+            plugin_version: plugin_version(planned, observed),
+        }
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.action == Action::Unchanged.as_str()
+    }
+
+    fn version(&self) -> VolumeVersion {
+        self.modify_index
+            .map_or(VolumeVersion::Absent, VolumeVersion::At)
+    }
+
+    /// Returns how the current entry differs from the reviewed one.
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut why = vec![];
+        if self.spec != now.spec {
+            why.push("its specification has changed".to_owned());
+        }
+        why.extend(self.version().difference(now.version()));
+        if self.plugin_version != now.plugin_version {
+            let version = |of: &Option<String>| of.clone().unwrap_or_else(|| "unknown".into());
+            let (then, now) = (version(&self.plugin_version), version(&now.plugin_version));
+            why.push(format!("its plugin's version was {then} and is now {now}"));
+        }
+        if self.action != now.action && why.is_empty() {
+            let (then, now) = (&self.action, &now.action);
+            why.push(format!("its action was `{then}` and is now `{now}`"));
+        }
+        why
+    }
+}
+
+impl SavedPlan {
+    /// Returns a plan with everything that is needed to build it again.
+    pub fn of(
+        origin: PlanOrigin,
+        plan: &Plan,
+        observed: &ObservedState,
+        options: &PlanOptions,
+        approvals: &Approvals,
+    ) -> Self {
+        let names = |keys: &BTreeSet<NamespacedId>| keys.iter().cloned().collect();
+        let loss =
+            |(field, key): &(HiddenField, NamespacedId)| (field.as_str().to_owned(), key.clone());
+        let approved = |(risk, key): &(Risk, NamespacedId)| (risk.as_str().to_owned(), key.clone());
+        let deny = options.deny.iter().map(|rule| rule.as_str().to_owned());
+        Self {
+            format: FORMAT,
+            origin,
+            options: SavedOptions {
+                prune: options.prune,
+                replace: names(&options.replace),
+                snapshot_first: options.snapshot_first,
+                delete_data: names(&options.delete_data),
+                accept_loss: options.accept_loss.iter().map(loss).collect(),
+                deny: deny.collect(),
+            },
+            approvals: SavedApprovals {
+                max_risk: approvals.max_risk.map(|risk| risk.as_str().to_owned()),
+                approved: approvals.approved.iter().map(approved).collect(),
+            },
+            volumes: plan
+                .volumes
+                .iter()
+                .map(|one| SavedVolume::of(one, observed))
+                .collect(),
+        }
+    }
+
+    /// Returns the text of the file.
+    pub fn write(&self) -> String {
+        // JSON can represent every value of the type.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Reads a plan from the text of its file.
+    ///
+    /// # Errors
+    /// If the text is not a saved plan, or a newer program wrote it.
+    pub fn read(text: &str) -> Result<Self, SavedPlanProblem> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let damaged = |error: serde_json::Error| SavedPlanProblem::Damaged(error.to_string());
+        let Version { format } = serde_json::from_str(text).map_err(damaged)?;
+        if format > FORMAT {
+            return Err(SavedPlanProblem::TooNew(format));
+        }
+        let plan: Self = serde_json::from_str(text).map_err(damaged)?;
+        plan.options()?;
+        plan.approvals()?;
+        Ok(plan)
+    }
+
+    /// Returns the command that made the plan.
+    pub fn origin(&self) -> &PlanOrigin {
+        &self.origin
+    }
+
+    /// Returns the plan's unique ID, which the ledger records when the plan is applied.
+    pub fn id(&self) -> &str {
+        &self.origin.id
+    }
+
+    /// Returns the options of the plan.
+    ///
+    /// # Errors
+    /// If it has a name that this program does not know.
+    pub fn options(&self) -> Result<PlanOptions, SavedPlanProblem> {
+        let keys = |names: &[NamespacedId]| names.iter().cloned().collect();
+        let field = |word: &str| {
+            HiddenField::ALL
+                .into_iter()
+                .find(|one| one.as_str() == word)
+        };
+        let loss = |(word, key): &(String, NamespacedId)| {
+            let field = field(word).ok_or_else(|| unknown_word(word))?;
+            Ok((field, key.clone()))
+        };
+        let rule = |word: &String| {
+            let known = DenyRule::ALL.into_iter().find(|one| one.as_str() == word);
+            known.ok_or_else(|| unknown_word(word))
+        };
+        let saved = &self.options;
+        Ok(PlanOptions {
+            prune: saved.prune,
+            replace: keys(&saved.replace),
+            snapshot_first: saved.snapshot_first,
+            delete_data: keys(&saved.delete_data),
+            accept_loss: saved
+                .accept_loss
+                .iter()
+                .map(loss)
+                .collect::<Result<_, _>>()?,
+            deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns the approvals that were given with the plan.
+    ///
+    /// # Errors
+    /// If it has a name that this program does not know.
+    pub fn approvals(&self) -> Result<Approvals, SavedPlanProblem> {
+        let risk = |word: &String| {
+            let known = Risk::ALL.into_iter().find(|one| one.as_str() == word);
+            known.ok_or_else(|| unknown_word(word))
+        };
+        let saved = &self.approvals;
+        let approved = saved.approved.iter();
+        Ok(Approvals {
+            max_risk: saved.max_risk.as_ref().map(risk).transpose()?,
+            approved: approved
+                .map(|(word, key)| Ok((risk(word)?, key.clone())))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Blocks every entry of the new plan that differs from this reviewed one.
+    pub fn block_changed_entries(&self, plan: &mut Plan, observed: &ObservedState) {
+        let entries = self.volumes.iter().map(|entry| (&entry.volume, entry));
+        let then: BTreeMap<&NamespacedId, &SavedVolume> = entries.collect();
+        for planned in &mut plan.volumes {
+            let now = SavedVolume::of(planned, observed);
+            let is_unchanged = planned.action == Action::Unchanged;
+            let why = match then.get(&planned.key) {
+                Some(entry) if is_unchanged && entry.is_unchanged() => vec![],
+                Some(entry) => entry.differences(&now),
+                None if is_unchanged => vec![],
+                None => vec!["it is not in the saved plan".to_owned()],
+            };
+            if !why.is_empty() {
+                planned.action = Action::Blocked(vec![stale(planned, &why)]);
+                planned.impact = None;
+            }
+        }
+        let named: BTreeSet<&NamespacedId> = plan.volumes.iter().map(|one| &one.key).collect();
+        let gone = then.iter().filter(|(key, _)| !named.contains(*key));
+        let changed = gone.filter(|(_, entry)| !entry.is_unchanged());
+        let remarks = changed.map(|(key, entry)| {
+            let message = format!(
+                "the saved plan has action `{}` for volume {}, which no file or option requests now",
+                entry.action,
+                key.quoted()
+            );
+            Diagnostic::warning(Code::PlanStale, message)
+                .help("save and review a new plan if the change is still needed")
+        });
+        plan.remarks.extend(remarks);
+    }
+}
+
+fn unknown_word(word: &str) -> SavedPlanProblem {
+    SavedPlanProblem::Damaged(format!("unknown name `{word}`"))
+}
+
+fn stale(planned: &PlannedVolume, why: &[String]) -> Diagnostic {
+    let key = planned.key.quoted();
+    let message = format!("cannot change volume {key}: the saved plan is out of date");
+    let mut problem = Diagnostic::error(Code::PlanStale, message);
+    if let Some(span) = planned.span() {
+        problem = problem.label(span, "");
+    }
+    for why in why {
+        problem = problem.note(why.clone());
+    }
+    problem.help("save a new plan, review it, and apply it")
+}
+
+fn plugin_version(planned: &PlannedVolume, observed: &ObservedState) -> Option<String> {
+    let wanted = planned.spec.as_ref().map(|spec| &spec.request.plugin_id);
+    let stored = observed
+        .volumes
+        .get(&planned.key)
+        .map(|volume| &volume.plugin_id);
+    match observed.plugins.get(wanted.or(stored)?)? {
+        PluginState::Known(plugin) => Some(plugin.version.clone()),
+        PluginState::Missing | PluginState::Unknown => None,
+    }
+}
+
+/// Returns the hash of a specification without its hidden values.
+fn hash(request: &UnresolvedRequest) -> String {
+    hex(&Sha256::digest(canonical(request).to_string())).collect()
+}
+
+fn canonical(request: &UnresolvedRequest) -> Value {
+    let options = request.mount_options.as_ref();
+    let secrets = request.secrets.as_ref();
+    json!({
+        "namespace": request.namespace.as_str(),
+        "id": request.id.as_str(),
+        "name": request.name,
+        "external_id": request.external_id.as_ref().map(ExternalId::as_str),
+        "plugin_id": request.plugin_id.as_str(),
+        "capabilities": request.capabilities.iter().collect::<BTreeSet<_>>(),
+        "capacity_min": request.capacity.min.get(),
+        "capacity_max": request.capacity.max.get(),
+        "topology_request": request.topology_request,
+        "clone_id": request.clone_id,
+        "snapshot_id": request.snapshot_id,
+        "fs_type": options.map(|options| &options.fs_type),
+        "mount_flags": options.map(|options| options.mount_flags.len()),
+        "secrets": secrets.map(|secrets| secrets.iter().map(|(key, _)| key).collect::<Vec<_>>()),
+        "parameters": request.parameters,
+        "context": request.context,
+    })
+}
+
+#[cfg(test)]
+mod tests;

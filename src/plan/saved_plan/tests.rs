@@ -1,0 +1,188 @@
+//! Saved plans: what they contain and what they block.
+
+use super::*;
+use crate::model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
+use crate::plan::build::build;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::rules::MergeRules;
+use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
+use crate::spec::Purpose;
+
+fn larger() -> UnresolvedRequest {
+    let mut request = wanted();
+    request.capacity.max = bytes(3000);
+    request
+}
+
+fn plan(request: UnresolvedRequest, observed: &ObservedState, options: &PlanOptions) -> Plan {
+    build_plan(PlanInputs {
+        wanted: vec![spec(request)],
+        purpose: Purpose::ByExternalId,
+        observed,
+        rules: MergeRules::NOMAD,
+        owned: None,
+        options: requests,
+    })
+}
+
+fn saved(request: UnresolvedRequest, observed: &ObservedState) -> SavedPlan {
+    let requests = PlanOptions::default();
+    let made = plan(request, observed, &requests);
+    let origin = PlanOrigin {
+        id: "7b0c".into(),
+        server: "http://127.0.0.1:4646".into(),
+        ..PlanOrigin::default()
+    };
+    SavedPlan::of(origin, &made, observed, &requests, &Approvals::default())
+}
+
+fn there(volume: Option<Volume>) -> ObservedState {
+    observed(volume, plugin(|_| {}))
+}
+
+/// Every difference of a volume is reported.
+#[test]
+fn changed_entries_are_blocked_with_their_differences() {
+    let before = there(Some(existing()));
+    let saved = saved(larger(), &before);
+    let moved = Volume {
+        modify_index: 10,
+        ..existing()
+    };
+    let mut other = larger();
+    other.capacity.max = bytes(4000);
+    let newer = observed(
+        Some(existing()),
+        plugin(|plugin| plugin.version = "2".into()),
+    );
+    for (name, request, now, why) in [
+        ("nothing", larger(), there(Some(existing())), None),
+        (
+            "spec",
+            other,
+            there(Some(existing())),
+            Some("its specification has changed"),
+        ),
+        (
+            "index",
+            larger(),
+            there(Some(moved)),
+            Some("it was at index 9 and is now at index 10"),
+        ),
+        ("gone", larger(), there(None), Some("it no longer exists")),
+        (
+            "plugin",
+            larger(),
+            newer,
+            Some("its plugin's version was 1 and is now 2"),
+        ),
+    ] {
+        let mut plan = plan(request, &now, &PlanOptions::default());
+        saved.block_changed_entries(&mut plan, &now);
+        let planned = &plan.volumes[0];
+        match (why, &planned.action) {
+            (None, Action::Update(_)) => {}
+            (Some(why), Action::Blocked(reasons)) => {
+                assert_eq!(reasons[0].code, Code::PlanStale, "{name}");
+                assert_eq!(reasons[0].notes, [why], "{name}");
+                assert_eq!(planned.impact, None, "{name}");
+            }
+            (_, other) => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// A plan to create must not overwrite a volume that appeared since (terraform#24078).
+#[test]
+fn a_volume_that_appeared_since_is_blocked() {
+    let saved = saved(larger(), &there(None));
+    let now = there(Some(existing()));
+    let mut plan = plan(larger(), &now, &PlanOptions::default());
+    saved.block_changed_entries(&mut plan, &now);
+    assert_eq!(codes(&plan.volumes[0]), [Code::PlanStale.as_str()]);
+}
+
+#[test]
+fn new_entries_are_blocked_and_missing_ones_reported() {
+    let saved = saved(larger(), &there(None));
+    let mut stranger = larger();
+    stranger.id = VolumeId::new("stranger");
+    let now = there(None);
+    let mut plan = plan(stranger, &now, &PlanOptions::default());
+    saved.block_changed_entries(&mut plan, &now);
+    assert_eq!(codes(&plan.volumes[0]), [Code::PlanStale.as_str()]);
+    assert_eq!(plan.remarks[0].code, Code::PlanStale);
+}
+
+#[test]
+fn a_saved_plan_contains_no_hidden_value() {
+    let mut request = larger();
+    request.secrets = Some(SecretRefs::from(&Secrets::from_iter([("key", "canary-1")])));
+    request.mount_options = Some(MountOptions {
+        fs_type: "ext4".into(),
+        mount_flags: vec!["password=canary-2".into()],
+    });
+    let text = saved(request, &there(Some(existing()))).write();
+    assert!(!text.contains("canary"), "{text}");
+}
+
+#[test]
+fn a_saved_plan_is_read_back() {
+    let key = existing().key();
+    let requests = PlanOptions {
+        prune: true,
+        replace: [key.clone()].into(),
+        snapshot_first: true,
+        delete_data: [key.clone()].into(),
+        accept_loss: [(HiddenField::MountFlags, key.clone())].into(),
+        deny: [DenyRule::Expand].into(),
+    };
+    let approvals = Approvals {
+        max_risk: Some(Risk::NeedsDowntime),
+        approved: [(Risk::DestroysData, key)].into(),
+    };
+    let observed = there(Some(existing()));
+    let made = plan(larger(), &observed, &requests);
+    let saved = SavedPlan::of(
+        PlanOrigin::default(),
+        &made,
+        &observed,
+        &requests,
+        &approvals,
+    );
+    let read = SavedPlan::read(&saved.write()).expect("it is a plan");
+    assert_eq!(read, saved);
+    assert_eq!(read.options(), Ok(requests));
+    assert_eq!(read.approvals(), Ok(approvals));
+}
+
+#[test]
+fn invalid_and_newer_files_are_refused() {
+    let text = saved(larger(), &there(None)).write();
+    let later = text.replace("\"format\": 1", "\"format\": 2");
+    assert_eq!(SavedPlan::read(&later), Err(SavedPlanProblem::TooNew(2)));
+    let strange = text.replace("\"deny\": []", "\"deny\": [\"everything\"]");
+    for damaged in ["", "{}", "[]", &text[..text.len() / 2], &strange] {
+        let refused = SavedPlan::read(damaged);
+        assert!(
+            matches!(refused, Err(SavedPlanProblem::Damaged(_))),
+            "{damaged}"
+        );
+    }
+}
+
+/// The hash covers every field and ignores the order.
+#[test]
+fn the_hash_covers_every_visible_field() {
+    let mut reordered = larger();
+    reordered.capabilities.reverse();
+    assert_eq!(hash(&reordered), hash(&larger()));
+    let mut others = vec![larger(), larger(), larger(), larger()];
+    others[0].name = Some("other".into());
+    others[1].external_id = Some(ExternalId::new("other"));
+    others[2].parameters = Some(BTreeMap::new());
+    others[3].secrets = Some(SecretRefs::default());
+    for other in others {
+        assert_ne!(hash(&other), hash(&larger()), "{other:?}");
+    }
+}

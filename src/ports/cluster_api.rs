@@ -1,0 +1,20 @@
+//! Everything that a command needs from one server.
+
+use std::sync::Arc;
+
+use super::access::AccessReader;
+use super::ledger::Ledger;
+use super::provider_api::SnapshotApi;
+use super::volume_api::VolumeApi;
+use super::volume_watch::VolumeWatch;
+use crate::model::Namespace;
+
+/// The API of one server: volumes, snapshots, permissions, watches, and ledgers in its variables.
+pub trait ClusterApi: VolumeApi + SnapshotApi + AccessReader + VolumeWatch {
+    /// Returns the ledger that the server's variables of this namespace hold.
+    fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger>;
+
+    /// Returns the same server. If `overrides`, its writes override the policies that Nomad lets a
+    /// token override.
+    fn overriding_policies(&self, overrides: bool) -> Box<dyn ClusterApi>;
+}

@@ -1,0 +1,37 @@
+//! Checks right before a change that the volume is as the plan expects it.
+
+use super::outcome::Status;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{NamespacedId, Volume};
+use crate::plan::VolumeVersion;
+use crate::ports::VolumeApi;
+
+/// Reads the volume, and returns it if it has the expected version.
+pub(super) async fn recheck(
+    api: &dyn VolumeApi,
+    key: &NamespacedId,
+    expected_version: VolumeVersion,
+) -> Result<Option<Volume>, Status> {
+    let now = match api.read_volume(key).await {
+        Ok(now) => now.map(|reading| reading.value),
+        Err(error) => {
+            let failed = error.diagnostic().note(format!(
+                "volume `{key}` was not changed: it must be read right before a change"
+            ));
+            return Err(Status::Failed(failed));
+        }
+    };
+    match expected_version.mismatch(now.as_ref()) {
+        None => Ok(now),
+        Some(why) => Err(Status::Stale(
+            Diagnostic::error(
+                Code::PlanStale,
+                format!(
+                    "volume `{key}` was not changed: it changed on the server since it was read"
+                ),
+            )
+            .note(why)
+            .help("run the command again; it starts from the current state"),
+        )),
+    }
+}

@@ -1,0 +1,62 @@
+//! What each command does on a server: read, plan, ask for approval, change, report.
+//!
+//! A workflow takes parsed requests and a [`WorkflowContext`], and returns typed results. It reports to
+//! a person or to a log through a [`Reporter`] only, and asks through an [`ApprovalPrompt`] only. The
+//! command line parses arguments before a workflow and prints results after it.
+
+mod applied_record;
+mod apply;
+mod approval;
+mod context;
+mod detach;
+mod error;
+mod expand;
+mod expand_problems;
+mod expand_request;
+mod find_volume;
+mod forget;
+mod import_set;
+mod ledger_access;
+mod orphan_changes;
+mod orphan_inventory;
+mod other_owners;
+mod outcome_report;
+mod plan_execution;
+mod plan_request;
+mod plugin_health;
+mod preflight;
+mod prepare;
+mod removal;
+mod removal_ownership;
+mod reporter;
+mod round;
+mod saved_plan;
+mod schedulable;
+mod secret_lookup;
+mod set_lock;
+mod snapshots;
+mod specifications;
+mod wait;
+
+pub use applied_record::AppliedRecord;
+pub use apply::{ApplyMode, ApplyRequest, ApplyResult, apply_specifications};
+pub use context::WorkflowContext;
+pub use detach::detach_volume;
+pub use error::{FailureKind, WorkflowError};
+pub use expand::expand_volume;
+pub use expand_request::ExpandRequest;
+pub use find_volume::find_volume;
+pub use forget::forget_volumes;
+pub use import_set::import_into_set;
+pub use ledger_access::{LedgerAccess, SetSelection};
+pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};
+pub use orphan_inventory::OrphanInventory;
+pub use other_owners::warn_of_other_owners;
+pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+pub use prepare::prepare_plan;
+pub use removal::{RemovalRequest, remove_volumes};
+pub use reporter::{ApprovalPrompt, Reporter};
+pub use round::{RoundReporter, RoundRequest, run_round};
+pub use snapshots::{SnapshotDeletionRequest, create_snapshot, delete_snapshots};
+pub use specifications::Specifications;
+pub use wait::wait_for_condition;

@@ -1,0 +1,117 @@
+//! What a provider has and what is registered, read together.
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use crate::diagnostic::{Code, Diagnostic, closest_match};
+use crate::model::{Namespace, PluginId, VolumeSummary, one_line};
+use crate::ports::{ClusterApi, ServerKind};
+use crate::reconcile::orphans::{Inventory, ListedVolume};
+use crate::reconcile::permissions::access;
+use crate::reconcile::volume_list::list_all_volumes;
+
+/// What the provider of a plugin has, and what is registered.
+pub struct OrphanInventory {
+    /// The plugin.
+    pub plugin: PluginId,
+    /// The namespace for new registrations.
+    pub namespace: Namespace,
+    /// The provider's volumes, each with its registrations.
+    pub inventory: Inventory,
+    /// Every registered volume that the token can see.
+    pub registered: Vec<VolumeSummary>,
+    /// Whether the token is known to list the volumes of every namespace.
+    pub is_complete: bool,
+}
+
+impl OrphanInventory {
+    /// Reads what the provider has and what is registered.
+    ///
+    /// # Errors
+    /// If the server cannot be read, the plugin cannot list volumes, or the user interrupts.
+    pub async fn read(
+        context: &WorkflowContext<'_>,
+        plugin: PluginId,
+        scope: Namespace,
+    ) -> Result<Self, WorkflowError> {
+        let api = context.api;
+        let namespace = match scope.as_str() {
+            Namespace::ALL => Namespace::default(),
+            _ => scope,
+        };
+        let reading = async {
+            let listed = api.list_external_volumes(&plugin, &namespace).await;
+            let listed = listed.map_err(|error| {
+                let problem = error.diagnostic();
+                if error.code == Code::PluginUnsupported {
+                    problem.note("the orphans of this plugin are unknown; nothing was changed")
+                } else {
+                    problem
+                }
+            })?;
+            let registered = list_all_volumes(api).await?;
+            let is_agent = api.server().await? == ServerKind::Agent;
+            let is_complete = is_agent || sees_every_namespace(api).await?;
+            Ok::<_, WorkflowError>((listed, registered, is_complete))
+        };
+        let (listed, registered, is_complete) = context.unless_interrupted(reading).await??;
+        Ok(Self {
+            inventory: Inventory::new(&plugin, listed, &registered),
+            plugin,
+            namespace,
+            registered,
+            is_complete,
+        })
+    }
+
+    /// Warns if volumes in some namespaces may be invisible.
+    pub fn warn_if_incomplete(&self, context: &WorkflowContext<'_>) {
+        if !self.is_complete {
+            let message = "the token may not list the volumes of every namespace; an orphan may be registered";
+            context.reporter.diagnostic(
+                Diagnostic::warning(Code::OrphanUnseenNamespaces, message)
+                    .help(Code::OrphanUnseenNamespaces.remedy()),
+            );
+        }
+    }
+
+    /// Returns the provider's volume of an external ID.
+    pub(super) fn find(&self, id: &str) -> Result<&ListedVolume, Diagnostic> {
+        self.inventory.find(id).ok_or_else(|| {
+            let message = format!(
+                "the provider of plugin `{}` has no volume `{}`",
+                self.plugin,
+                one_line(id)
+            );
+            let problem = Diagnostic::error(Code::OrphanNotListed, message);
+            let orphans = self.inventory.orphans();
+            match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
+                Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
+                None => problem.help(Code::OrphanNotListed.remedy()),
+            }
+        })
+    }
+}
+
+/// Whether the token is known to list the volumes of every namespace.
+async fn sees_every_namespace(api: &dyn ClusterApi) -> Result<bool, WorkflowError> {
+    match access(api).await {
+        Ok(access) => Ok(access.grants.lists_every_namespace() == Some(true)),
+        Err(error) if error.code == Code::ApiUnknownToken => Err(error.into()),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Explains that a volume of the provider is registered.
+pub(super) fn registered(listed: &ListedVolume, other: &VolumeSummary) -> Diagnostic {
+    let id = &listed.volume.external_id;
+    let message = format!("volume `{id}` of the provider is not an orphan: it is registered");
+    Diagnostic::error(Code::OrphanRegistered, message)
+        .note(format!(
+            "volume `{}` in namespace `{}` of plugin `{}` has this external ID",
+            other.id, other.namespace, other.plugin_id
+        ))
+        .help(format!(
+            "run `nomad-csi volume delete {} --namespace {}` to delete a registered volume and its data",
+            other.id, other.namespace
+        ))
+}

@@ -1,0 +1,83 @@
+//! Reports how the volumes of a plan ended.
+
+use super::context::WorkflowContext;
+use super::error::{FailureKind, Failures};
+use super::specifications::Specifications;
+use crate::diagnostic::Diagnostics;
+use crate::plan::Plan;
+use crate::reconcile::outcome::{Outcome, Status};
+
+/// Reports what failed, and counts it in `failures`.
+pub(super) fn report_outcomes(
+    context: &WorkflowContext<'_>,
+    specifications: &Specifications,
+    plan: &Plan,
+    outcomes: &[Outcome],
+    failures: &mut Failures,
+) {
+    let mut problems = vec![];
+    let mut not_started = vec![];
+    for (planned, outcome) in plan.volumes.iter().zip(outcomes) {
+        problems.extend(outcome.warnings.iter().cloned());
+        match &outcome.status {
+            Status::Unchanged | Status::Done(_) | Status::Removed => {}
+            Status::Blocked => failures.add(FailureKind::Blocked),
+            Status::Stale(why) | Status::DependencyFailed(why) => {
+                problems.push(why.clone());
+                failures.add(FailureKind::Blocked);
+            }
+            Status::Failed(why) => {
+                problems.push(why.clone());
+                failures.add(FailureKind::Failed);
+            }
+            Status::NotStarted => not_started.push(planned.key.to_string()),
+        }
+    }
+    let problems: Diagnostics = problems.into_iter().collect();
+    let reporter = context.reporter;
+    reporter.diagnostics(&problems, &specifications.sources);
+    if let Some(summary) = summary(outcomes) {
+        reporter.status(&summary);
+    }
+    if not_started.is_empty() {
+        return;
+    }
+    let (why, kind) = if context.is_interrupted() {
+        ("interrupted", FailureKind::Interrupted)
+    } else {
+        ("the set's lock was lost", FailureKind::Failed)
+    };
+    let list = not_started.join(", ");
+    reporter.status(&format!("{why}; not started: {list}"));
+    failures.add(kind);
+}
+
+/// Counts the outcomes, unless there is only one or all succeeded.
+fn summary(outcomes: &[Outcome]) -> Option<String> {
+    let count = |is: fn(&Status) -> bool| outcomes.iter().filter(|one| is(&one.status)).count();
+    let failed = count(|status| matches!(status, Status::Failed(_)));
+    let skipped = count(|status| {
+        matches!(
+            status,
+            Status::Blocked | Status::Stale(_) | Status::DependencyFailed(_)
+        )
+    });
+    if outcomes.len() < 2 || failed + skipped == 0 {
+        return None;
+    }
+    let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
+    let not_started = count(|status| *status == Status::NotStarted);
+    let unchanged = count(|status| *status == Status::Unchanged);
+    let parts = [
+        (done, "done"),
+        (failed, "failed"),
+        (skipped, "skipped"),
+        (not_started, "not started"),
+        (unchanged, "unchanged"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    Some(format!("{} volumes: {}", outcomes.len(), parts.join(", ")))
+}

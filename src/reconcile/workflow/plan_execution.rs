@@ -1,0 +1,88 @@
+//! Carries out a prepared plan, and records it in the set that owns the volumes.
+
+use tokio_util::sync::CancellationToken;
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::plan_request::PreparedPlan;
+use crate::model::NamespacedId;
+use crate::plan::{LedgerSet, OwnershipChange, ownership_changes};
+use crate::reconcile::apply::{SetRecording, apply};
+use crate::reconcile::execution::Execution;
+use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::outcome::Outcome;
+use crate::reconcile::record::Unrecorded;
+use crate::reconcile::recorded_scope::RecordedScope;
+use crate::reconcile::resolve::Resolved;
+
+/// A prepared plan, ready to be carried out.
+pub(super) struct ExecutionRequest<'a> {
+    /// The plan.
+    pub(super) prepared: &'a PreparedPlan,
+    /// The requests with their secrets.
+    pub(super) resolved: &'a Resolved,
+    /// The set that owns the volumes, with its lock held; `None` if no set does.
+    pub(super) set: Option<&'a mut SetLedger>,
+    /// The ID of the saved plan, if it is one.
+    pub(super) saved_plan: Option<&'a str>,
+    /// What the set records of each request.
+    pub(super) scope: RecordedScope,
+    /// Nothing new begins once this is cancelled.
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// Carries out the plan and shows its progress. Returns one outcome per volume, in the plan's order.
+///
+/// # Errors
+/// If the ledger cannot be written. Nothing was changed then.
+pub(super) async fn execute_plan(
+    context: &WorkflowContext<'_>,
+    request: ExecutionRequest<'_>,
+) -> Result<Vec<Outcome>, WorkflowError> {
+    let prepared = request.prepared;
+    let plan = &prepared.plan;
+    let reporter = context.reporter;
+    let progress = reporter.progress(plan);
+    let execution = Execution {
+        api: context.api,
+        snapshots: context.api,
+        rules: prepared.rules,
+        resolved: request.resolved,
+        parallelism: context.parallelism,
+        stop: request.stop,
+        progress: &*progress,
+        record: &Unrecorded,
+    };
+    let changes = request.set.as_ref().map(|set| {
+        let set = set.set();
+        describe_changes(set, &ownership_changes(plan, set))
+    });
+    let recording = request.set.map(|set| SetRecording {
+        set,
+        actor: context.actor.clone(),
+        clock: context.clock.clone(),
+        observed: &prepared.observation.observed,
+        saved_plan: request.saved_plan,
+        scope: request.scope,
+    });
+    let outcomes = apply(&execution, plan, recording).await?;
+    drop(progress);
+    for line in changes.unwrap_or_default() {
+        reporter.status(&line);
+    }
+    Ok(outcomes)
+}
+
+/// Returns a line for each change of ownership and protection.
+fn describe_changes(set: &LedgerSet, changes: &[(NamespacedId, OwnershipChange)]) -> Vec<String> {
+    let name = set.name();
+    let line = |(key, change): &(NamespacedId, OwnershipChange)| match change {
+        OwnershipChange::Adopted => format!("volume {key}: now owned by set {name}"),
+        OwnershipChange::Gone => {
+            format!("volume {key}: does not exist, no longer owned by set {name}")
+        }
+        OwnershipChange::Protected => format!("volume {key}: now protected by set {name}"),
+        OwnershipChange::Unprotected => format!("volume {key}: no longer protected by set {name}"),
+    };
+    changes.iter().map(line).collect()
+}

@@ -1,0 +1,62 @@
+//! What a plan is made from, and the plan with what it was made from.
+
+use crate::diagnostic::Diagnostics;
+use crate::model::ServerVersion;
+use crate::plan::{Approvals, LedgerSet, MergeRules, Plan, PlanOptions};
+use crate::ports::ServerKind;
+use crate::reconcile::observe::Observation;
+use crate::spec::Purpose;
+
+use super::specifications::Specifications;
+
+/// What the command line requests besides the files.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeOptions {
+    /// The server's version, if it is given rather than read.
+    pub server_version: Option<ServerVersion>,
+    /// Changes that the files alone do not request.
+    pub plan: PlanOptions,
+    /// Risks that are approved.
+    pub approvals: Approvals,
+}
+
+/// What a plan is made from.
+pub struct PlanRequest<'a> {
+    /// The wanted volumes.
+    pub specifications: &'a Specifications,
+    /// What they are wanted for.
+    pub purpose: Purpose,
+    /// What is requested besides.
+    pub options: ChangeOptions,
+    /// Whether to keep the server's own JSON of the volumes.
+    pub keeps_documents: bool,
+    /// Whether to read every volume of the set, even if neither a file names it nor it would be removed.
+    pub reads_whole_set: bool,
+    /// The set in the ledger; `None` if no set owns the volumes.
+    pub set: Option<&'a LedgerSet>,
+}
+
+/// A plan with what it was made from.
+#[derive(Debug)]
+pub struct PreparedPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// What was read from the server.
+    pub observation: Observation,
+    /// How the server merges updates.
+    pub rules: MergeRules,
+    /// The kind of the server.
+    pub server: ServerKind,
+}
+
+impl PreparedPlan {
+    /// Returns warnings and the reasons why volumes are blocked, in one list.
+    pub fn diagnostics(&self) -> Diagnostics {
+        let mut diagnostics = self.plan.remarks.clone();
+        for planned in &self.plan.volumes {
+            diagnostics.extend(planned.warnings.iter().cloned());
+            diagnostics.extend(planned.action.reasons().iter().cloned());
+        }
+        diagnostics.into_iter().collect()
+    }
+}

@@ -1,0 +1,170 @@
+//! Reads the server and makes a plan: the first step of `plan` and of everything that changes volumes.
+
+use std::collections::BTreeSet;
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::plan_request::{PlanRequest, PreparedPlan};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{NamespacedId, ServerVersion, SetName};
+use crate::plan::{
+    LedgerSet, MergeRules, OwnedSet, PlanInputs, build_plan, interrupted_step_warnings,
+    server_version_warning,
+};
+use crate::ports::ServerKind;
+use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
+use crate::reconcile::resolve::{Unresolved, known_secrets};
+use crate::spec::VolumeSpec;
+
+/// Reads the server and makes the plan.
+///
+/// # Errors
+/// If the server cannot be read, the request needs a ledger and has none, or the user interrupts.
+pub async fn prepare_plan(
+    context: &WorkflowContext<'_>,
+    request: &PlanRequest<'_>,
+) -> Result<PreparedPlan, WorkflowError> {
+    let requests = &request.options.plan;
+    if requests.prune && request.set.is_none() {
+        return Err(prune_without_ledger(request.specifications.set.as_ref()).into());
+    }
+    let wanted = &request.specifications.volumes;
+    let reading = async {
+        let server = context.api.server().await?;
+        let observing = ObserveRequest {
+            wanted,
+            other_volumes: other_volumes(request),
+            lists_all_volumes: !requests.delete_data.is_empty() || !requests.replace.is_empty(),
+            lists_namespaces: server != ServerKind::Agent,
+            keeps_documents: request.keeps_documents,
+            parallelism: context.parallelism,
+        };
+        Ok::<_, WorkflowError>((server, observe(context.api, &observing).await?))
+    };
+    let (server, mut observation) = context.unless_interrupted(reading).await??;
+    let server = match (server, &request.options.server_version) {
+        (ServerKind::Agent, _) => ServerKind::Agent,
+        (_, Some(version)) => ServerKind::Nomad(version.clone()),
+        (server, None) => server,
+    };
+    let at_risk = requests.delete_data.iter().chain(&requests.replace);
+    let listing = last_snapshots(context.api, &observation.observed, at_risk);
+    let snapshots = context.unless_interrupted(listing).await?;
+    observation.observed.snapshots = snapshots;
+    let (rules, rules_warning) = merge_rules(&server);
+    let owned = owned(context, request).await?;
+    let mut plan = build_plan(PlanInputs {
+        wanted: wanted.clone(),
+        purpose: request.purpose,
+        observed: &observation.observed,
+        rules,
+        owned: owned.as_ref(),
+        options: requests,
+    });
+    let changes_nothing = plan.counts().changes() + plan.counts().blocked_or_waiting() == 0;
+    let is_idle = changes_nothing && server == ServerKind::NomadUnknownVersion;
+    plan.remarks.extend(rules_warning.filter(|_| !is_idle));
+    if let Some(set) = request.set {
+        plan.remarks
+            .extend(interrupted_step_warnings(set, &observation.observed));
+        if requests.prune {
+            plan.remarks.extend(prune_warning(set, wanted));
+        }
+    }
+    Ok(PreparedPlan {
+        plan,
+        observation,
+        rules,
+        server,
+    })
+}
+
+/// Volumes to read although no file names them.
+fn other_volumes(request: &PlanRequest<'_>) -> BTreeSet<NamespacedId> {
+    let requests = &request.options.plan;
+    let mut others: BTreeSet<NamespacedId> = requests.delete_data.iter().cloned().collect();
+    if let Some(set) = request.set {
+        let reads_owned = requests.prune || request.reads_whole_set;
+        let owned = set.owned().map(|(key, _)| key);
+        others.extend(owned.filter(|_| reads_owned).cloned());
+        others.extend(set.intents().map(|(key, _)| key.clone()));
+    }
+    others
+}
+
+/// Compares the ledger with the files. Looks up referenced secrets for that; a secret that has no
+/// value does not fail the plan.
+async fn owned(
+    context: &WorkflowContext<'_>,
+    request: &PlanRequest<'_>,
+) -> Result<Option<OwnedSet>, WorkflowError> {
+    let Some(set) = request.set else {
+        return Ok(None);
+    };
+    let specs = &request.specifications.volumes;
+    let compared = specs
+        .iter()
+        .filter(|spec| spec.request.secrets.is_some() && set.ownership(&spec.key()).is_some());
+    let unresolved = compared.map(|spec| {
+        let directory = request.specifications.directory_of(spec);
+        Unresolved::new(spec, spec.request.clone(), directory)
+    });
+    let looking_up = known_secrets(unresolved.collect(), context.secrets.clone());
+    let known = context.unless_interrupted(looking_up).await?;
+    let secrets = |spec: &VolumeSpec| known.get(&spec.key()).cloned();
+    Ok(Some(OwnedSet::of(set, specs, secrets)))
+}
+
+fn merge_rules(server: &ServerKind) -> (MergeRules, Option<Diagnostic>) {
+    let of = |version: &ServerVersion| {
+        (
+            MergeRules::of_nomad(version),
+            server_version_warning(Some(version)),
+        )
+    };
+    match server {
+        ServerKind::Agent => (MergeRules::AGENT, None),
+        ServerKind::Nomad(version) => of(version),
+        ServerKind::NomadUnknownVersion => (MergeRules::STRICTEST, server_version_warning(None)),
+    }
+}
+
+fn prune_without_ledger(set: Option<&SetName>) -> Diagnostic {
+    let message = "`--prune` requires a set and its ledger";
+    let problem = Diagnostic::error(Code::CliInvalidValue, message);
+    match set {
+        Some(set) => problem
+            .note(format!(
+                "with `--ledger none`, nothing records what set `{set}` owns"
+            ))
+            .help("name the ledger with `--ledger nomad` or `--ledger file:PATH`"),
+        None => problem
+            .note("no set is named")
+            .help("name the set with `--set`, or with `set = \"NAME\"` in a specification file"),
+    }
+}
+
+/// The ledger may be lost or the wrong one, or files may have been emptied by mistake.
+fn prune_warning(set: &LedgerSet, wanted: &[VolumeSpec]) -> Option<Diagnostic> {
+    let name = set.name();
+    let count = set.owned().count();
+    if count == 0 {
+        let message = format!("set `{name}` owns no volumes, so `--prune` removes nothing");
+        let warning = Diagnostic::warning(Code::SetNotFound, message)
+            .note("a set owns the volumes that were applied with it, as its ledger records")
+            .help(Code::SetNotFound.remedy());
+        return Some(warning);
+    }
+    if !wanted.is_empty() {
+        return None;
+    }
+    let volumes = match count {
+        1 => "its only volume".to_owned(),
+        count => format!("all its {count} volumes"),
+    };
+    let message = format!("no volume is declared, so set `{name}` removes {volumes}");
+    let warning = Diagnostic::warning(Code::SpecNoVolume, message)
+        .note("the volumes are deregistered unless they are protected; their data stays")
+        .help("if this is not intended, check why the files declare no volume");
+    Some(warning)
+}

@@ -1,0 +1,226 @@
+//! `volume delete` and `volume deregister`: check all volumes, ask for approval, remove each.
+//!
+//! Nomad deletes the data before it checks for claims. So everything is checked before anything is
+//! sent: claims, other registrations of the same data, and sets that protect a volume. If one volume
+//! cannot be removed, none is. Right before its removal each volume is checked again, and it is not
+//! removed if it has changed.
+
+use super::approval::{Answer, Approval, require_approval};
+use super::context::WorkflowContext;
+use super::error::{FailureKind, Failures, WorkflowError};
+use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
+use super::ledger_access::LedgerAccess;
+use super::removal_ownership::check_ownership;
+use super::reporter::ApprovalPrompt;
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap};
+use crate::model::{Namespace, Secrets, Volume, one_line};
+use crate::plan::{Removal, VolumeVersion, forced_claims_warning, removal_problems};
+use crate::reconcile::outcome::{Outcome, Status};
+use crate::reconcile::record::Unrecorded;
+use crate::reconcile::remove::{check_removable, send_removal};
+use crate::reconcile::volume_list::list_all_volumes;
+
+/// Volumes to remove.
+pub struct RemovalRequest<'a> {
+    /// The IDs of the volumes.
+    pub ids: &'a [String],
+    /// The namespace to find them in, or all.
+    pub scope: Namespace,
+    /// How they are removed.
+    pub removal: Removal,
+    /// Whether the removal is approved without a question.
+    pub is_approved: bool,
+    /// Whether a volume that does not exist is a success.
+    pub if_exists: bool,
+    /// The secrets for the plugin.
+    pub secrets: Secrets,
+    /// The ledger whose sets may protect the volumes; `None` to ignore sets.
+    pub ledger: Option<LedgerAccess>,
+}
+
+/// Removes volumes. Reports each.
+///
+/// # Errors
+/// If a volume cannot be removed, the removal is not approved, or the server refuses.
+pub async fn remove_volumes(
+    context: &WorkflowContext<'_>,
+    prompt: &dyn ApprovalPrompt,
+    request: &RemovalRequest<'_>,
+) -> Result<(), WorkflowError> {
+    let finding = find_volumes(context, request);
+    let volumes = context.unless_interrupted(finding).await??;
+    if volumes.is_empty() {
+        return Ok(());
+    }
+    check_volumes(context, request.removal, &volumes).await?;
+    if let Some(access) = &request.ledger {
+        check_ownership(context, access, &volumes).await?;
+    }
+    for volume in &volumes {
+        approve(prompt, request, volume).await?;
+    }
+    let mut failures = Failures::default();
+    for volume in &volumes {
+        if context.is_interrupted() {
+            let line = format!("volume {}: not started", volume.key());
+            context.reporter.status(&line);
+            failures.add(FailureKind::Interrupted);
+            continue;
+        }
+        remove_volume(context, request, volume, &mut failures).await;
+    }
+    failures.into_result()
+}
+
+/// Returns each volume once.
+async fn find_volumes(
+    context: &WorkflowContext<'_>,
+    request: &RemovalRequest<'_>,
+) -> Result<Vec<Volume>, WorkflowError> {
+    let (api, scope) = (context.api, &request.scope);
+    let mut volumes: Vec<Volume> = vec![];
+    let mut problems = vec![];
+    for id in request.ids {
+        match look_up_volume(api, scope, id).await? {
+            VolumeLookup::Found(volume)
+                if volumes.iter().any(|other| other.key() == volume.key()) => {}
+            VolumeLookup::Found(volume) => volumes.push(*volume),
+            VolumeLookup::NotFound if request.if_exists => {
+                let line = format!("volume {id}: does not exist, nothing to do");
+                context.reporter.status(&line);
+            }
+            VolumeLookup::NotFound => {
+                let problem = volume_not_found(api, scope, id).await;
+                problems
+                    .push(problem.help("use `--if-exists` to ignore volumes that do not exist"));
+            }
+            VolumeLookup::Ambiguous(namespaces) => problems.push(ambiguous_volume(id, &namespaces)),
+        }
+    }
+    if problems.is_empty() {
+        return Ok(volumes);
+    }
+    Err(problems.into_iter().collect::<Diagnostics>().into())
+}
+
+/// Checks that every volume can be removed. Looks for other registrations of its data in all namespaces.
+async fn check_volumes(
+    context: &WorkflowContext<'_>,
+    removal: Removal,
+    volumes: &[Volume],
+) -> Result<(), WorkflowError> {
+    let others = match removal {
+        Removal::Delete => {
+            let listing = list_all_volumes(context.api);
+            context.unless_interrupted(listing).await??
+        }
+        Removal::Deregister { .. } => vec![],
+    };
+    let problems: Vec<Diagnostic> = volumes
+        .iter()
+        .flat_map(|volume| removal_problems(volume, removal, &others))
+        .collect();
+    if !problems.is_empty() {
+        return Err(WorkflowError::blocked(problems));
+    }
+    if let Removal::Deregister { force: true } = removal {
+        let warnings: Diagnostics = volumes.iter().filter_map(forced_claims_warning).collect();
+        context
+            .reporter
+            .diagnostics(&warnings, &SourceMap::default());
+    }
+    Ok(())
+}
+
+async fn approve(
+    prompt: &dyn ApprovalPrompt,
+    request: &RemovalRequest<'_>,
+    volume: &Volume,
+) -> Result<(), WorkflowError> {
+    if request.is_approved {
+        return Ok(());
+    }
+    let what = description(volume);
+    let id = volume.id.as_str();
+    let key = volume.key();
+    let approval = match request.removal {
+        Removal::Delete => Approval {
+            unchanged: "nothing was removed",
+            action: &format!("delete {what}"),
+            subject: &format!("deleting volume `{key}`"),
+            details: Some(&format!(
+                "{what}: its data is destroyed in the storage provider."
+            )),
+            question: &format!("Type {id} to delete it: "),
+            answer: Answer::Exactly(id),
+        },
+        Removal::Deregister { .. } => Approval {
+            unchanged: "nothing was removed",
+            action: &format!("deregister {what}"),
+            subject: &format!("deregistering volume `{key}`"),
+            details: None,
+            question: &format!("Deregister {what}? its data stays in the storage provider [y/N] "),
+            answer: Answer::Yes,
+        },
+    };
+    require_approval(prompt, approval).await
+}
+
+/// Describes a volume in enough detail to recognise it.
+fn description(volume: &Volume) -> String {
+    let size = if volume.capacity.is_zero() {
+        String::new()
+    } else {
+        format!(", {}", volume.capacity.binary())
+    };
+    one_line(&format!(
+        "volume {} in namespace {} (plugin {}, external ID {}{size})",
+        volume.id,
+        volume.namespace,
+        volume.plugin_id,
+        volume.remote_id()
+    ))
+}
+
+/// Removes one volume and reports how it ended.
+async fn remove_volume(
+    context: &WorkflowContext<'_>,
+    request: &RemovalRequest<'_>,
+    volume: &Volume,
+    failures: &mut Failures,
+) {
+    let (api, key, removal) = (context.api, volume.key(), request.removal);
+    let done = match removal {
+        Removal::Delete => "deleted",
+        Removal::Deregister { .. } => "deregistered",
+    };
+    let version = VolumeVersion::of(Some(volume));
+    let (outcome, done) = match check_removable(api, &key, version, removal).await {
+        Ok(None) => (Outcome::plain(Status::Removed), "does not exist any more"),
+        Ok(Some(_)) => {
+            let sent = send_removal(api, &Unrecorded, &key, removal, &request.secrets);
+            (sent.await, done)
+        }
+        Err(outcome) => (outcome, done),
+    };
+    let mut problems = outcome.warnings;
+    match outcome.status {
+        Status::Stale(why) | Status::DependencyFailed(why) => {
+            problems.insert(0, why);
+            failures.add(FailureKind::Blocked);
+        }
+        Status::Failed(why) => {
+            problems.insert(0, why);
+            failures.add(FailureKind::Failed);
+        }
+        Status::Removed
+        | Status::Done(_)
+        | Status::Unchanged
+        | Status::Blocked
+        | Status::NotStarted => context.reporter.status(&format!("volume {key}: {done}")),
+    }
+    let problems: Diagnostics = problems.into_iter().collect();
+    context
+        .reporter
+        .diagnostics(&problems, &SourceMap::default());
+}

@@ -1,0 +1,92 @@
+//! Checks the sets of a ledger before volumes are removed by hand.
+//!
+//! A set that protects a volume prevents the removal. A set that only owns it is reported: its next
+//! apply creates the volume again as long as its files declare it. A server without variables has no
+//! sets. A token that cannot read variables is reported, and the removal goes on. Any other failure to
+//! read the ledger prevents the removal, because it may protect the volume.
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::ledger_access::LedgerAccess;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
+use crate::model::{NamespacedId, SetName, Volume};
+use crate::plan::{LedgerSet, protected_by_set};
+use crate::ports::{LedgerError, LedgerFailure};
+use crate::reconcile::ledger::SetLedger;
+
+/// How to remove a volume although sets may protect it.
+const IGNORE_SETS: &str = "to ignore all sets, add `--ledger none`";
+
+/// Checks that no set protects the volumes, and reports the sets that own them.
+///
+/// # Errors
+/// If a set protects a volume, the ledger cannot be read, or the user interrupts.
+pub(super) async fn check_ownership(
+    context: &WorkflowContext<'_>,
+    access: &LedgerAccess,
+    volumes: &[Volume],
+) -> Result<(), WorkflowError> {
+    let reading = async { access.all_sets().await?.into_iter().collect() };
+    let sets: Vec<SetLedger> = match context.unless_interrupted(reading).await? {
+        Ok(sets) => sets,
+        Err(error) => return sets_unreadable(context, &error),
+    };
+    let (mut protected, mut owned) = (vec![], vec![]);
+    for key in volumes.iter().map(Volume::key) {
+        for set in sets.iter().map(SetLedger::set) {
+            match set.ownership(&key).map(|ownership| ownership.protect) {
+                Some(true) => protected.push(protected_by(set, &key, access)),
+                Some(false) => owned.push(owned_by(&key, set.name())),
+                None => {}
+            }
+        }
+    }
+    if !protected.is_empty() {
+        return Err(WorkflowError::blocked(protected));
+    }
+    let owned: Diagnostics = owned.into_iter().collect();
+    context.reporter.diagnostics(&owned, &SourceMap::default());
+    Ok(())
+}
+
+fn sets_unreadable(
+    context: &WorkflowContext<'_>,
+    error: &LedgerError,
+) -> Result<(), WorkflowError> {
+    match error.failure {
+        LedgerFailure::Unsupported => Ok(()),
+        LedgerFailure::Forbidden => {
+            let why = &error.message;
+            let line =
+                format!("cannot check whether a set protects the volumes: {why}; continuing");
+            context.reporter.status(&line);
+            Ok(())
+        }
+        LedgerFailure::Locked(_)
+        | LedgerFailure::Conflict
+        | LedgerFailure::LockLost
+        | LedgerFailure::Unusable(_)
+        | LedgerFailure::Unavailable
+        | LedgerFailure::OutcomeUnknown => Err(error
+            .diagnostic()
+            .note("nothing was removed: a set may protect the volumes")
+            .help(IGNORE_SETS)
+            .into()),
+    }
+}
+
+fn protected_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> Diagnostic {
+    let command = access.forget_command(key, set.name());
+    protected_by_set(key, set.name().as_str())
+        .help(format!(
+            "to remove the volume from the set, run `{command}`"
+        ))
+        .help(IGNORE_SETS)
+}
+
+fn owned_by(key: &NamespacedId, set: &SetName) -> Diagnostic {
+    let message = format!("volume `{key}` belongs to set `{set}`");
+    Diagnostic::warning(Code::SetOwnsRemoved, message)
+        .note("the next apply creates it again if the files of the set declare it")
+        .help("remove it from the files too")
+}

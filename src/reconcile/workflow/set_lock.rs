@@ -1,0 +1,76 @@
+//! Work on a set while its lock is held.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::ledger_access::SetSelection;
+use crate::diagnostic::Severity;
+use crate::ports::{LedgerError, LockHolder, SetLock};
+use crate::reconcile::ledger::{SetLedger, hold_lock};
+
+/// How long a command waits for the lock of a set.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// Takes the lock of a set, reads the set, and runs `work` on it.
+///
+/// The token that `work` receives is cancelled when the user interrupts or the lock is lost. Nothing
+/// new may begin then.
+///
+/// # Errors
+/// If the ledger cannot be used, or another command holds the lock for too long; and those of `work`.
+pub(super) async fn with_set_lock<T>(
+    context: &WorkflowContext<'_>,
+    selection: &SetSelection,
+    work: impl AsyncFnOnce(&mut SetLedger, &CancellationToken) -> Result<T, WorkflowError>,
+) -> Result<T, WorkflowError> {
+    let locking = async {
+        let set = selection.open().await?;
+        lock_set(context, &set).await
+    };
+    let lock = context.unless_interrupted(locking).await??;
+    let stop = context.interrupt.child_token();
+    let (done, released) = hold_lock(lock, async |lost| {
+        let working = async {
+            // The previous holder of the lock may have changed the set.
+            let mut set = selection.open().await?;
+            work(&mut set, &stop).await
+        };
+        tokio::select! {
+            done = working => done,
+            never = stop_when_lost(lost, &stop) => never,
+        }
+    })
+    .await;
+    if let Err(error) = released {
+        let mut warning = error.diagnostic().note("completed changes are not undone");
+        warning.severity = Severity::Warning;
+        context.reporter.diagnostic(warning);
+    }
+    done
+}
+
+async fn lock_set(
+    context: &WorkflowContext<'_>,
+    set: &SetLedger,
+) -> Result<Box<dyn SetLock>, LedgerError> {
+    let holder = LockHolder {
+        by: context.actor.clone(),
+        since: context.clock.now(),
+    };
+    let name = set.set().name();
+    let report = |other: Option<&LockHolder>| {
+        context.reporter.waiting_for_lock(name, other, LOCK_TIMEOUT);
+    };
+    set.lock(&holder, LOCK_TIMEOUT, report).await
+}
+
+async fn stop_when_lost<T>(mut lost: watch::Receiver<bool>, stop: &CancellationToken) -> T {
+    if lost.wait_for(|lost| *lost).await.is_ok() {
+        stop.cancel();
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,96 @@
+//! `volume wait`: waits until a volume meets a condition.
+
+use std::time::Duration;
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{Namespace, NamespacedId, VolumeId};
+use crate::plan::WaitCondition;
+use crate::reconcile::wait::{WaitOutcome, WaitRequest, wait_for_volume};
+
+/// Waits until a volume meets a condition, and reports why it does not. `timeout_text` is the timeout
+/// as the user wrote it.
+///
+/// # Errors
+/// If the volume does not exist, the timeout passes, the server cannot be asked, or the user interrupts.
+pub async fn wait_for_condition(
+    context: &WorkflowContext<'_>,
+    scope: &Namespace,
+    id: &str,
+    condition: WaitCondition,
+    (timeout, timeout_text): (Duration, &str),
+) -> Result<(), WorkflowError> {
+    let waiting = async {
+        let Some(volume) = find_namespace(context, scope, id, condition).await? else {
+            report_met(context, id, condition);
+            return Ok(());
+        };
+        let shown = volume.to_string();
+        let request = WaitRequest {
+            volume,
+            condition,
+            timeout,
+        };
+        let mut report = |why: &str| {
+            let line = format!("volume {shown}: not {condition} yet: {why}");
+            context.reporter.status(&line);
+        };
+        match wait_for_volume(context.api, &request, &mut report).await? {
+            WaitOutcome::Met => {
+                report_met(context, &shown, condition);
+                Ok(())
+            }
+            WaitOutcome::VolumeNotFound => {
+                Err(volume_not_found(context.api, scope, id).await.into())
+            }
+            WaitOutcome::TimedOut(why) => {
+                let problem = timed_out(&shown, condition, timeout_text, &why);
+                Err(WorkflowError::blocked([problem]))
+            }
+        }
+    };
+    context.unless_interrupted(waiting).await?
+}
+
+fn report_met(context: &WorkflowContext<'_>, volume: &str, condition: WaitCondition) {
+    let line = format!("volume {volume}: {condition}");
+    context.reporter.status(&line);
+}
+
+/// Returns the volume in its namespace. `None` if no namespace has it and the condition is its absence.
+async fn find_namespace(
+    context: &WorkflowContext<'_>,
+    scope: &Namespace,
+    id: &str,
+    condition: WaitCondition,
+) -> Result<Option<NamespacedId>, WorkflowError> {
+    if scope.as_str() != Namespace::ALL {
+        return Ok(Some(NamespacedId::new(scope.clone(), VolumeId::new(id))));
+    }
+    match look_up_volume(context.api, scope, id).await? {
+        VolumeLookup::Found(volume) => Ok(Some(volume.key())),
+        VolumeLookup::NotFound if condition == WaitCondition::Absent => Ok(None),
+        VolumeLookup::NotFound => Err(volume_not_found(context.api, scope, id).await.into()),
+        VolumeLookup::Ambiguous(namespaces) => Err(ambiguous_volume(id, &namespaces).into()),
+    }
+}
+
+fn timed_out(volume: &str, condition: WaitCondition, timeout: &str, why: &str) -> Diagnostic {
+    let message = format!("timed out after {timeout}: volume `{volume}` is not {condition}");
+    let help = match condition {
+        WaitCondition::Schedulable => {
+            "run `nomad-csi plugin status` to check the plugin, or wait longer with `--timeout`"
+        }
+        WaitCondition::Unclaimed => {
+            "stop the jobs that use the volume; `nomad-csi volume status` lists them"
+        }
+        WaitCondition::Absent => {
+            "run `nomad-csi volume delete` or `nomad-csi volume deregister` to remove the volume"
+        }
+    };
+    Diagnostic::error(Code::VolumeNotYet, message)
+        .note(why)
+        .help(help)
+}

@@ -1,0 +1,237 @@
+//! Endpoints that Nomad's clients need besides volumes: nodes, agent, status, regions, namespaces and
+//! search. They return only what those clients read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::model::{Namespace, PluginId};
+use crate::server::error::{RequestError, ServerError};
+use crate::server::services::AgentInfo;
+use crate::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
+use crate::wire::node_to_wire;
+
+/// The largest number of matches of one kind in a search.
+const SEARCH_LIMIT: usize = 20;
+
+type Result = std::result::Result<Reply, ServerError>;
+
+pub(super) fn list_nodes(request: &ApiRequest) -> Result {
+    let prefix = request.parameters.prefix();
+    let nodes: Vec<_> = request.services.cell.read(|state| {
+        let nodes = state.nodes();
+        let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
+        matching.map(node_to_wire).collect()
+    });
+    Reply::json(&nodes, request.pretty)
+}
+
+/// Describes the agent. `Version` is the Nomad version whose API it serves.
+pub(super) fn agent_self(request: &ApiRequest) -> Result {
+    let info = &request.services.agent_info;
+    let full_version = format!("{}+nomad-csi", AgentInfo::NOMAD_VERSION);
+    let (host, port) = host_and_port(&info.address);
+    let document = json!({
+        "config": {
+            "ACL": {"Enabled": false},
+            "Client": {"Enabled": !info.node_id.is_empty()},
+            "Datacenter": info.datacenter,
+            "NodeName": info.name,
+            "Region": info.region,
+            "Server": {"Enabled": true},
+            "Version": {
+                "BuildDate": null,
+                "Revision": "",
+                "Version": AgentInfo::NOMAD_VERSION,
+                "VersionMetadata": "nomad-csi",
+                "VersionPrerelease": "",
+            },
+        },
+        "member": {
+            "Addr": host,
+            "Name": format!("{}.{}", info.name, info.region),
+            "Port": port,
+            "Status": "alive",
+            "Tags": {
+                "build": full_version,
+                "dc": info.datacenter,
+                "region": info.region,
+                "role": "nomad-csi",
+            },
+        },
+        "stats": {
+            "client": {"node_id": info.node_id},
+            "nomad": {"leader": "true", "server": "true"},
+            "nomad_csi": {"version": info.version},
+        },
+    });
+    Reply::json(&document, request.pretty)
+}
+
+fn host_and_port(address: &str) -> (&str, u16) {
+    let parts = address.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    parts.unwrap_or_default()
+}
+
+pub(super) fn agent_health(request: &ApiRequest) -> Result {
+    let healthy = json!({"message": "ok", "ok": true});
+    let document = match request.parameters.get("type") {
+        Some("client") => json!({"client": healthy}),
+        Some("server") => json!({"server": healthy}),
+        _ => json!({"client": healthy, "server": healthy}),
+    };
+    Reply::json(&document, request.pretty)
+}
+
+/// The agent is its own leader.
+pub(super) fn leader(request: &ApiRequest) -> Result {
+    Reply::json(&request.services.agent_info.address, request.pretty)
+}
+
+pub(super) fn peers(request: &ApiRequest) -> Result {
+    Reply::json(&[&request.services.agent_info.address], request.pretty)
+}
+
+pub(super) fn list_regions(request: &ApiRequest) -> Result {
+    Reply::json(&[&request.services.agent_info.region], request.pretty)
+}
+
+/// Lists the namespaces that are in use, and `default`. Requests may use any other.
+pub(super) fn list_namespaces(request: &ApiRequest) -> Result {
+    let prefix = request.parameters.prefix();
+    let known = request.services.cell.read(known_namespaces);
+    let documents: Vec<_> = known
+        .iter()
+        .filter(|name| name.starts_with(prefix))
+        .map(|name| namespace_document(name))
+        .collect();
+    Reply::json(&documents, request.pretty)
+}
+
+pub(super) fn read_namespace(request: &ApiRequest, name: &str) -> Result {
+    let known = request.services.cell.read(known_namespaces);
+    if !known.contains(name) {
+        return Err(ServerError::NoNamespaceToRead);
+    }
+    Reply::json(&namespace_document(name), request.pretty)
+}
+
+fn known_namespaces(state: &State) -> BTreeSet<String> {
+    let volume_namespaces = state.records().map(|record| &record.key().namespace);
+    let variable_namespaces = state.variables().map(|record| &record.key.namespace);
+    let used = volume_namespaces
+        .chain(variable_namespaces)
+        .map(ToString::to_string);
+    used.chain([Namespace::DEFAULT.to_owned()]).collect()
+}
+
+fn namespace_document(name: &str) -> Value {
+    json!({
+        "Capabilities": null,
+        "CreateIndex": State::FIRST_INDEX,
+        "Description": "",
+        "Hash": "",
+        "Meta": null,
+        "ModifyIndex": State::FIRST_INDEX,
+        "Name": name,
+        "Quota": "",
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct SearchRequest {
+    prefix: String,
+    context: String,
+    namespace: String,
+}
+
+/// Searches IDs, for the shell completion of Nomad's command line.
+pub(super) fn search(request: &ApiRequest) -> Result {
+    let search: SearchRequest = request.document()?;
+    let namespace = request.parameters.namespace();
+    let namespace = namespace.unwrap_or_else(|| match search.namespace.as_str() {
+        "" => Namespace::default(),
+        name => Namespace::new(name),
+    });
+    let contexts: &[&str] = match search.context.as_str() {
+        "all" => &[
+            "host_volumes",
+            "namespaces",
+            "nodes",
+            "plugins",
+            "vars",
+            "volumes",
+        ],
+        "volumes" => &["volumes"],
+        "host_volumes" => &["host_volumes"],
+        "plugins" => &["plugins"],
+        "nodes" => &["nodes"],
+        "namespaces" => &["namespaces"],
+        "vars" => &["vars"],
+        _ => return Err(RequestError::SearchContext.into()),
+    };
+    let (mut matches, mut truncations) = (BTreeMap::new(), BTreeMap::new());
+    let (found, index) = request.services.cell.read(|state| {
+        let of = |context| found(state, context, &search.prefix, &namespace);
+        let found: Vec<_> = contexts.iter().map(|context| of(context)).collect();
+        (found, state.index())
+    });
+    for (context, mut found) in contexts.iter().zip(found) {
+        truncations.insert(context, found.len() > SEARCH_LIMIT);
+        found.truncate(SEARCH_LIMIT);
+        matches.insert(context, found);
+    }
+    let document = json!({
+        "Index": index,
+        "KnownLeader": true,
+        "LastContact": 0,
+        "Matches": matches,
+        "NextToken": "",
+        "Truncations": truncations,
+    });
+    Reply::json(&document, request.pretty)
+}
+
+/// Finds matches of one kind, at most one more than the limit.
+fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> Vec<String> {
+    match context {
+        "volumes" => {
+            let filter = VolumeFilter {
+                namespace: namespace.clone(),
+                prefix: prefix.to_owned(),
+                plugin: None,
+            };
+            let page = volumes(state, &filter, None, SEARCH_LIMIT + 1);
+            let ids = page.volumes.iter();
+            ids.map(|view| view.record.key().id.to_string()).collect()
+        }
+        "vars" => {
+            let filter = VariableFilter {
+                namespace: namespace.clone(),
+                prefix: prefix.to_owned(),
+            };
+            let page = variables(state, &filter, None, SEARCH_LIMIT + 1);
+            let paths = page.variables.iter();
+            paths.map(|record| record.key.path.to_string()).collect()
+        }
+        "plugins" => {
+            let id = |id: &PluginId| id.to_string();
+            let views = plugins(state, prefix);
+            views.iter().map(|v| id(&v.plugin.summary.id)).collect()
+        }
+        "nodes" => {
+            let ids = state.nodes().map(|node| node.id.to_string());
+            ids.filter(|id| id.starts_with(prefix)).collect()
+        }
+        "namespaces" => {
+            let names = known_namespaces(state).into_iter();
+            names.filter(|name| name.starts_with(prefix)).collect()
+        }
+        _ => vec![],
+    }
+}

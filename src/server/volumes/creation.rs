@@ -1,0 +1,279 @@
+//! The protocol of CreateVolume: intent, call, answer.
+//!
+//! The intent is recorded before the call. It is removed in one of two ways: the answer is recorded,
+//! or neither this call nor an earlier one under the same name can have created anything, and the
+//! intent is abandoned. The answers alone decide which ([`certainly_had_no_effect`]). Callers hold
+//! the volume's permit.
+
+use tracing::{info, warn};
+
+use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::limiter::{CallClass, OperationLimiter};
+use super::plugin::VolumePlugin;
+use super::sealing::VolumeSealer;
+use super::store::{VolumeStore, conflict, unchanged};
+use crate::model::{MountOptions, NamespacedId, PluginId, Secrets};
+use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
+use crate::server::cell::Expected;
+use crate::server::error::{
+    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
+};
+use crate::server::forward::{Candidates, ForwardError, Forwarder};
+use crate::server::keyed_limiter::KeyedPermit;
+use crate::state::{
+    EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
+};
+
+/// A recorded intent to create a volume.
+pub(super) struct CreateIntent {
+    pub(super) record: VolumeRecord,
+    secrets: Secrets,
+    mount_options: MountOptions,
+    provider_name: String,
+    prior: PriorCalls,
+}
+
+/// A plugin that can be called, and the permit to call it.
+pub(super) struct PreparedCall {
+    plugin: VolumePlugin,
+    candidates: Candidates,
+    _permit: KeyedPermit<PluginId>,
+}
+
+/// Records, sends and resolves creations.
+#[derive(Clone)]
+pub(super) struct CreationProtocol {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) limiter: OperationLimiter,
+    pub(super) forwarder: Forwarder,
+}
+
+impl CreationProtocol {
+    /// Resolves a pending creation before another operation on the volume. Afterwards the volume is
+    /// registered or absent.
+    pub(super) async fn settle(
+        &self,
+        key: &NamespacedId,
+        secrets: Option<&Secrets>,
+    ) -> Result<(), ServerError> {
+        let record = self.store.record(key);
+        let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
+            return Ok(());
+        };
+        match self.resume(&record, secrets).await {
+            Err(error) if is_permanently_refused(&error) => self.remove_refused(key).await,
+            settled => settled,
+        }
+    }
+
+    /// Removes the intent of a volume that the provider has never created.
+    async fn remove_refused(&self, key: &NamespacedId) -> Result<(), ServerError> {
+        let record = self.store.record(key);
+        let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
+            return Ok(());
+        };
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        self.store.commit(unchanged(&record), event).await?;
+        Ok(())
+    }
+
+    /// Sends the recorded request again. Given secrets replace the recorded ones, so that a wrong
+    /// token can be corrected.
+    pub(super) async fn resume(
+        &self,
+        record: &VolumeRecord,
+        secrets: Option<&Secrets>,
+    ) -> Result<(), ServerError> {
+        let call = self
+            .prepare_call(&record.definition, self.pending(record))
+            .await?;
+        let stored = self.sealer.secrets_of(record);
+        let intent = match secrets {
+            Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
+                let definition = record.definition.clone();
+                let expected = unchanged(record);
+                self.record_intent(expected, definition, secrets.clone(), PriorCalls::Possible)
+                    .await?
+            }
+            Some(_) | None => self.intent(record.clone(), stored?, PriorCalls::Possible)?,
+        };
+        self.send_and_record(&intent, &call).await
+    }
+
+    /// Finds the plugin's usable controllers and waits for a permit to call them.
+    pub(super) async fn prepare_call(
+        &self,
+        definition: &VolumeDefinition,
+        residual: ResidualState,
+    ) -> Result<PreparedCall, ServerError> {
+        let id = &definition.plugin_id;
+        let plugin = self.store.plugin(id)?;
+        let candidates = plugin
+            .candidates()
+            .map_err(|error| failure(definition, error.into(), residual))?;
+        Ok(PreparedCall {
+            _permit: self.limiter.acquire_call(CallClass::Create, id).await?,
+            plugin,
+            candidates,
+        })
+    }
+
+    /// Records an intent.
+    pub(super) async fn record_intent(
+        &self,
+        expected: Expected,
+        definition: VolumeDefinition,
+        secrets: Secrets,
+        prior: PriorCalls,
+    ) -> Result<CreateIntent, ServerError> {
+        let key = definition.key.clone();
+        let event = EventKind::VolumeCreateIntended {
+            definition: Box::new(definition),
+            secrets: self.sealer.seal(&key, &secrets),
+        };
+        self.store.commit(expected, event).await?;
+        let record = self.store.record(&key).ok_or_else(|| conflict(&key))?;
+        self.intent(VolumeRecord::clone(&record), secrets, prior)
+    }
+
+    fn intent(
+        &self,
+        record: VolumeRecord,
+        secrets: Secrets,
+        prior: PriorCalls,
+    ) -> Result<CreateIntent, ServerError> {
+        let provider_name = self.store.read(|state| provider_name(state, &record));
+        let mount_options = self.sealer.mount_options_of(&record.definition)?;
+        Ok(CreateIntent {
+            record,
+            secrets,
+            mount_options: mount_options.unwrap_or_default(),
+            provider_name,
+            prior,
+        })
+    }
+
+    /// The state that a failure leaves while the intent is on record.
+    pub(super) fn pending(&self, record: &VolumeRecord) -> ResidualState {
+        let provider_name = self.store.read(|state| provider_name(state, record));
+        ResidualState::PendingIntent { provider_name }
+    }
+
+    /// Sends CreateVolume as the intent records it, and records the answer.
+    pub(super) async fn send_and_record(
+        &self,
+        intent: &CreateIntent,
+        call: &PreparedCall,
+    ) -> Result<(), ServerError> {
+        let key = intent.record.key();
+        let created = match self.send(intent, call).await {
+            Ok(created) => created,
+            Err(error) => return Err(self.record_failure(intent, error).await),
+        };
+        let (provider, provider_version) = call.plugin.provider();
+        let provided = ProviderFacts {
+            provider: provider.to_owned(),
+            provider_version: provider_version.to_owned(),
+            external_id: Some(created.external_id),
+            capacity: created.capacity,
+            context: created.context,
+            topologies: created.topologies,
+        };
+        let event = EventKind::VolumeCreated {
+            key: key.clone(),
+            provided: Box::new(provided),
+        };
+        let index = self.store.commit(unchanged(&intent.record), event).await?;
+        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume created");
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        intent: &CreateIntent,
+        call: &PreparedCall,
+    ) -> Result<CreatedVolume, ForwardError> {
+        let request = create_request(intent, &call.plugin);
+        let rpc = ControllerOperation::Create.rpc();
+        let answer = self.forwarder.call(&call.candidates, rpc, |controller| {
+            let request = request.clone();
+            async move { controller.create_volume(request).await }
+        });
+        answer.await
+    }
+
+    async fn record_failure(&self, intent: &CreateIntent, error: ForwardError) -> ServerError {
+        let is_abandoned =
+            certainly_had_no_effect(&error, intent.prior) && self.abandon(intent).await;
+        let residual = if is_abandoned {
+            ResidualState::None
+        } else {
+            self.pending(&intent.record)
+        };
+        failure(&intent.record.definition, error, residual)
+    }
+
+    /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
+    async fn abandon(&self, intent: &CreateIntent) -> bool {
+        let key = intent.record.key().clone();
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        match self.store.commit(unchanged(&intent.record), event).await {
+            Ok(_) => true,
+            Err(error) => {
+                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                    "the intent to create the volume stays on record");
+                false
+            }
+        }
+    }
+
+    /// Records the earlier intent again after a changed request that created nothing: only the earlier
+    /// one may have created the volume.
+    pub(super) async fn restore(&self, intent: &CreateIntent, earlier: &VolumeRecord) {
+        let key = earlier.key();
+        let event = EventKind::VolumeCreateIntended {
+            definition: Box::new(earlier.definition.clone()),
+            secrets: earlier.secrets.clone(),
+        };
+        if let Err(error) = self.store.commit(unchanged(&intent.record), event).await {
+            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = %error,
+                "the earlier request is no longer on record");
+        }
+    }
+}
+
+fn failure(
+    definition: &VolumeDefinition,
+    error: ForwardError,
+    residual: ResidualState,
+) -> ServerError {
+    ServerError::Plugin(Box::new(PluginFailure {
+        operation: ControllerOperation::Create,
+        target: CallTarget::Volume(definition.key.clone()),
+        subject: definition.name.clone(),
+        plugin: definition.plugin_id.clone(),
+        error,
+        residual,
+    }))
+}
+
+fn create_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {
+    let definition = &intent.record.definition;
+    let source = match (&definition.clone_id, &definition.snapshot_id) {
+        (Some(id), _) => Some(VolumeSource::Volume(id.clone())),
+        (None, Some(id)) => Some(VolumeSource::Snapshot(id.clone())),
+        (None, None) => None,
+    };
+    let topology = definition.topology_request.clone();
+    CreateVolume {
+        name: intent.provider_name.clone(),
+        capacity: definition.capacity,
+        capabilities: definition.capabilities.clone(),
+        mount_options: intent.mount_options.clone(),
+        parameters: definition.parameters.clone(),
+        secrets: intent.secrets.clone(),
+        source,
+        topology: topology.filter(|request| plugin.has_topology() && !request.is_empty()),
+    }
+}

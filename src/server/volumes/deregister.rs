@@ -1,0 +1,69 @@
+//! Deregister: a registration is removed, and the provider keeps the volume.
+
+use tracing::{info, warn};
+
+use super::creation::CreationProtocol;
+use super::delete::in_use;
+use super::limiter::{LockedResource, OperationLimiter};
+use super::store::{VolumeStore, unchanged};
+use crate::model::NamespacedId;
+use crate::server::error::ServerError;
+use crate::state::EventKind;
+
+/// Deregisters volumes.
+pub(super) struct VolumeDeregistrar {
+    pub(super) store: VolumeStore,
+    pub(super) limiter: OperationLimiter,
+    pub(super) creation: CreationProtocol,
+}
+
+impl VolumeDeregistrar {
+    pub(super) async fn deregister(
+        &self,
+        key: &NamespacedId,
+        force: bool,
+    ) -> Result<u64, ServerError> {
+        let resource = LockedResource::Volume(key.clone());
+        let _permit = self.limiter.acquire(resource).await?;
+        self.store
+            .retry_on_conflict(key, || self.deregister_once(key, force))
+            .await
+    }
+
+    async fn deregister_once(&self, key: &NamespacedId, force: bool) -> Result<u64, ServerError> {
+        if self.store.record(key).is_none() {
+            return Err(ServerError::VolumeNotFound(key.clone()));
+        }
+        match self.creation.settle(key, None).await {
+            Err(_) if force => return self.abandon_creation(key).await,
+            settled => settled?,
+        }
+        let Some(existing) = self.store.view(key) else {
+            return Ok(self.store.index());
+        };
+        let volume = existing.volume();
+        let all_ended = || volume.allocs.iter().all(|alloc| alloc.client.is_terminal());
+        if volume.is_claimed() && !(force && all_ended()) {
+            return Err(in_use(&volume));
+        }
+        let event = EventKind::VolumeDeregistered { key: key.clone() };
+        let index = self
+            .store
+            .commit(unchanged(&existing.record), event)
+            .await?;
+        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deregistered");
+        Ok(index)
+    }
+
+    /// Removes a pending creation by force. The operator has to remove what the provider created.
+    async fn abandon_creation(&self, key: &NamespacedId) -> Result<u64, ServerError> {
+        let record = self.store.record(key);
+        let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
+        let provider_name = self.store.provider_name(key);
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone() };
+        let index = self.store.commit(unchanged(&record), event).await?;
+        warn!(volume.id = %key.id, volume.namespace = %key.namespace, index, provider_name,
+            "a pending creation was removed by force; the provider may have a volume of that name");
+        Ok(index)
+    }
+}

@@ -1,0 +1,102 @@
+//! Which operations may run at the same time: one per volume, a bounded number of calls per plugin.
+
+use std::time::Duration;
+
+use super::ports::VolumeLimits;
+use crate::model::{ExternalId, NamespacedId, PluginId, SnapshotId};
+use crate::server::acquire::acquire;
+use crate::server::error::ServerError;
+use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
+
+/// What only one operation at a time may change. Acquired in this order, which prevents deadlocks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum LockedResource {
+    /// A volume, which need not exist.
+    Volume(NamespacedId),
+    /// The provider's volume, which may be registered more than once.
+    External(PluginId, ExternalId),
+    /// The provider's snapshot.
+    Snapshot(PluginId, SnapshotId),
+}
+
+impl std::fmt::Display for LockedResource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Volume(key) => write!(f, "volume {key}"),
+            Self::External(plugin, id) => write!(f, "external volume {id} of plugin {plugin}"),
+            Self::Snapshot(plugin, id) => write!(f, "snapshot {id} of plugin {plugin}"),
+        }
+    }
+}
+
+/// Groups of controller calls that share a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallClass {
+    /// Creates and validations.
+    Create,
+    /// Deletes, expansions and snapshots.
+    Delete,
+    /// Lists.
+    List,
+}
+
+/// Admits operations. A clone shares the limits.
+#[derive(Clone)]
+pub(super) struct OperationLimiter {
+    resources: KeyedLimiter<LockedResource>,
+    creates: KeyedLimiter<PluginId>,
+    deletes: KeyedLimiter<PluginId>,
+    lists: KeyedLimiter<PluginId>,
+    timeout: Duration,
+}
+
+impl OperationLimiter {
+    pub(super) fn new(limits: &VolumeLimits) -> Self {
+        let calls = |concurrency| KeyedLimiter::with_concurrency(concurrency, limits.max_waiting);
+        Self {
+            resources: KeyedLimiter::new(limits.max_waiting),
+            creates: calls(limits.concurrent_creates),
+            deletes: calls(limits.concurrent_deletes),
+            lists: calls(limits.concurrent_lists),
+            timeout: limits.queue_timeout,
+        }
+    }
+
+    /// Waits until no other operation has the resource.
+    pub(super) async fn acquire(
+        &self,
+        resource: LockedResource,
+    ) -> Result<KeyedPermit<LockedResource>, ServerError> {
+        let name = resource.to_string();
+        acquire(&self.resources, resource, name, self.timeout).await
+    }
+
+    /// Waits until no other operation has any of the resources.
+    pub(super) async fn acquire_all(
+        &self,
+        mut resources: Vec<LockedResource>,
+    ) -> Result<Vec<KeyedPermit<LockedResource>>, ServerError> {
+        resources.sort();
+        resources.dedup();
+        let mut permits = vec![];
+        for resource in resources {
+            permits.push(self.acquire(resource).await?);
+        }
+        Ok(permits)
+    }
+
+    /// Waits until another call of that class may be sent to the plugin.
+    pub(super) async fn acquire_call(
+        &self,
+        class: CallClass,
+        plugin: &PluginId,
+    ) -> Result<KeyedPermit<PluginId>, ServerError> {
+        let limiter = match class {
+            CallClass::Create => &self.creates,
+            CallClass::Delete => &self.deletes,
+            CallClass::List => &self.lists,
+        };
+        let name = format!("plugin {plugin}");
+        acquire(limiter, plugin.clone(), name, self.timeout).await
+    }
+}

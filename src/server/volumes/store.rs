@@ -1,0 +1,109 @@
+//! The recorded state of volumes: reads, compare-and-set commits, and retries after conflicts.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::plugin::VolumePlugin;
+use crate::model::{NamespacedId, PluginId};
+use crate::ports::Clock;
+use crate::server::cell::{CommitError, Expected, StateCell};
+use crate::server::error::ServerError;
+use crate::state::{Event, EventKind, State, VolumeRecord, VolumeView, provider_name, volume};
+
+/// Reads and records volumes. A clone is the same store.
+#[derive(Clone)]
+pub(super) struct VolumeStore {
+    cell: StateCell,
+    clock: Arc<dyn Clock>,
+    conflict_retries: u32,
+}
+
+impl VolumeStore {
+    pub(super) fn new(cell: StateCell, clock: Arc<dyn Clock>, conflict_retries: u32) -> Self {
+        Self {
+            cell,
+            clock,
+            conflict_retries,
+        }
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        self.cell.read(read)
+    }
+
+    /// Index of the last event that readers can see.
+    pub(super) fn index(&self) -> u64 {
+        self.cell.index()
+    }
+
+    pub(super) fn record(&self, key: &NamespacedId) -> Option<Arc<VolumeRecord>> {
+        self.cell.read(|state| state.record(key).cloned())
+    }
+
+    /// A volume as clients see it; `None` also while it is being created.
+    pub(super) fn view(&self, key: &NamespacedId) -> Option<VolumeView> {
+        self.cell.read(|state| volume(state, key))
+    }
+
+    /// A volume that this operation has written.
+    pub(super) fn written(&self, key: &NamespacedId) -> Result<VolumeView, ServerError> {
+        self.view(key).ok_or_else(|| conflict(key))
+    }
+
+    /// The plugin that a write names.
+    pub(super) fn plugin(&self, id: &PluginId) -> Result<VolumePlugin, ServerError> {
+        let plugin = self.cell.read(|state| VolumePlugin::read(state, id));
+        plugin.ok_or_else(|| ServerError::UnknownPlugin(id.clone()))
+    }
+
+    /// The volume's name at the provider; empty without a record.
+    pub(super) fn provider_name(&self, key: &NamespacedId) -> String {
+        self.cell.read(|state| {
+            let record = state.record(key);
+            record.map_or_else(String::new, |record| provider_name(state, record))
+        })
+    }
+
+    /// Records an event if what was expected still holds. Returns its index.
+    pub(super) async fn commit(
+        &self,
+        expected: Expected,
+        kind: EventKind,
+    ) -> Result<u64, CommitError> {
+        let event = Event::new(self.clock.now(), kind);
+        self.cell.commit(expected, event).await
+    }
+
+    /// Repeats an operation while its volume changes between the decision and the write.
+    pub(super) async fn retry_on_conflict<T, F>(
+        &self,
+        key: &NamespacedId,
+        operation: impl Fn() -> F,
+    ) -> Result<T, ServerError>
+    where
+        F: Future<Output = Result<T, ServerError>>,
+    {
+        for _ in 0..self.conflict_retries {
+            match operation().await {
+                Err(ServerError::Commit(
+                    CommitError::Conflict { .. } | CommitError::InvalidEvent(_),
+                )) => {}
+                result => return result,
+            }
+        }
+        Err(ServerError::RepeatedConflict(key.clone()))
+    }
+}
+
+/// Expects the record to be unchanged since it was read.
+pub(super) fn unchanged(record: &VolumeRecord) -> Expected {
+    Expected::VolumeAt(record.key().clone(), record.modify_index)
+}
+
+/// The error that makes [`VolumeStore::retry_on_conflict`] decide again.
+pub(super) fn conflict(key: &NamespacedId) -> ServerError {
+    ServerError::Commit(CommitError::Conflict {
+        volume: key.clone(),
+        found: None,
+    })
+}

@@ -1,0 +1,35 @@
+//! What a client sends to create or register volumes, and what it gets back.
+
+use crate::model::VolumeRequest;
+use crate::state::VolumeView;
+use crate::wire::RequestProblem;
+
+/// A volume that a client wants to create or register.
+#[derive(Clone, Debug)]
+pub struct VolumeSubmission {
+    /// The decoded request.
+    pub request: VolumeRequest,
+    /// What could not be decoded.
+    pub problems: Vec<RequestProblem>,
+}
+
+impl From<VolumeRequest> for VolumeSubmission {
+    /// A submission without problems.
+    fn from(request: VolumeRequest) -> Self {
+        Self {
+            request,
+            problems: vec![],
+        }
+    }
+}
+
+/// The result of a successful create or register.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeWriteResult {
+    /// Index at which all changes can be read.
+    pub index: u64,
+    /// The volumes after the write, in the order of the request.
+    pub volumes: Vec<VolumeView>,
+    /// What was ignored or is still pending, a sentence each.
+    pub warnings: Vec<String>,
+}

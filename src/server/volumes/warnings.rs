@@ -1,0 +1,79 @@
+//! Warnings of a successful create or register: what was ignored, what is still pending.
+
+use crate::model::{AttachmentMode, ExternalId, NamespacedId, VolumeRequest};
+use crate::server::error::UpdateOrigin;
+use crate::state::{State, VolumeRecord, VolumeView, volumes_sharing};
+
+/// Warns of fields that were accepted and have no effect.
+pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrigin) -> Vec<String> {
+    let mut warnings = vec![];
+    let given = |map: Option<&std::collections::BTreeMap<_, _>>| map.is_some_and(|m| !m.is_empty());
+    match origin {
+        UpdateOrigin::Create if given(request.context.as_ref()) => warnings.push(format!(
+            "volume {}: the context of the request was ignored; the plugin gives a new volume its context",
+            request.key()
+        )),
+        UpdateOrigin::Create | UpdateOrigin::Register => {}
+    }
+    let is_block = |mode| mode == AttachmentMode::BlockDevice;
+    let only_blocks = request
+        .capabilities
+        .iter()
+        .all(|capability| is_block(capability.attachment_mode));
+    let options = request.mount_options.as_ref();
+    if only_blocks && options.is_some_and(|options| !options.is_empty()) {
+        warnings.push(format!(
+            "volume {}: mount options have no effect on a volume that is only used as a block device",
+            request.key()
+        ));
+    }
+    warnings
+}
+
+/// Warns if the provider's volume is registered under another ID too.
+pub(super) fn shared_warning(state: &State, view: &VolumeView) -> Option<String> {
+    let external_id = view.record.remote_id()?;
+    let plugin = &view.record.definition.plugin_id;
+    shared_with(
+        view.record.key(),
+        &external_id,
+        &volumes_sharing(state, plugin, &external_id),
+    )
+}
+
+/// Two registrations of one external volume are allowed, and dangerous.
+fn shared_with(
+    key: &NamespacedId,
+    external_id: &ExternalId,
+    registered: &[NamespacedId],
+) -> Option<String> {
+    let others: Vec<_> = registered
+        .iter()
+        .filter(|other| *other != key)
+        .map(ToString::to_string)
+        .collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "volume {key}: external volume {external_id} is also registered as {}; claims are tracked separately, and neither volume can be deleted while the other is registered",
+            others.join(", ")
+        )
+    })
+}
+
+/// Warns of an expansion whose outcome is unknown, or that a node has to complete.
+pub(super) fn expansion_warnings(record: &VolumeRecord) -> impl Iterator<Item = String> {
+    let unknown = record.expanding.map(|to| {
+        format!(
+            "volume {}: an expansion to {} was started and its outcome is unknown; the next request for the volume asks the plugin again",
+            record.key(),
+            to.min
+        )
+    });
+    let pending = record.node_expansion_pending.then(|| {
+        format!(
+            "volume {}: the provider expanded it; the plugin also requires expansion on the nodes, which is pending",
+            record.key()
+        )
+    });
+    unknown.into_iter().chain(pending)
+}

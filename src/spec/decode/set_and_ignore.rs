@@ -1,0 +1,69 @@
+//! Decodes the fields of this program that no server receives: `set` and `ignore`.
+//!
+//! Nomad has no fields of these names and ignores unknown keys, so such a file declares the same volume
+//! there.
+
+use super::reader::{Reader, ScalarConversion};
+use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
+use crate::model::SetName;
+use crate::spec::schema;
+use crate::spec::tree::{Entry, Node, Value};
+
+impl Reader<'_> {
+    /// Decodes the set of a file, with its position.
+    pub(super) fn set(&mut self, entries: &[&Entry<'_>]) -> Option<(SetName, Span)> {
+        let entry = self.single(entries)?;
+        let text = self.text(schema::SET, &entry.value, ScalarConversion::AsWritten)?;
+        match SetName::parse(&text) {
+            Ok(name) => Some((name, entry.value.span)),
+            Err(problem) => {
+                let message = format!("invalid set name `{text}`");
+                self.diagnostics.push(
+                    Diagnostic::error(Code::SpecSetName, message)
+                        .label(entry.value.span, problem.to_string()),
+                );
+                None
+            }
+        }
+    }
+
+    /// Decodes the fields whose drift is ignored.
+    pub(super) fn ignore(&mut self, entries: &[&Entry<'_>]) -> Vec<String> {
+        let Some(entry) = self.single(entries) else {
+            return vec![];
+        };
+        match &entry.value.value {
+            Value::List(items) => {
+                let named = items.iter().filter_map(|item| self.ignored(item));
+                named.collect()
+            }
+            Value::Null | Value::Invalid => vec![],
+            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
+                self.wrong_type("ignore", &entry.value, "a list of fields");
+                vec![]
+            }
+        }
+    }
+
+    fn ignored(&mut self, item: &Node<'_>) -> Option<String> {
+        let text = self.text("ignore", item, ScalarConversion::AsWritten)?;
+        let fields: Vec<_> = schema::drift_fields().collect();
+        if fields.contains(&text) {
+            return Some(text);
+        }
+        let message = format!("`{text}` is not a field that drift can check");
+        let diagnostic = Diagnostic::error(Code::SpecUnknownField, message);
+        self.diagnostics
+            .push(match closest_match(&text, fields.iter().map(String::as_str)) {
+                Some(near) => diagnostic
+                    .label(item.span, format!("did you mean `{near}`?"))
+                    .replace(
+                        item.span,
+                        self.quoted_like(item.span, near),
+                        "a similar field exists",
+                    ),
+                None => diagnostic.label(item.span, format!("expected one of {}", fields.join(", "))),
+            });
+        None
+    }
+}

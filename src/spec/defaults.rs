@@ -1,0 +1,10 @@
+//! Values of fields that a specification does not set.
+
+use crate::model::Namespace;
+
+/// The defaults of a specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The namespace of a volume without one.
+    pub namespace: Namespace,
+}

@@ -1,0 +1,67 @@
+//! The reason why a text does not parse: a diagnostic without the text.
+
+use std::ops::Range;
+
+use crate::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
+
+/// The first syntax error of a text. Its messages quote keys and punctuation only, never values, which
+/// may be secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ParseError {
+    pub(super) code: Code,
+    pub(super) range: Range<usize>,
+    pub(super) message: String,
+    pub(super) label: String,
+    pub(super) help: Option<String>,
+    /// Whether the text is invalid in HCL1 and in HCL2.
+    pub(super) is_conclusive: bool,
+}
+
+impl ParseError {
+    pub(super) fn syntax(range: Range<usize>, message: impl Into<String>) -> Self {
+        Self {
+            code: Code::SpecSyntax,
+            range,
+            message: message.into(),
+            label: String::new(),
+            help: None,
+            is_conclusive: false,
+        }
+    }
+
+    pub(super) fn too_deep(range: Range<usize>) -> Self {
+        let message = format!(
+            "blocks and lists are nested more than {} levels deep",
+            super::tree::MAX_DEPTH
+        );
+        Self {
+            code: Code::SpecTooDeep,
+            is_conclusive: true,
+            ..Self::syntax(range, message)
+        }
+    }
+
+    pub(super) fn certain(mut self) -> Self {
+        self.is_conclusive = true;
+        self
+    }
+
+    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(super) fn into_diagnostic(self, source: SourceId) -> Diagnostic {
+        let diagnostic = Diagnostic::error(self.code, self.message)
+            .label(SourceMap::span(source, self.range), self.label);
+        match self.help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        }
+    }
+}
