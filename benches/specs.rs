@@ -1,6 +1,8 @@
-//! Benchmarks reading and validating 10,000 volumes in each syntax, in one file and in 10,000 files.
+//! Benchmarks reading and validating 10,000 volumes in each syntax, in one file and in 10,000
+//! files.
 //!
-//! The goal is less than 0.3 s and 100 MB. `cargo bench --bench specs` prints times and allocations.
+//! The goal is less than 0.3 s and 100 MB. `cargo bench --bench specs` prints times and
+//! allocations.
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
 use nomad_csi::spec::{self, Defaults, Purpose, Syntax};

@@ -2,23 +2,23 @@
 #
 #   nomad-csi volume create --embedded -f specs/hostpath.hcl
 
-# What jobs call the volume; unique in its namespace.
+# The volume's ID in jobs, unique in its namespace.
 id = "database"
 
-# What people and the provider call it. A new volume needs one.
+# The volume's name at the provider. It is required to create a volume.
 name = "database"
 
 type      = "csi"
 plugin_id = "hostpath"
 
-# The namespace it lives in; without this line, that of the command or `default`.
+# The volume's namespace. The default is the command's namespace, or `default`.
 # namespace = "default"
 
-# How large it shall be: at least and at most. `10GiB` is 10 * 2^30 bytes, `10G` is 10 * 10^9.
+# The minimum and maximum size. `10GiB` is 10 * 2^30 bytes, `10G` is 10 * 10^9 bytes.
 capacity_min = "1GiB"
 capacity_max = "10GiB"
 
-# How it may be used; repeat the block for each way. A job picks one of them.
+# The access and attachment modes. Repeat the block to allow several; a job uses one of them.
 #
 # access_mode: single-node-reader-only, single-node-writer, multi-node-reader-only,
 #              multi-node-single-writer or multi-node-multi-writer
@@ -33,14 +33,14 @@ capability {
   attachment_mode = "file-system"
 }
 
-# How it is mounted. Run as root, the embedded plugin gives a volume with a size a file system of
-# its own: ext4, or xfs or btrfs where they are installed.
+# The file system and mount flags. With root privileges, the embedded plugin creates a file system for
+# each volume with a size: ext4, or xfs or btrfs if installed.
 # mount_options {
 #   fs_type     = "ext4"
 #   mount_flags = ["noatime"]
 # }
 
-# Where it shall be reachable from, if the plugin knows places.
+# The topologies from which the volume must be accessible, if the plugin supports topologies.
 # topology_request {
 #   required {
 #     topology {
@@ -51,8 +51,8 @@ capability {
 #   }
 # }
 
-# What the provider wants to see, and its own settings for a new volume. The embedded plugin has no
-# secrets; it knows backing (image or directory), direct_io and read_ahead_kib.
+# Secrets for the plugin, and its parameters for a new volume. The embedded plugin uses no secrets. Its
+# parameters are backing (image or directory), direct_io and read_ahead_kib.
 # secrets {
 #   token = "placeholder"
 # }
@@ -60,5 +60,5 @@ capability {
 #   backing = "directory"
 # }
 
-# To register a volume that the provider has already, say the provider's ID of it:
+# To register an existing volume, set the provider's ID:
 # external_id = "vol-0123456789"

@@ -1,8 +1,8 @@
-# Several volumes in one file, each in a block of its own.
+# Several volumes in one file, one block each.
 #
 #   nomad-csi apply --embedded -f specs/volumes.hcl
 #
-# The block's label is the volume's ID, unless `source` says another one.
+# The block's label is the volume's ID, unless `source` sets another one.
 
 volume "metrics" {
   type      = "csi"
@@ -23,8 +23,7 @@ volume "reference" {
   name      = "reference-data"
   plugin_id = "hostpath"
 
-  # Held against the access modes below, so that a slip does not open the volume for writing; it is
-  # not sent.
+  # Checked against the access modes below, so a mistake cannot make the volume writable. Never sent.
   read_only = true
 
   capability {

@@ -1,5 +1,5 @@
-# An EBS volume, by the AWS EBS CSI driver (provider ebs.csi.aws.com).
-# The driver finds its credentials by itself: the instance's role, or its environment.
+# An EBS volume of the AWS EBS CSI driver (provider ebs.csi.aws.com).
+# The driver reads its credentials from the instance's role or from its environment.
 
 id        = "ebs-database"
 name      = "ebs-database"
@@ -9,7 +9,7 @@ plugin_id = "aws-ebs"
 capacity_min = "20GiB"
 capacity_max = "40GiB"
 
-# An EBS volume is attached to one instance at a time.
+# One instance can attach an EBS volume at a time.
 capability {
   access_mode     = "single-node-writer"
   attachment_mode = "file-system"
@@ -25,7 +25,7 @@ mount_options {
   mount_flags = ["noatime"]
 }
 
-# An EBS volume lives in one availability zone, and so do its users.
+# An EBS volume and the jobs that use it are in one availability zone.
 topology_request {
   required {
     topology {
@@ -36,7 +36,7 @@ topology_request {
   }
 }
 
-# All values are texts, numbers and booleans too.
+# All values are texts, including numbers and booleans.
 parameters {
   type       = "gp3"
   iops       = "4000"

@@ -1,4 +1,4 @@
-# A Ceph block device, by ceph-csi (provider rbd.csi.ceph.com).
+# A Ceph block device of ceph-csi (provider rbd.csi.ceph.com).
 
 id        = "rbd-database"
 name      = "rbd-database"

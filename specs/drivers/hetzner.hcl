@@ -1,12 +1,12 @@
-# A Hetzner Cloud volume, by its CSI driver (provider csi.hetzner.cloud).
-# The API token stands in the driver's configuration, not here.
+# A Hetzner Cloud volume of its CSI driver (provider csi.hetzner.cloud).
+# The driver's configuration contains the API token.
 
 id        = "hetzner-database"
 name      = "hetzner-database"
 type      = "csi"
 plugin_id = "hetzner"
 
-# The smallest volume is 10 GB.
+# The minimum size is 10 GB.
 capacity_min = "10GiB"
 
 capability {
@@ -23,7 +23,7 @@ mount_options {
   fs_type = "ext4"
 }
 
-# Without this the volume is made where the controller runs.
+# The default is the location of the controller.
 topology_request {
   required {
     topology {

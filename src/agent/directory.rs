@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::ports::MountFlags;
 
-    fn dirs(setting: &DataDirSetting, runtime: Option<&Path>) -> AgentDirs {
+    fn create(setting: &DataDirSetting, runtime: Option<&Path>) -> AgentDirs {
         AgentDirs::create_dirs(DataDir::prepare(setting).unwrap(), runtime).unwrap()
     }
 
@@ -385,7 +385,7 @@ mod tests {
         let problem = problem.iter().next().unwrap();
         assert_eq!(problem.code, Code::AgentDirectory);
         assert!(
-            problem.message.contains("file/data: Not a directory"),
+            problem.message.contains("file/data`: Not a directory"),
             "{}",
             problem.message
         );

@@ -146,7 +146,7 @@ impl CommandContext {
         if let Some((remark, sources)) = chosen.and_then(SelectedCluster::token_warning) {
             self.print_diagnostics(&remark.clone().into(), sources);
         }
-        let session = self.interrupts.unless(self.servers.open(&target)).await??;
+        let session = self.interrupts.unless_interrupted(self.servers.open(&target)).await??;
         let done = work(&*session.api).await;
         let closed = session.close().await;
         let exit = done?;
@@ -162,7 +162,7 @@ impl CommandContext {
         self.printer.print_unterminated(question);
         let stdin = self.stdin.clone();
         let reading = tokio::task::spawn_blocking(move || stdin.read_line());
-        let answer = self.interrupts.unless(reading).await;
+        let answer = self.interrupts.unless_interrupted(reading).await;
         if answer.is_err() {
             self.printer.print_status("");
         }

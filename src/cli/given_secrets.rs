@@ -1,7 +1,7 @@
-//! Secrets that are given beside specifications: a file, or references on the command line.
+//! Secrets beside specifications: a file, or references on the command line.
 //!
-//! A value on a command line can be read by every user of the machine, so only where it is can be
-//! said there. Everything is looked up at once, before anything is sent.
+//! Other users can read a command line, so it takes references and no values. All secrets are looked up
+//! before anything is sent.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,10 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::files::read_secret_refs;
 use crate::model::{SecretRef, SecretRefs, Secrets};
 
-/// The values; says what is to be warned of.
+/// Looks up the secrets, and prints warnings.
 ///
 /// # Errors
-/// If the file cannot be read, an argument is no reference, a value is not there, or somebody
-/// interrupts.
+/// If the file cannot be read, an argument is invalid, a secret has no value, or the user interrupts.
 pub(super) async fn given_secrets(
     context: &CommandContext,
     arguments: &SecretArgs,
@@ -25,17 +24,16 @@ pub(super) async fn given_secrets(
     if let Some(file) = &arguments.secrets {
         let file = context.directory.join(file);
         let directory = file.parent().unwrap_or(Path::new("")).to_owned();
-        groups.push((in_file(&file)?, directory));
+        groups.push((read_file(&file)?, directory));
     }
-    let typed = arguments.secret_from.iter().map(typed);
+    let typed = arguments.secret_from.iter().map(parse_reference);
     let typed: SecretRefs = typed.collect::<Result<Vec<_>, _>>()?.into_iter().collect();
     groups.push((typed, context.directory.clone()));
     let source = context.secret_source();
     let looking = tokio::task::spawn_blocking(move || look_up(&groups, &*source));
-    let found = context.interrupts.unless(looking).await?;
+    let found = context.interrupts.unless_interrupted(looking).await?;
     let (secrets, warnings) = found.map_err(|error| {
-        Diagnostic::error(Code::Internal, "the secrets could not be looked up")
-            .note(error.to_string())
+        Diagnostic::error(Code::Internal, "cannot look up secrets").note(error.to_string())
     })??;
     for warning in &warnings {
         context.print_diagnostic(warning);
@@ -43,23 +41,23 @@ pub(super) async fn given_secrets(
     Ok(secrets)
 }
 
-fn in_file(file: &Path) -> Result<SecretRefs, CliError> {
+fn read_file(file: &Path) -> Result<SecretRefs, CliError> {
     read_secret_refs(file).map_err(|reason| {
-        let message = format!("the file {} cannot be used", file.display());
+        let message = format!("cannot read secrets from `{}`", file.display());
         Diagnostic::error(Code::CliInvalidValue, message)
             .note(reason)
-            .help("write one map of texts, as in `token: {env: TOKEN}`")
+            .help("write one map, such as `token: {env: TOKEN}`")
             .into()
     })
 }
 
-/// `KEY=env:NAME` or `KEY=file:PATH`. What is neither is not shown: it may be the secret itself.
-fn typed(argument: &RedactedText) -> Result<(String, SecretRef), CliError> {
+/// Parses `KEY=env:NAME` or `KEY=file:PATH`. Never shows the source: it may be the secret itself.
+fn parse_reference(argument: &RedactedText) -> Result<(String, SecretRef), CliError> {
     let pair = argument.0.split_once('=');
     let Some((key, source)) = pair.filter(|(key, _)| !key.is_empty()) else {
         return Err(
             Diagnostic::error(Code::CliInvalidValue, "a `--secret-from` has no key")
-                .help(TYPED)
+                .help(REFERENCE_HELP)
                 .into(),
         );
     };
@@ -67,16 +65,16 @@ fn typed(argument: &RedactedText) -> Result<(String, SecretRef), CliError> {
         Some(("env", name)) if !name.is_empty() => SecretRef::Env(name.to_owned()),
         Some(("file", path)) if !path.is_empty() => SecretRef::File(path.to_owned()),
         Some(_) | None => {
-            let message = format!("`--secret-from {key}=` names no variable and no file");
+            let message = format!("`--secret-from {key}=` must name a variable or a file");
             return Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help(TYPED)
+                .help(REFERENCE_HELP)
                 .into());
         }
     };
     Ok((key.to_owned(), reference))
 }
 
-const TYPED: &str = "write `--secret-from KEY=env:NAME` or `--secret-from KEY=file:PATH`";
+const REFERENCE_HELP: &str = "write `--secret-from KEY=env:NAME` or `--secret-from KEY=file:PATH`";
 
 fn look_up(
     groups: &[(SecretRefs, PathBuf)],
@@ -88,12 +86,12 @@ fn look_up(
     for (references, directory) in groups {
         let found: Result<Secrets, Vec<Diagnostics>> = references.resolve(|key, reference| {
             let found = source.resolve(reference, directory).map_err(|remark| {
-                let message = format!("the secret `{key}` has no value: {remark}");
+                let message = format!("secret `{key}` has no value: {remark}");
                 let problem = Diagnostic::error(remark.code, message);
                 Diagnostics::from(problem.help(remark.code.remedy()))
             })?;
             warnings.extend(found.warning.map(|remark| {
-                let message = format!("the secret `{key}`: {remark}");
+                let message = format!("secret `{key}`: {remark}");
                 Diagnostic::warning(remark.code, message).help(remark.code.remedy())
             }));
             Ok(found.value)

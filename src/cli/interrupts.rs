@@ -1,8 +1,7 @@
 //! Ctrl-C, once and twice.
 //!
-//! The first stops: calls that run are waited for, nothing new begins, what was done is told. The
-//! second leaves at once. SIGTERM counts as the first, so that a pipeline that is cancelled does not
-//! lose track of a creation.
+//! The first interrupt stops the command: running calls end, and nothing new starts. The second aborts
+//! it. SIGTERM counts as an interrupt, so a cancelled pipeline does not lose track of a creation.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,37 +11,40 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::exit::Exit;
 
-/// Both wishes of one run.
+/// The interrupts of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts {
     stop: CancellationToken,
-    leave: CancellationToken,
+    abort: CancellationToken,
 }
 
 impl Interrupts {
-    /// Somebody interrupts: the first time to stop, the second to leave.
-    pub fn press(&self) {
+    /// Interrupts the run: the first time to stop it, the second time to abort it.
+    pub fn interrupt(&self) {
         if self.stop.is_cancelled() {
-            self.leave.cancel();
+            self.abort.cancel();
         }
         self.stop.cancel();
     }
 
-    /// Cancelled by the first.
+    /// Returns the token that the first interrupt cancels.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Resolves at the second.
-    pub async fn leave(&self) {
-        self.leave.cancelled().await;
+    /// Resolves at the second interrupt.
+    pub async fn aborted(&self) {
+        self.abort.cancelled().await;
     }
 
-    /// Waits for something that may be given up at any moment: a read, an answer.
+    /// Waits for work that can be abandoned at any time, such as a read.
     ///
     /// # Errors
-    /// If somebody interrupts first.
-    pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, CliError> {
+    /// If the user interrupts first.
+    pub async fn unless_interrupted<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, CliError> {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(CliError::already_reported(Exit::Interrupted)),
@@ -50,14 +52,14 @@ impl Interrupts {
         }
     }
 
-    /// Listens to the process's signals for as long as it is polled; never returns.
+    /// Listens to the process's signals while it is polled. Never returns.
     pub async fn listen(&self) -> Infallible {
         let Ok(mut signals) = Signals::new() else {
             return std::future::pending().await;
         };
         loop {
             signals.next().await;
-            self.press();
+            self.interrupt();
         }
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn run_in_runtime(
         tokio::select! {
             ended = command => ended,
             never = signals => match never {},
-            () = context.interrupts.leave() => {
+            () = context.interrupts.aborted() => {
                 context.printer.print_status(options.abort_message);
                 Err(CliError::already_reported(Exit::Interrupted))
             }

@@ -1,5 +1,4 @@
-//! A saved plan, on its way to being applied: read, held against where and when it is, made the order
-//! that it was.
+//! A saved plan, read as the command line that made it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,24 +13,24 @@ use crate::files::read_text;
 use crate::model::Namespace;
 use crate::plan::{SavedPlan, SavedPlanProblem};
 
-/// A saved plan as the command line that it was made with.
+/// A saved plan as the command line that made it.
 pub(super) struct SavedPlanFile {
     /// The plan.
     pub plan: SavedPlan,
-    /// The files that it was made from.
+    /// The specification files.
     pub files: FileArgs,
-    /// Whose the volumes are.
+    /// The set that owns the volumes.
     pub set: SetArgs,
-    /// Where that is remembered.
+    /// The ledger of the set.
     pub place: LedgerArgs,
-    /// The namespace of volumes that name none.
+    /// The namespace of volumes that declare none.
     pub namespace: Option<Namespace>,
 }
 
 /// Reads a saved plan.
 ///
 /// # Errors
-/// If there is none in the file, or it holds what this program does not know.
+/// If the file holds no saved plan, or one that this version does not know.
 pub(super) fn read_saved_plan(
     context: &CommandContext,
     file: &Path,
@@ -64,7 +63,7 @@ pub(super) fn read_saved_plan(
     Ok(saved)
 }
 
-/// Names of files start from where the plan was made; there they stay as they were typed.
+/// Resolves file names against the directory where the plan was made.
 fn files_from(context: &CommandContext, directory: &str, files: &[String]) -> Vec<String> {
     if context.directory == Path::new(directory) {
         return files.to_vec();
@@ -82,7 +81,7 @@ fn from_directory(choice: LedgerChoice, directory: &str) -> LedgerChoice {
 
 fn unusable(file: &Path, why: &str) -> CliError {
     let file = one_line(&file.display().to_string());
-    let message = format!("{file} cannot be applied: {}", one_line(why));
+    let message = format!("cannot apply `{file}`: {}", one_line(why));
     Diagnostic::error(Code::PlanUnusable, message)
         .help(Code::PlanUnusable.remedy())
         .into()

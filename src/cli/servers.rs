@@ -1,4 +1,4 @@
-//! Which servers can be reached, and how.
+//! The servers that commands connect to.
 
 use async_trait::async_trait;
 
@@ -13,19 +13,19 @@ use crate::nomad::NomadClient;
 use crate::nomad::{ClientSettings, RedactedString};
 use crate::ports::ClusterApi;
 
-/// A server that is being talked to.
+/// A connection to a server.
 pub struct Session {
     /// The server.
     pub api: Box<dyn ClusterApi>,
-    /// What has to be ended afterwards.
+    /// What ends with the session.
     pub companion: Option<Box<dyn Companion>>,
 }
 
 impl Session {
-    /// Ends what was started for this session.
+    /// Ends what was started for the session.
     ///
     /// # Errors
-    /// If it did not end well.
+    /// If it fails to end.
     pub async fn close(self) -> Result<(), CliError> {
         match self.companion {
             Some(companion) => companion.end().await,
@@ -34,24 +34,24 @@ impl Session {
     }
 }
 
-/// Something that lives as long as a session: the embedded agent.
+/// What lives as long as a session: the embedded agent.
 #[async_trait]
 pub trait Companion: Send {
-    /// Ends it in order.
+    /// Shuts it down.
     async fn end(self: Box<Self>) -> Result<(), CliError>;
 }
 
 /// Opens sessions.
 #[async_trait]
 pub trait Servers: Send + Sync {
-    /// Opens one. A client that connects on first use need not ask the server anything yet.
+    /// Opens a session. The client connects on its first request.
     ///
     /// # Errors
-    /// If the settings cannot be used, or the embedded agent does not start.
+    /// If the settings are invalid, or the embedded agent does not start.
     async fn open(&self, target: &Target) -> Result<Session, CliError>;
 }
 
-/// The ones that are really there.
+/// Clusters over HTTP, and the embedded agent.
 #[derive(Clone, Copy, Debug)]
 pub struct RealServers;
 

@@ -1,4 +1,4 @@
-//! The specifications that a person means: read, checked, all problems at once.
+//! Reads and validates specification files, and collects their problems.
 
 use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
@@ -120,15 +120,15 @@ pub(super) fn read_specifications(
     }
     validate(&volumes, options.purpose, &mut diagnostics);
     if context.global.namespace.is_some() {
-        one_namespace_each(&volumes, &defaults.namespace, &mut diagnostics);
+        check_namespaces(&volumes, &defaults.namespace, &mut diagnostics);
     }
     if options.empty_files == EmptyFiles::Pruned {
-        diagnostics = diagnostics.into_iter().map(with_way_to_empty).collect();
+        diagnostics = diagnostics.into_iter().map(explain_emptying).collect();
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
         diagnostics.extend(no_volume(options.empty_files, sets.first()));
     }
-    let set = the_set(&sets, typed, &mut diagnostics);
+    let set = selected_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();
     Ok((
         Specifications {
@@ -142,38 +142,38 @@ pub(super) fn read_specifications(
     ))
 }
 
-/// The set that was typed.
+/// Parses the value of `--set`.
 ///
 /// # Errors
-/// If that is no set's name.
+/// If it is not the name of a set.
 pub(super) fn parse_set_name(typed: Option<&str>) -> Result<Option<SetName>, CliError> {
     let parsed = |text| {
         SetName::parse(text).map_err(|problem| {
-            let message = format!("`--set {text}` names no set: {problem}");
+            let message = format!("`--set {text}` is not the name of a set: {problem}");
             Diagnostic::error(Code::CliInvalidValue, message).into()
         })
     };
     typed.map(parsed).transpose()
 }
 
-/// FileArgs that cannot be read, or say nothing, never empty a set; what does is told to who may want it.
-fn with_way_to_empty(problem: Diagnostic) -> Diagnostic {
+/// Explains how to empty a set on purpose: missing files never do.
+fn explain_emptying(problem: Diagnostic) -> Diagnostic {
     match problem.code {
         Code::FilesNoSpecs | Code::FilesNotFound | Code::SpecNoVolume => {
-            problem.help("nothing is removed because files are missing: if a set is to let go of everything that it owns, give a file that says `set = \"NAME\"` and declares no volume")
+            problem.help("to remove all volumes from a set, give a file with `set = \"NAME\"` and no volume; missing files remove nothing")
         }
         _ => problem,
     }
 }
 
-/// What is said of files that name a set, as one of them does there, and declare no volume.
+/// Reports files that declare no volume. `named` is the set that they name, and where.
 fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagnostics {
     let Some((set, place)) = named else {
         return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
     };
-    let message = format!("the files name set {set} and declare no volume");
-    let help = "`apply --prune` with these files lets go of everything that the set owns: it is deregistered, and its data stays";
-    let label = "nothing stands beside it";
+    let message = format!("the files name set `{set}` and declare no volume");
+    let help = "run `apply --prune` with these files to deregister all volumes of the set; their data stays";
+    let label = "no volume is declared with it";
     match empty_files {
         EmptyFiles::Accepted | EmptyFiles::Pruned => Diagnostics::default(),
         EmptyFiles::Warned => Diagnostic::warning(Code::SpecNoVolume, message)
@@ -182,14 +182,14 @@ fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagno
             .into(),
         EmptyFiles::Rejected => Diagnostic::error(Code::SpecNoVolume, message)
             .label(*place, label)
-            .help("declare a volume; `nomad-csi volume init` writes an example")
+            .help("declare a volume; run `nomad-csi volume init` for an example")
             .help(help)
             .into(),
     }
 }
 
-/// The set that is meant: what the files say, and the flag only if they agree.
-fn the_set(
+/// Returns the set: from the files or from `--set`, which must not differ.
+fn selected_set(
     sets: &[(SetName, Span)],
     typed: Option<SetName>,
     diagnostics: &mut Diagnostics,
@@ -197,11 +197,11 @@ fn the_set(
     let written = single_set(sets, diagnostics).cloned();
     match (written, typed) {
         (Some((written, place)), Some(typed)) if written != typed => {
-            let message = format!("the file names set `{written}`, and `--set {typed}` was typed");
+            let message = format!("the file names set `{written}`, but `--set` names `{typed}`");
             diagnostics.push(
                 Diagnostic::error(Code::CliSetConflict, message)
                     .label(place, "")
-                    .help("leave out `--set`, or make the two agree"),
+                    .help("remove `--set`, or use the same name"),
             );
             None
         }
@@ -210,34 +210,34 @@ fn the_set(
     }
 }
 
-/// A volume is in one namespace.
+/// Returns the namespace of volumes that declare none.
 fn single_namespace(given: Option<&Namespace>) -> Result<Namespace, CliError> {
     match given {
         None => Ok(Namespace::default()),
         Some(namespace) if namespace.as_str() == Namespace::ALL => {
-            let message = "a volume cannot be in all namespaces";
+            let message = "cannot use all namespaces (`*`) for a volume";
             Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .note("the namespace `*` comes from `--namespace`, NOMAD_NAMESPACE or the context")
-                .help("name one namespace, or write it in the specifications")
+                .note("the namespace comes from `--namespace`, NOMAD_NAMESPACE or the context")
+                .help("name one namespace, or declare it in the specifications")
                 .into())
         }
         Some(namespace) => Ok(namespace.clone()),
     }
 }
 
-/// Nomad's CLI lets the file win without a word; whoever typed a namespace meant it (`users` 25).
-fn one_namespace_each(volumes: &[VolumeSpec], typed: &Namespace, diagnostics: &mut Diagnostics) {
+/// Checks that no volume declares another namespace than `--namespace`. Nomad's CLI ignores the flag then.
+fn check_namespaces(volumes: &[VolumeSpec], typed: &Namespace, diagnostics: &mut Diagnostics) {
     for spec in volumes {
         let written = &spec.request.namespace;
         if spec.namespace_given && written != typed {
             let message = format!(
-                "volume {} is in namespace {written}, and `--namespace {typed}` was typed",
+                "volume `{}` declares namespace `{written}`, but `--namespace` names `{typed}`",
                 spec.request.id
             );
             diagnostics.push(
                 Diagnostic::error(Code::CliNamespaceConflict, message)
                     .label(spec.field_span("namespace"), "")
-                    .help("leave out `--namespace`, or make the two agree"),
+                    .help("remove `--namespace`, or use the same namespace"),
             );
         }
     }

@@ -53,7 +53,7 @@ impl CommandContext {
         let named = |variable| self.environment.text(variable).ok().flatten();
         let user = named(Variable::User).or_else(|| named(Variable::WindowsUser));
         Actor {
-            user: user.unwrap_or("somebody").to_owned(),
+            user: user.unwrap_or("unknown user").to_owned(),
             host: (self.host_name)(),
             process: self.process_id,
             command: command.to_owned(),
@@ -93,7 +93,7 @@ pub(super) fn lock_wait_line(
 ) -> String {
     let holder = match holder {
         None => "an unknown holder".to_owned(),
-        Some(holder) => format!("{}, since {}", holder.by, ago(holder.since, now)),
+        Some(holder) => format!("{}, taken {}", holder.by, ago(holder.since, now)),
     };
     let minutes = at_most.as_secs() / 60;
     format!("set {set}: waiting up to {minutes} minutes for its lock (held by {holder})")

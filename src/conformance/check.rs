@@ -121,7 +121,8 @@ impl<'a> Check<'a> {
         });
         let responses = join_all(sending).await;
         let mut all = vec![];
-        for ((request, entry), (response, elapsed)) in requests.iter().zip(&entries).zip(responses) {
+        for ((request, entry), (response, elapsed)) in requests.iter().zip(&entries).zip(responses)
+        {
             self.resources.resolve(entry, request, &response);
             self.record(request, &response, elapsed);
             all.push(response);

@@ -4,7 +4,7 @@
 //! ([`cases`]) and returns a [`Report`]. A check applies only if the plugin advertises what it needs,
 //! and nothing is created without `--destructive`.
 //!
-//! Pure functions judge the responses (`responses`, `validity`). `check` tracks what a call may create
+//! Pure functions judge the responses (`answers`, `validity`). `check` tracks what a call may create
 //! (`resources`) before it sends the call, so `cleanup` works after a failure, a lost response or
 //! Ctrl-C. The checks send raw CSI messages ([`crate::csi::RawClient`]), because the ports cannot
 //! express invalid requests.

@@ -163,7 +163,8 @@ impl ProbedPlugin {
         }
         if self.has_service(Service::GroupControllerService) {
             let response = client.call(GroupControllerGetCapabilitiesRequest {}).await;
-            self.group = Some(response.map(|response| group_capability_types(&response.capabilities)));
+            self.group =
+                Some(response.map(|response| group_capability_types(&response.capabilities)));
         }
         // GetPluginCapabilities does not list the node service.
         let response = client.call(NodeGetCapabilitiesRequest {}).await;
@@ -239,7 +240,7 @@ async fn probe_error(client: &RawClient, failure: CallFailure) -> ProbeError {
     }
 }
 
-/// Whether the process is a gRPC server: only such a server responses UNIMPLEMENTED for an unknown
+/// Whether the process is a gRPC server: only such a server returns UNIMPLEMENTED for an unknown
 /// service.
 async fn is_grpc(client: &RawClient) -> bool {
     is_absent(

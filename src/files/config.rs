@@ -1,9 +1,10 @@
 //! The user's config file: named clusters, in TOML.
 //!
-//! The file is `nomad-csi/config.toml` in the user's config directory. Beside it, the file `context` has the
-//! name that `context use` selected, so a hand-written config file is never rewritten. An unknown key is an
-//! error with its position. **The file contains no secrets**: a token is a reference, and a literal token is
-//! refused and hidden. Reading the file needs no server and resolves no reference.
+//! The file is `nomad-csi/config.toml` in the user's config directory. Beside it, the file
+//! `context` has the name that `context use` selected, so a hand-written config file is never
+//! rewritten. An unknown key is an error with its position. **The file contains no secrets**: a
+//! token is a reference, and a literal token is refused and hidden. Reading the file needs no
+//! server and resolves no reference.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -76,8 +77,9 @@ pub const CONTEXT_KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads a config file; `None` if it does not exist. Relative paths start from its directory. Problems are
-/// added to `diagnostics`; after an error, do not use the result. Blocks while reading.
+/// Reads a config file; `None` if it does not exist. Relative paths start from its directory.
+/// Problems are added to `diagnostics`; after an error, do not use the result. Blocks while
+/// reading.
 pub fn read_config(
     path: &Path,
     sources: &mut SourceMap,
@@ -172,8 +174,8 @@ impl ConfigReader<'_> {
             .push(Diagnostic::error(code, message).label(span, label));
     }
 
-    /// Reports a syntax error. The values of an invalid text may be tokens, so only keys and headers are
-    /// shown, and nothing of a text with multi-line values.
+    /// Reports a syntax error. The values of an invalid text may be tokens, so only keys and
+    /// headers are shown, and nothing of a text with multi-line values.
     fn syntax(&mut self, error: &toml::de::Error) {
         let text = self.text;
         let range = error.span().unwrap_or(0..0);
@@ -234,7 +236,12 @@ impl ConfigReader<'_> {
         let address = self.text(keys, "address");
         if address.is_none() && !keys.iter().any(|(key, _)| key.get_ref() == "address") {
             let message = format!("context `{}` has no `address`", name.get_ref());
-            self.error(Code::ConfigMissingAddress, message, name.span(), "add an `address`");
+            self.error(
+                Code::ConfigMissingAddress,
+                message,
+                name.span(),
+                "add an `address`",
+            );
         }
         Some(ClusterContext {
             span,
@@ -278,8 +285,7 @@ impl ConfigReader<'_> {
         let DeValue::Table(reference) = value.get_ref() else {
             self.hidden.push(span);
             let message = "a config file cannot contain a token";
-            let help =
-                "use `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`";
+            let help = "use `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`";
             self.diagnostics.push(
                 Diagnostic::error(Code::ConfigLiteralSecret, message)
                     .label(self.span(key.span()), "expected a reference")
@@ -341,10 +347,7 @@ impl ConfigReader<'_> {
     fn wrong_type(&mut self, key: &Spanned<DeString<'_>>, value: &Value<'_>, wanted: &str) {
         let hidden = self.span(value.span());
         self.hidden.push(hidden);
-        let message = format!(
-            "`{}` has the wrong type: expected {wanted}",
-            key.get_ref()
-        );
+        let message = format!("`{}` has the wrong type: expected {wanted}", key.get_ref());
         self.error(Code::ConfigWrongType, message, key.span(), "");
     }
 

@@ -1,9 +1,10 @@
 //! The ledger in a local file, for servers without variables.
 //!
-//! Every write replaces the file with a new one of mode 0600, so a crash leaves the old or the new content. A
-//! writer holds the operating system's lock on `PATH.lock` while it reads, compares and replaces the file,
-//! which makes the write a check-and-set. Each shard has its own revision. The lock of a set is the operating
-//! system's lock on `PATH.SET.lock`, which ends with the process; its content only names the holder.
+//! Every write replaces the file with a new one of mode 0600, so a crash leaves the old or the new
+//! content. A writer holds the operating system's lock on `PATH.lock` while it reads, compares and
+//! replaces the file, which makes the write a check-and-set. Each shard has its own revision. The
+//! lock of a set is the operating system's lock on `PATH.SET.lock`, which ends with the process;
+//! its content only names the holder.
 //!
 //! The file is for one machine: a network file system without locks does not protect it.
 
@@ -79,7 +80,9 @@ impl FileLedger {
     fn load(&self) -> Result<LedgerFileContent, LedgerError> {
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(LedgerFileContent::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(LedgerFileContent::default());
+            }
             Err(error) => return Err(self.unavailable("read", &error)),
         };
         let damaged = |why: String| {
@@ -259,8 +262,8 @@ impl Ledger for FileLedger {
     }
 }
 
-/// The held lock of a set, until it is dropped or the process ends. The file stays: if it were removed, two
-/// processes could lock two files of one name.
+/// The held lock of a set, until it is dropped or the process ends. The file stays: if it were
+/// removed, two processes could lock two files of one name.
 struct FileLock {
     file: File,
 }

@@ -1,4 +1,5 @@
-//! Reads and writes the user's files: specifications, maps, the config file, reports and file ledgers.
+//! Reads and writes the user's files: specifications, maps, the config file, reports and file
+//! ledgers.
 
 mod config;
 mod ledger;

@@ -1,8 +1,8 @@
 //! Reads a file with one map of texts: parameters or secrets.
 //!
-//! The file is YAML, which includes JSON. A secret may be a reference, `{env: NAME}` or `{file: PATH}`, as in
-//! a specification. Numbers and booleans are refused, because `010` could become another text. No error shows
-//! the content, which may be secret.
+//! The file is YAML, which includes JSON. A secret may be a reference, `{env: NAME}` or `{file:
+//! PATH}`, as in a specification. Numbers and booleans are refused, because `010` could become
+//! another text. No error shows the content, which may be secret.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -1,10 +1,10 @@
 //! Finds and reads the specifications of `-f`.
 //!
-//! A path is a file, a directory or a pattern; `-` is standard input. A directory means every specification
-//! below it: `*.hcl *.yaml *.yml *.json`, except `*.nomad.hcl` (jobs), `*.plugin.json` and hidden files. A
-//! pattern means the matching files. Files come in the order of the arguments, then by name, and each only
-//! once. The size is checked before a file is read, cyclic links are followed once, and every unreadable file
-//! is reported with its own code.
+//! A path is a file, a directory or a pattern; `-` is standard input. A directory means every
+//! specification below it: `*.hcl *.yaml *.yml *.json`, except `*.nomad.hcl` (jobs),
+//! `*.plugin.json` and hidden files. A pattern means the matching files. Files come in the order of
+//! the arguments, then by name, and each only once. The size is checked before a file is read,
+//! cyclic links are followed once, and every unreadable file is reported with its own code.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -263,7 +263,8 @@ impl SpecFilesReader<'_> {
             .count();
         let message =
             format!("`{name}` is not UTF-8: invalid byte at line {line}, column {column}");
-        let diagnostic = Diagnostic::error(Code::FilesNotUtf8, message).help("save the file as UTF-8");
+        let diagnostic =
+            Diagnostic::error(Code::FilesNotUtf8, message).help("save the file as UTF-8");
         self.diagnostics.push(match bytes {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => diagnostic.note("the file appears to be UTF-16"),
             _ => diagnostic,

@@ -25,8 +25,8 @@ pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<()
     written.map_err(|error| refused(file, &error))
 }
 
-/// Writes files below a directory, and creates it if necessary. Without `overwrite`, writes none if one of
-/// them exists.
+/// Writes files below a directory, and creates it if necessary. Without `overwrite`, writes none if
+/// one of them exists.
 ///
 /// # Errors
 /// Every file that exists, or the first that cannot be written.

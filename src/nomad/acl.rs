@@ -1,6 +1,7 @@
 //! What the token may do, from Nomad's ACL API.
 //!
-//! If ACLs are disabled, later servers respond with a token of that name and earlier ones with an error.
+//! If ACLs are disabled, later servers respond with a token of that name and earlier ones with an
+//! error.
 
 use std::collections::BTreeSet;
 

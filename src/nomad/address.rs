@@ -1,7 +1,7 @@
 //! Parses the address of a server.
 //!
-//! Scheme, user, host and port count. The path is dropped, as in Nomad's own client. Messages never show
-//! the user or the password.
+//! Scheme, user, host and port count. The path is dropped, as in Nomad's own client. Messages never
+//! show the user or the password.
 
 use std::path::PathBuf;
 

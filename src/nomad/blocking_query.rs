@@ -1,9 +1,9 @@
 //! Blocking queries: the server delays its response until something changes.
 //!
 //! A server waits for at most the requested time plus a random part of up to one sixteenth, and the
-//! client waits slightly longer. Index 0 would not block and becomes 1. An index that decreases means
-//! that the server's state was restored, and the wait continues from the new index. Blocking queries
-//! have no pages, because a server would delay every page.
+//! client waits slightly longer. Index 0 would not block and becomes 1. An index that decreases
+//! means that the server's state was restored, and the wait continues from the new index. Blocking
+//! queries have no pages, because a server would delay every page.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

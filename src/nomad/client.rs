@@ -1,8 +1,8 @@
 //! [`NomadClient`]: volumes and plugins over the HTTP API of a cluster or of the embedded agent.
 //!
-//! A write is one request. It is repeated only if the server refused it before acting on it. The query
-//! and the body carry the same namespace. Lists are read page by page, filtered again because servers
-//! ignore some filters, and sorted. Secrets of a request are removed from its error.
+//! A write is one request. It is repeated only if the server refused it before acting on it. The
+//! query and the body carry the same namespace. Lists are read page by page, filtered again because
+//! servers ignore some filters, and sorted. Secrets of a request are removed from its error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -270,7 +270,8 @@ pub(super) fn list_parameters(query: &VolumeQuery) -> Vec<(&'static str, &str)> 
     let mut parameters = vec![("type", "csi"), ("namespace", query.namespace.as_str())];
     match (&query.prefix, &query.plugin) {
         (Some(prefix), _) => parameters.push(("prefix", prefix)),
-        // Nomad finds no volume by plugin in namespace `*`, and ignores a prefix beside `plugin_id`.
+        // Nomad finds no volume by plugin in namespace `*`, and ignores a prefix beside
+        // `plugin_id`.
         (None, Some(plugin)) if query.namespace.as_str() != Namespace::ALL => {
             parameters.push(("plugin_id", plugin.as_str()));
         }

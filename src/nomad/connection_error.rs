@@ -1,8 +1,8 @@
 //! Errors of requests that got no complete response: failed, broken and late connections.
 //!
-//! The main question is whether the server can have received the request. It cannot if the connection
-//! failed, or if the server refused the TLS handshake. In every other case the outcome of a write is
-//! unknown, and the request is not repeated.
+//! The main question is whether the server can have received the request. It cannot if the
+//! connection failed, or if the server refused the TLS handshake. In every other case the outcome
+//! of a write is unknown, and the request is not repeated.
 
 use std::error::Error;
 use std::io::ErrorKind;

@@ -1,7 +1,7 @@
 //! Sends requests to one server and receives the responses.
 //!
-//! Nothing is read, resolved or opened before the first request. Settings that HTTP cannot carry, such
-//! as a token with a line break, are refused before that.
+//! Nothing is read, resolved or opened before the first request. Settings that HTTP cannot carry,
+//! such as a token with a line break, are refused before that.
 
 use std::path::Path;
 use std::time::Duration;

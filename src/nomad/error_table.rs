@@ -1,10 +1,10 @@
 //! The table that maps Nomad's error texts to codes.
 //!
-//! An error of Nomad is one line of text, or several in go-multierror's form. Each agent that forwards
-//! the request adds the prefix `rpc error: `. Texts that only the server writes match from the start of
-//! a line, because a plugin's text can follow later in the line: `volume not found` from a plugin is not
-//! a missing volume. All other texts match anywhere. The first matching row wins. The status helps
-//! little, because Nomad reports nearly every error as 500.
+//! An error of Nomad is one line of text, or several in go-multierror's form. Each agent that
+//! forwards the request adds the prefix `rpc error: `. Texts that only the server writes match from
+//! the start of a line, because a plugin's text can follow later in the line: `volume not found`
+//! from a plugin is not a missing volume. All other texts match anywhere. The first matching row
+//! wins. The status helps little, because Nomad reports nearly every error as 500.
 
 use crate::diagnostic::Code;
 
@@ -280,7 +280,7 @@ pub(super) fn meaning_of_status(status: u16) -> ErrorMeaning {
     ErrorMeaning { code, reason, help }
 }
 
-/// Returns the meaning of a 403. Only this status tells two texts of Nomad from a plugin's.
+/// Returns the meaning of a 403. Its body is exactly one of two texts of Nomad.
 pub(super) fn meaning_of_forbidden(text: &str, has_token: bool) -> ErrorMeaning {
     let (code, reason) = if text.ends_with("ACL token not found") {
         (Code::ApiUnknownToken, "the token is unknown to the server")

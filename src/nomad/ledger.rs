@@ -1,12 +1,12 @@
 //! The ledger in Nomad variables, on a cluster or on the embedded agent.
 //!
-//! A set is stored below `nomad-csi/sets/<set>/`, one variable per shard. Its lock is a variable of its
-//! own, because only the lock's ID can write a locked variable. Every write is a check-and-set. If the
-//! outcome of a write is unknown, the client reads the variable and writes again: at most one of the two
-//! writes succeeds.
+//! A set is stored below `nomad-csi/sets/<set>/`, one variable per shard. Its lock is a variable of
+//! its own, because only the lock's ID can write a locked variable. Every write is a check-and-set.
+//! If the outcome of a write is unknown, the client reads the variable and writes again: at most
+//! one of the two writes succeeds.
 //!
-//! Variables need Nomad 1.4 and their locks 1.7; on older servers the error names the alternatives. A
-//! token that may not list gets an empty list and no error, so the head is also read by its name.
+//! Variables need Nomad 1.4 and their locks 1.7; on older servers the error names the alternatives.
+//! A token that may not list gets an empty list and no error, so the head is also read by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ const SETS: &str = "nomad-csi/sets/";
 const ITEM: &str = "ledger";
 /// The name of a lock's variable, beside the shards.
 const LOCK: &str = "lock";
-/// The lifetime of a lock without renewal. The server releases it after twice that plus the lock delay.
-/// Nomad's minimum is ten seconds.
+/// The lifetime of a lock without renewal. The server releases it after twice that plus the lock
+/// delay. Nomad's minimum is ten seconds.
 const TIME_TO_LIVE: Duration = Duration::from_secs(15);
 /// Limit of concurrent reads of shards.
 const MAX_CONCURRENT_READS: usize = 16;
@@ -241,8 +241,8 @@ impl NomadLedger {
         }
     }
 
-    /// Acquires a lock with an ID derived from the holder. An attempt whose response is lost can then be
-    /// repeated without waiting for its own lock.
+    /// Acquires a lock with an ID derived from the holder. An attempt whose response is lost can
+    /// then be repeated without waiting for its own lock.
     async fn acquire(
         &self,
         set: &SetName,

@@ -1,8 +1,8 @@
 //! The client of Nomad's HTTP API, and the only module that sends HTTP requests to a server.
 //!
-//! [`NomadClient`] implements [`crate::ports::VolumeApi`] and related ports against Nomad 1.1 to 2.0
-//! and the embedded agent. [`NomadLedger`] keeps a ledger in Nomad variables.
-//! A write is sent once. If the outcome of a write is unknown, the error reports that.
+//! [`NomadClient`] implements [`crate::ports::VolumeApi`] and related ports against Nomad 1.1 to
+//! 2.0 and the embedded agent. [`NomadLedger`] keeps a ledger in Nomad variables. A write is sent
+//! once. If the outcome of a write is unknown, the error reports that.
 
 mod acl;
 mod address;

@@ -1,8 +1,8 @@
 //! External volumes and snapshots of a provider, through Nomad's volume API.
 //!
 //! Requests set no page size: Nomad truncates a page that a plugin made too long, and the plugin's
-//! token then skips the rest (W29). The token in the body leads to the plugin's next page. Secrets of
-//! a list and of a delete are sent as a header, those of a create in the body.
+//! token then skips the rest (W29). The token in the body leads to the plugin's next page. Secrets
+//! of a list and of a delete are sent as a header, those of a create in the body.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

@@ -12,7 +12,8 @@ pub(super) fn redact_secrets(error: ApiError, secrets: &Secrets) -> ApiError {
     redact_texts(error, secrets.expose().map(|(_, value)| value))
 }
 
-/// Removes texts from an error. Very short texts stay, because removing them would garble the message.
+/// Removes texts from an error. Very short texts stay, because removing them would garble the
+/// message.
 pub(super) fn redact_texts<'s>(
     mut error: ApiError,
     texts: impl IntoIterator<Item = &'s str>,

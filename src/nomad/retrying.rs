@@ -1,8 +1,9 @@
 //! Repeats requests that the server cannot have carried out.
 //!
 //! A write is repeated only if the server refused it before acting on it. A read is also repeated
-//! after a lost connection. The number of attempts is bounded, and the pauses between them grow, with
-//! jitter, so that clients do not return all together. Pauses use tokio's clock, which tests can stop.
+//! after a lost connection. The number of attempts is bounded, and the pauses between them grow,
+//! with jitter, so that clients do not return all together. Pauses use tokio's clock, which tests
+//! can stop.
 
 use crate::ports::{ApiError, IdSource as _, RandomIds};
 use crate::retry::{RetryPolicy, Verdict};

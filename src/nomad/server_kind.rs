@@ -1,7 +1,8 @@
 //! Detects whether a server is Nomad or the embedded agent.
 //!
-//! The embedded agent sends the header [`AGENT`] with every response. `/v1/regions` reads it, because
-//! every Nomad has that endpoint and it needs no token. A server without the header counts as Nomad.
+//! The embedded agent sends the header [`AGENT`] with every response. `/v1/regions` reads it,
+//! because every Nomad has that endpoint and it needs no token. A server without the header counts
+//! as Nomad.
 
 use http::{HeaderMap, Method};
 

@@ -1,6 +1,7 @@
 //! Requests to one server: sends, repeats where that is safe, decodes, and follows pages.
 //!
-//! Secrets are removed from every document, because Nomad 1.1 and 1.2 return them from Create Volume.
+//! Secrets are removed from every document, because Nomad 1.1 and 1.2 return them from Create
+//! Volume.
 
 use std::collections::HashSet;
 
@@ -82,8 +83,8 @@ impl Session {
         redact_texts(error, self.endpoint.token())
     }
 
-    /// Sends a conditional write. Only Nomad's variables API has them, and it responds with 200, 204 or
-    /// 409.
+    /// Sends a conditional write. Only Nomad's variables API has them, and it responds with 200,
+    /// 204 or 409.
     pub(super) async fn write_if(
         &self,
         request: &ApiRequest<'_>,
@@ -164,8 +165,8 @@ impl Session {
         }
     }
 
-    /// Sends a write and decodes the response. Nomad before 1.10.5 responds to Register Volume with an
-    /// empty body.
+    /// Sends a write and decodes the response. Nomad before 1.10.5 responds to Register Volume with
+    /// an empty body.
     pub(super) async fn write(
         &self,
         put: &ApiRequest<'_>,

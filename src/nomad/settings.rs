@@ -1,6 +1,7 @@
 //! How to reach a server, as plain values.
 //!
-//! The CLI fills them from flags, environment variables and the config file. This module reads nothing.
+//! The CLI fills them from flags, environment variables and the config file. This module reads
+//! nothing.
 
 use std::path::PathBuf;
 
@@ -92,8 +93,8 @@ pub struct TlsSettings {
     pub skip_verify: bool,
 }
 
-/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, as Go's client reads them. Requests to this machine use
-/// no proxy.
+/// `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, as Go's client reads them. Requests to this machine
+/// use no proxy.
 #[derive(Clone, Debug, Default)]
 pub struct ProxySettings {
     /// The proxy for `http://` addresses.

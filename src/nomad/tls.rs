@@ -1,8 +1,9 @@
 //! Converts TLS settings to a rustls configuration, for TLS 1.2 and later.
 //!
-//! The cryptography provider is passed explicitly and never installed for the process. Files are read
-//! on a blocking thread. An invalid certificate is refused by default. [`TlsSettings::skip_verify`]
-//! accepts every certificate, but still checks that the server has the certificate's key.
+//! The cryptography provider is passed explicitly and never installed for the process. Files are
+//! read on a blocking thread. An invalid certificate is refused by default.
+//! [`TlsSettings::skip_verify`] accepts every certificate, but still checks that the server has the
+//! certificate's key.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ fn provider() -> Arc<CryptoProvider> {
     return Arc::new(rustls::crypto::aws_lc_rs::default_provider());
 }
 
-/// Returns the configuration for an `https` server. `server_name` replaces the URL's host in the check
-/// of the certificate.
+/// Returns the configuration for an `https` server. `server_name` replaces the URL's host in the
+/// check of the certificate.
 pub(super) fn client_config(
     settings: &TlsSettings,
     server_name: Option<&str>,
@@ -80,7 +81,8 @@ pub(super) fn client_config_without_tls() -> Result<ClientConfig, ApiError> {
 /// The certificates to trust.
 struct TrustedCertificates {
     authorities: RootCertStore,
-    /// The certificates in the settings' files. Each is also accepted as a server's own certificate.
+    /// The certificates in the settings' files. Each is also accepted as a server's own
+    /// certificate.
     pinned: Vec<CertificateDer<'static>>,
 }
 
@@ -213,7 +215,8 @@ fn unusable(what: &str, why: &str) -> ApiError {
     }
 }
 
-/// Verifies certificates by the settings. It always checks that the server has the certificate's key.
+/// Verifies certificates by the settings. It always checks that the server has the certificate's
+/// key.
 #[derive(Debug)]
 struct Verifier {
     policy: VerifyPolicy,
@@ -335,9 +338,9 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Returns whether a certificate was refused for its kind, such as an authority's certificate. rustls
-/// checks the validity period first. A pinned certificate of the wrong kind is accepted, as Go's TLS
-/// does, so a self-signed server certificate can be trusted by naming its file.
+/// Returns whether a certificate was refused for its kind, such as an authority's certificate.
+/// rustls checks the validity period first. A pinned certificate of the wrong kind is accepted, as
+/// Go's TLS does, so a self-signed server certificate can be trusted by naming its file.
 fn is_wrong_kind(error: &rustls::Error) -> bool {
     matches!(
         error,

@@ -1,10 +1,10 @@
 //! The HTTP client of one server, built with the first request.
 //!
-//! The client follows no redirects: they could repeat a write, or send the token to another host. It
-//! repeats no request. It uses HTTP/1.1, as Nomad's own client does, and gzip only, because Nomad's
-//! `deflate` is malformed. Requests to this machine use no proxy. To check a server name other than the
-//! host, the URL contains that name and resolves it to the host's addresses. An IP address and a proxy
-//! make that impossible; then the name is only checked.
+//! The client follows no redirects: they could repeat a write, or send the token to another host.
+//! It repeats no request. It uses HTTP/1.1, as Nomad's own client does, and gzip only, because
+//! Nomad's `deflate` is malformed. Requests to this machine use no proxy. To check a server name
+//! other than the host, the URL contains that name and resolves it to the host's addresses. An IP
+//! address and a proxy make that impossible; then the name is only checked.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,8 +24,8 @@ use crate::ports::ApiError;
 
 /// Limit to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit of an idle connection: proxies drop them, and a write on a dropped connection has an unknown
-/// outcome.
+/// Limit of an idle connection: proxies drop them, and a write on a dropped connection has an
+/// unknown outcome.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of a connection.

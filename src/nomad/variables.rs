@@ -1,8 +1,8 @@
 //! Nomad variables and their locks, as far as a ledger needs them.
 //!
-//! A conditional write has three outcomes: applied, conflict, or unknown. The caller reads the variable
-//! after an unknown outcome. Nothing is repeated here. Acquiring a lock replaces the items of its
-//! variable, so the caller passes them along.
+//! A conditional write has three outcomes: applied, conflict, or unknown. The caller reads the
+//! variable after an unknown outcome. Nothing is repeated here. Acquiring a lock replaces the items
+//! of its variable, so the caller passes them along.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -121,10 +121,10 @@ impl Variables<'_> {
         }
     }
 
-    /// Acquires the lock of a variable with an ID of the client's choice, and sets the items. Acquiring
-    /// it again with the same ID succeeds, so a request with an unknown outcome can be repeated
-    /// (recorded on Nomad 2.0.5 as `lock-acquire-given-id` and `lock-acquire-again`). The lock delay is
-    /// one second, the shortest that Nomad does not replace with its default of 15.
+    /// Acquires the lock of a variable with an ID of the client's choice, and sets the items.
+    /// Acquiring it again with the same ID succeeds, so a request with an unknown outcome can be
+    /// repeated (recorded on Nomad 2.0.5 as `lock-acquire-given-id` and `lock-acquire-again`). The
+    /// lock delay is one second, the shortest that Nomad does not replace with its default of 15.
     pub(super) async fn acquire(
         self,
         path: &str,

@@ -1,7 +1,5 @@
-//! What is there of the volumes that files name and a set owns, and how it differs from what was left.
-//!
-//! Read-only by construction: what is asked is a [`VolumeReader`], which cannot write, and the set is
-//! as it was read; nothing notes that a look was taken.
+//! Compares the volumes of files and a set with the server. Takes a [`VolumeReader`], which cannot
+//! write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +13,32 @@ use crate::plan::{
 use crate::ports::{ApiError, ServerKind, VolumeReader};
 use crate::spec::VolumeSpec;
 
-/// Whose drift is looked for.
+/// The volumes to compare with the server.
 #[derive(Clone, Copy, Debug)]
 pub struct DriftQuery<'a> {
-    /// What the files want.
+    /// The volumes that the files declare.
     pub wanted: &'a [VolumeSpec],
-    /// What the ledger says of the set, if there is one.
+    /// The set in the ledger, if one is recorded.
     pub set: Option<&'a LedgerSet>,
-    /// Fields that nobody wants to hear of.
+    /// Fields to ignore.
     pub ignore: &'a BTreeSet<String>,
-    /// How many requests at once.
+    /// The largest number of concurrent requests.
     pub parallelism: usize,
 }
 
-/// What was found.
+/// The drift of all volumes.
 #[derive(Clone, Debug)]
 pub struct DriftFound {
     /// Every volume of the files and of the set, by name.
     pub volumes: Vec<VolumeDrift>,
-    /// What an old server cannot tell.
+    /// A warning about an old server, which hides some fields.
     pub warning: Option<Diagnostic>,
 }
 
-/// Looks for drift.
+/// Finds drift.
 ///
 /// # Errors
-/// The first volume that could not be read: what was not read has neither drifted nor not.
+/// If a volume cannot be read.
 pub async fn find_drift(
     reader: &dyn VolumeReader,
     query: DriftQuery<'_>,

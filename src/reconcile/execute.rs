@@ -1,15 +1,12 @@
-//! Carries out a plan: what may begin, begins; one outcome per volume.
+//! Carries out a plan. Returns one outcome per volume.
 //!
-//! What needs something else waits for it (`schedule`); what can go on at once does, within
-//! `parallelism` and a bound per plugin. A volume has one entry, and an entry makes one call at a
-//! time. Before every change the volume is read again and compared with the plan's expected version; one that has
-//! moved is left alone. A call is sent once. If its answer is lost, what happened is found out by
-//! reading, never by sending it again: a server may still be at work on the first
-//! (`nomad-http-api` 10.1, item 11).
+//! A volume starts when the volumes that it depends on have ended ([`super::schedule`]). Right before a
+//! change the volume is read again, and it is not changed if its version differs from the plan's. A call
+//! is sent once. If its reply is lost, its effect is read from the server: the server may still be
+//! working on the first call.
 //!
-//! One that fails stops none of the others but those that need it. On interrupt, calls that run are
-//! waited for and nothing new begins. After a crash nothing needs repair here: the next run plans
-//! from what is there.
+//! A failure stops only the volumes that depend on it. After an interrupt, running calls end and nothing
+//! new starts. After a crash, the next run plans from the current state.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -19,51 +16,54 @@ use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::remove;
 use super::replace::replace;
-use super::schedule::{Schedule, Turn};
+use super::schedule::{ReadyEntry, Schedule};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::plan::{Action, Plan, PlannedVolume, Removal};
 
-/// Carries out a plan; the outcomes are in its order.
+/// Carries out a plan. Returns the outcomes in its order.
 pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
     let mut schedule = Schedule::new(plan);
     let mut outcomes = vec![Outcome::plain(Status::NotStarted); plan.volumes.len()];
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < execution.parallelism.max(1)
-            && let Some(turn) = schedule.next()
+            && let Some(entry) = schedule.next()
         {
-            running.push(one(execution, plan, turn));
+            running.push(run_entry(execution, plan, entry));
         }
         let Some((position, outcome)) = running.next().await else {
             return outcomes;
         };
-        schedule.ended(position, outcome.status.is_success());
+        schedule.finish(position, outcome.status.is_success());
         outcomes[position] = outcome;
     }
 }
 
-async fn one(execution: &Execution<'_>, plan: &Plan, turn: Turn) -> (usize, Outcome) {
-    let Turn { position, missing } = turn;
+async fn run_entry(execution: &Execution<'_>, plan: &Plan, entry: ReadyEntry) -> (usize, Outcome) {
+    let ReadyEntry {
+        position,
+        failed_dependency,
+    } = entry;
     let planned = &plan.volumes[position];
-    let outcome = match (&planned.action, missing) {
+    let outcome = match (&planned.action, failed_dependency) {
         (Action::Unchanged, _) => Outcome::plain(Status::Unchanged),
         (Action::Blocked(_) | Action::WaitingForClaims(_), _) => Outcome::plain(Status::Blocked),
         _ if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
-        (_, Some(missing)) => Outcome::plain(Status::DependencyFailed(held(
+        (_, Some(failed)) => Outcome::plain(Status::DependencyFailed(dependency_failed(
             planned,
-            &plan.volumes[missing],
+            &plan.volumes[failed],
         ))),
         (_, None) => {
-            execution.progress.began(position);
-            let outcome = act(execution, planned).await;
-            execution.progress.ended(position, &outcome);
+            execution.progress.started(position);
+            let outcome = change_volume(execution, planned).await;
+            execution.progress.finished(position, &outcome);
             outcome
         }
     };
     (position, outcome)
 }
 
-async fn act(execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
+async fn change_volume(execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
     match &planned.action {
         Action::Create(request) => {
             change(execution, planned, Call::new(CallKind::Create, request)).await
@@ -87,7 +87,7 @@ async fn act(execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
             )
             .await
         }
-        Action::Replace(order) => replace(execution, planned, order).await,
+        Action::Replace(replacement) => replace(execution, planned, replacement).await,
         Action::Deregister => {
             remove(execution, planned, Removal::Deregister { force: false }).await
         }
@@ -97,17 +97,17 @@ async fn act(execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
     }
 }
 
-fn held(planned: &PlannedVolume, missing: &PlannedVolume) -> Diagnostic {
-    let (key, other) = (&planned.key, &missing.key);
+fn dependency_failed(planned: &PlannedVolume, failed: &PlannedVolume) -> Diagnostic {
+    let (key, other) = (&planned.key, &failed.key);
     let message =
-        format!("volume {key} was not begun: volume {other}, which comes first, did not succeed");
+        format!("volume `{key}` was not started: volume `{other}`, which it depends on, failed");
     let problem = Diagnostic::error(Code::ApplyHeldBack, message);
     match planned.span() {
         Some(span) => problem.label(span, ""),
         None => problem,
     }
     .help(format!(
-        "see what became of volume {other}; then run the command again"
+        "resolve the failure of volume `{other}`, then run the command again"
     ))
 }
 

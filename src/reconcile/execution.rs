@@ -8,30 +8,30 @@ use super::resolve::Resolved;
 use crate::plan::MergeRules;
 use crate::ports::{SnapshotApi, VolumeApi};
 
-/// Is told what goes on, to show it.
+/// Observes the progress of a plan.
 pub trait ProgressObserver: Sync {
-    /// The volume at this position of the plan is being worked on.
-    fn began(&self, position: usize);
-    /// It has ended.
-    fn ended(&self, position: usize, outcome: &Outcome);
+    /// Work on the volume at this position of the plan has started.
+    fn started(&self, position: usize);
+    /// Work on the volume has ended.
+    fn finished(&self, position: usize, outcome: &Outcome);
 }
 
 /// What a plan is carried out with.
 pub struct Execution<'a> {
     /// The server.
     pub api: &'a dyn VolumeApi,
-    /// The same server, asked for snapshots.
+    /// The same server, for snapshots.
     pub snapshots: &'a dyn SnapshotApi,
-    /// How that server merges.
+    /// How the server merges updates.
     pub rules: MergeRules,
-    /// The requests of all volumes that are to be changed, with their secrets.
+    /// The requests of all volumes to change, with their secrets.
     pub resolved: &'a Resolved,
-    /// How many volumes at once.
+    /// The largest number of concurrent changes.
     pub parallelism: usize,
-    /// Nothing new begins once this is cancelled.
+    /// Nothing new starts once this is cancelled.
     pub stop: &'a CancellationToken,
-    /// Is told what goes on.
+    /// Observes the progress.
     pub progress: &'a dyn ProgressObserver,
-    /// Remembers every step.
+    /// Records every step.
     pub record: &'a dyn Record,
 }

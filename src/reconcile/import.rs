@@ -1,7 +1,8 @@
-//! What exists, read for `import`: the volumes, who shares their external IDs, what providers list.
+//! Reads existing volumes for `import`: the volumes, shared external IDs, and what providers list.
+//! Writes nothing.
 //!
-//! Nothing is written: what is asked can only read. A volume that cannot be read ends the run; a
-//! provider that cannot list its volumes does not: then nobody knows whether it still has them.
+//! A volume that cannot be read is an error. If a provider cannot list its volumes, it is unknown whether
+//! it still has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,29 +14,29 @@ use crate::model::{ExternalId, ExternalVolume, Namespace, NamespacedId, PluginId
 use crate::plan::{ImportContext, Imported, import_volume};
 use crate::ports::{ApiError, ProviderReader, VolumeReader};
 
-/// Which volumes are meant.
+/// The volumes to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportSelection {
-    /// All of a namespace, or of all.
+    /// All volumes of a namespace, or of all namespaces.
     All(Namespace),
-    /// These.
+    /// These volumes.
     Volumes(BTreeSet<NamespacedId>),
 }
 
-/// What was found.
+/// The volumes that were found.
 #[derive(Debug, Default)]
 pub struct ImportFound {
-    /// Every volume that was meant, by namespace and ID.
+    /// Every selected volume, by namespace and ID.
     pub volumes: Vec<Imported>,
-    /// Those that were named and are not there.
+    /// Selected volumes that do not exist.
     pub missing: Vec<NamespacedId>,
-    /// What providers list and no volume that can be seen is made of.
+    /// Volumes that providers list and that no visible registration names.
     pub unregistered: Vec<(PluginId, ExternalId)>,
-    /// What could not be found out.
+    /// What could not be read.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Reads what is meant, and what is needed to know how it is.
+/// Reads the selected volumes, and what is needed to describe them.
 ///
 /// # Errors
 /// If the volumes cannot be listed, or one of them cannot be read.
@@ -78,11 +79,11 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
     Ok(found)
 }
 
-/// What each plugin's provider lists, of those that do.
+/// Returns what each provider lists, if it can.
 async fn provided<S: ProviderReader + ?Sized>(
     server: &S,
     volumes: &[&Volume],
-    remarks: &mut Vec<Diagnostic>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> BTreeMap<PluginId, BTreeSet<ExternalId>> {
     let plugins: BTreeSet<&PluginId> = volumes.iter().map(|volume| &volume.plugin_id).collect();
     let mut provided = BTreeMap::new();
@@ -95,18 +96,18 @@ async fn provided<S: ProviderReader + ?Sized>(
                     .map(|one: ExternalVolume| one.external_id);
                 provided.insert(plugin.clone(), ids.collect());
             }
-            Err(error) => remarks.push(not_known(plugin, &error)),
+            Err(error) => warnings.push(unknown_provider(plugin, &error)),
         }
     }
     provided
 }
 
-fn not_known(plugin: &PluginId, error: &ApiError) -> Diagnostic {
-    let mut remark = error.diagnostic();
-    remark.severity = Severity::Warning;
-    remark.help.clear();
-    remark.note(format!(
-        "whether the provider of plugin {plugin} still has these volumes is not known; the rest holds"
+fn unknown_provider(plugin: &PluginId, error: &ApiError) -> Diagnostic {
+    let mut warning = error.diagnostic();
+    warning.severity = Severity::Warning;
+    warning.help.clear();
+    warning.note(format!(
+        "it is unknown whether the provider of plugin `{plugin}` still has these volumes"
     ))
 }
 

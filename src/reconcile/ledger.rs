@@ -1,12 +1,11 @@
-//! One set of a ledger, open: read once, changed as often as needed, nothing of others overwritten.
+//! One set of a ledger: read once, changed as often as needed.
 //!
-//! A change is a function on the set, so that it can be made again: if somebody else wrote the set
-//! meanwhile, or a write's answer was lost for good, the set is read anew and the same change is
-//! made to what is there. A change must therefore say what shall hold (`own`, `settle`), never count.
+//! A change is a function on the set. If another command wrote the set in the meantime, or the reply to
+//! a write was lost, the set is read again and the same change is made to it. So a change states what
+//! must hold (`own`, `settle`), and never counts.
 //!
-//! The lock is beside that: [`SetLedger::lock`] waits for it and says for whom, and [`hold_lock`] renews it
-//! while the work goes on. A lock that is lost does not stop the work by force, since calls that are
-//! under way end better than they break off; it says so, and nothing new should be begun.
+//! [`SetLedger::lock`] waits for the set's lock, and [`hold_lock`] renews it while the work goes on. A
+//! lost lock does not abort running calls. It is reported, and nothing new may start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,14 +21,14 @@ use crate::model::NamespacedId;
 use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, SetName, StoredSet};
 use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
-/// How often a change is made anew before it is given up.
+/// How often a change is tried.
 const ATTEMPTS: u32 = 6;
-/// How many sets are read at once.
+/// The largest number of sets that are read at the same time.
 const PARALLEL: usize = 8;
-/// The pause between two looks at a lock that somebody holds.
-const LOOK: Duration = Duration::from_secs(2);
-/// The pause before a renewal that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pause between two attempts to take a lock.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The pause before a failed renewal is tried again.
+const RENEWAL_RETRY: Duration = Duration::from_secs(1);
 
 /// A set of a ledger.
 pub struct SetLedger {
@@ -49,7 +48,7 @@ impl std::fmt::Debug for SetLedger {
 }
 
 impl SetLedger {
-    /// Reads a set; one that the ledger does not have is empty until it is first changed.
+    /// Reads a set. A set that the ledger does not have is empty until its first change.
     ///
     /// # Errors
     /// If the ledger cannot be read or used.
@@ -67,26 +66,26 @@ impl SetLedger {
         })
     }
 
-    /// The set as it was last read or written.
+    /// Returns the set as it was last read or written.
     pub fn set(&self) -> &LedgerSet {
         &self.set
     }
 
-    /// Whether the ledger has it.
+    /// Whether the ledger has the set.
     pub fn exists(&self) -> bool {
         !self.stored.is_empty()
     }
 
-    /// What people call the ledger.
+    /// Returns the display name of the ledger.
     pub fn ledger_name(&self) -> &str {
         self.ledger.name()
     }
 
-    /// Makes a change and writes it; on what somebody else wrote meanwhile it is made anew.
+    /// Makes a change and writes it. Repeats the change if another command wrote the set.
     ///
     /// # Errors
-    /// If the ledger cannot be written, or others keep writing it. The set is then as it was read
-    /// last, without the change.
+    /// If the ledger cannot be written, or other commands keep writing it. The set is then as last
+    /// read, without the change.
     pub async fn update(
         &mut self,
         change: impl Fn(&mut LedgerSet) + Send + Sync,
@@ -103,10 +102,10 @@ impl SetLedger {
                 Err(error) => error,
             };
             attempt += 1;
-            if attempt == ATTEMPTS || !may_be_made_anew(&error.failure) {
+            if attempt == ATTEMPTS || !can_be_repeated(&error.failure) {
                 return Err(error);
             }
-            // Two who keep missing each other should not do so in step.
+            // The jitter keeps two writers out of step.
             let pause = Duration::from_millis(100).mul_f64(f64::from(attempt) * self.ids.jitter());
             sleep(pause).await;
             let name = self.set.name().clone();
@@ -114,8 +113,8 @@ impl SetLedger {
         }
     }
 
-    /// Which other sets of the ledger own these volumes. Reads all of them: for volumes that are about
-    /// to be taken in, not for every plan. A set that cannot be read owns nothing as far as is known.
+    /// Returns the other sets of the ledger that own these volumes. Reads all sets, and skips those that
+    /// cannot be read.
     ///
     /// # Errors
     /// If the sets cannot be listed.
@@ -148,19 +147,19 @@ impl SetLedger {
         self.ledger.write(&name, &mut self.stored, &changes).await
     }
 
-    /// Takes the set's lock. While somebody else holds it, it is waited for, and `waiting` hears of
-    /// it once per holder; after `patience` it is given up.
+    /// Takes the set's lock. Waits up to `timeout` while another command holds it, and calls `report` once
+    /// per holder.
     ///
     /// # Errors
-    /// If it is still held, or the ledger cannot be used.
+    /// If the lock is still held, or the ledger cannot be used.
     pub async fn lock(
         &self,
         holder: &LockHolder,
-        patience: Duration,
-        mut waiting: impl FnMut(Option<&LockHolder>) + Send,
+        timeout: Duration,
+        mut report: impl FnMut(Option<&LockHolder>) + Send,
     ) -> Result<Box<dyn SetLock>, LedgerError> {
         let start = Instant::now();
-        let mut told: Option<Option<Box<LockHolder>>> = None;
+        let mut reported: Option<Option<Box<LockHolder>>> = None;
         loop {
             let error = match self.ledger.lock(self.set.name(), holder).await {
                 Ok(lock) => return Ok(lock),
@@ -169,19 +168,19 @@ impl SetLedger {
             let LedgerFailure::Locked(other) = &error.failure else {
                 return Err(error);
             };
-            if start.elapsed() + LOOK > patience {
+            if start.elapsed() + LOCK_POLL_INTERVAL > timeout {
                 return Err(error);
             }
-            if told.as_ref() != Some(other) {
-                waiting(other.as_deref());
-                told = Some(other.clone());
+            if reported.as_ref() != Some(other) {
+                report(other.as_deref());
+                reported = Some(other.clone());
             }
-            sleep(LOOK).await;
+            sleep(LOCK_POLL_INTERVAL).await;
         }
     }
 }
 
-/// All sets of a ledger, by name. One that cannot be read hides none of the others.
+/// Reads all sets of a ledger, by name. A set that cannot be read is an error in its place.
 ///
 /// # Errors
 /// If the sets cannot be listed.
@@ -208,10 +207,10 @@ async fn read(
     }
 }
 
-/// Does work while a lock is held, renews the lock meanwhile, and gives it back.
+/// Runs `work` while a lock is held, renews the lock, and releases it at the end.
 ///
-/// The work is handed a channel that turns `true` when the lock is lost. What it gives is given on,
-/// beside how the lock ended.
+/// The channel that `work` receives turns `true` when the lock is lost. Returns the result of `work`, and
+/// whether the lock was held to the end.
 pub async fn hold_lock<T>(
     lock: Box<dyn SetLock>,
     work: impl AsyncFnOnce(watch::Receiver<bool>) -> T,
@@ -234,7 +233,7 @@ pub async fn hold_lock<T>(
     }
 }
 
-fn may_be_made_anew(failure: &LedgerFailure) -> bool {
+fn can_be_repeated(failure: &LedgerFailure) -> bool {
     match failure {
         LedgerFailure::Conflict | LedgerFailure::OutcomeUnknown => true,
         LedgerFailure::Locked(_)
@@ -246,7 +245,7 @@ fn may_be_made_anew(failure: &LedgerFailure) -> bool {
     }
 }
 
-/// Renews a lock until that fails for good, or until it must have run out.
+/// Renews a lock until that fails for good, or the lock must have expired.
 async fn renew(lock: &dyn SetLock) -> LedgerError {
     let Some(time_to_live) = lock.time_to_live() else {
         return std::future::pending().await;
@@ -255,7 +254,7 @@ async fn renew(lock: &dyn SetLock) -> LedgerError {
     let mut pause = time_to_live / 2;
     loop {
         sleep(pause).await;
-        // The server counts from when it answers, so counting from here is on the safe side.
+        // The server counts from its reply, so the time of the request is the safe one.
         let asked = Instant::now();
         let left = time_to_live.saturating_sub(renewed.elapsed());
         match timeout(left, lock.renew()).await {
@@ -268,17 +267,17 @@ async fn renew(lock: &dyn SetLock) -> LedgerError {
                 if error.failure == LedgerFailure::LockLost || left.is_zero() {
                     return error;
                 }
-                pause = AGAIN.min(left);
+                pause = RENEWAL_RETRY.min(left);
             }
-            Err(_) => return unanswered(time_to_live),
+            Err(_) => return renewal_timed_out(time_to_live),
         }
     }
 }
 
-fn unanswered(time_to_live: Duration) -> LedgerError {
+fn renewal_timed_out(time_to_live: Duration) -> LedgerError {
     let seconds = time_to_live.as_secs();
     let message = format!(
-        "the set's lock may have run out: the server did not renew it in the {seconds} seconds that it holds"
+        "the set's lock may have expired: the server did not renew it within {seconds} seconds"
     );
     LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
 }

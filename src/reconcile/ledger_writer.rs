@@ -1,10 +1,9 @@
-//! Steps noted in a set of the ledger, many in one writing.
+//! Records steps in a set of the ledger, many per write.
 //!
-//! A hundred volumes are worked on at once, and a ledger takes one writing after the other; so notes
-//! are handed to the one who writes, [`keep`], and whatever has come together while the last writing
-//! was under way goes out with the next. A step is begun only after its note has been written
-//! (`record`), and a note says what shall hold, never a difference, so that it can be made again on
-//! what somebody else wrote meanwhile.
+//! Many volumes are changed at the same time, and a ledger takes one write after the other. So steps are
+//! queued for [`write_updates`], and everything that is queued during one write goes out with the next.
+//! A step starts only after its record is written. A record states what must hold, so it can be repeated
+//! on what another command wrote.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use crate::plan::{
 };
 use crate::ports::{Clock, LedgerError, LedgerFailure};
 
-/// So many notes may wait for their writing; who has another waits.
-const WAITING: usize = 256;
+/// The largest number of queued updates.
+const QUEUE_SIZE: usize = 256;
 
 type Change = Box<dyn Fn(&mut LedgerSet) + Send + Sync>;
 
-/// A note that waits for its writing.
+/// An update that waits to be written.
 pub(super) struct LedgerUpdate {
     change: Change,
     written: oneshot::Sender<Result<(), LedgerError>>,
@@ -36,13 +35,13 @@ pub(super) struct LedgerUpdate {
 
 impl std::fmt::Debug for LedgerUpdate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Note")
+        f.write_str("LedgerUpdate")
     }
 }
 
-/// Takes notes for a set.
+/// Queues updates of a set.
 pub(super) struct LedgerWriter {
-    notes: mpsc::Sender<LedgerUpdate>,
+    updates: mpsc::Sender<LedgerUpdate>,
     by: Actor,
     clock: Arc<dyn Clock>,
     rules: MergeRules,
@@ -50,20 +49,20 @@ pub(super) struct LedgerWriter {
     wanted: BTreeMap<NamespacedId, Wanted>,
 }
 
-/// What a plan wants of a volume's entry beside what is applied.
+/// What a plan requests for a volume's entry in the set.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     protect: Option<bool>,
-    /// It is removed, then made anew, so that the set goes on owning it in between.
+    /// The volume is removed and created again. The set owns it in between.
     is_replaced: bool,
-    /// Nothing hidden can be left over from before.
+    /// No hidden values exist from before.
     is_new: bool,
-    /// Hidden values that it loses with somebody's consent.
+    /// Hidden values whose loss is accepted.
     cleared_fields: Vec<HiddenField>,
 }
 
 impl LedgerWriter {
-    /// A notebook for a plan's steps, and its notes, for [`keep`].
+    /// Returns a writer for a plan's steps, and its queue for [`write_updates`].
     pub(super) fn new(
         plan: &Plan,
         rules: MergeRules,
@@ -71,7 +70,7 @@ impl LedgerWriter {
         by: Actor,
         clock: Arc<dyn Clock>,
     ) -> (Self, mpsc::Receiver<LedgerUpdate>) {
-        let (notes, waiting) = mpsc::channel(WAITING);
+        let (updates, queue) = mpsc::channel(QUEUE_SIZE);
         let wanted = plan.volumes.iter().map(|planned| {
             let is_replaced = matches!(planned.action, Action::Replace(_));
             let wanted = Wanted {
@@ -86,21 +85,21 @@ impl LedgerWriter {
             };
             (planned.key.clone(), wanted)
         });
-        let notebook = Self {
-            notes,
+        let writer = Self {
+            updates,
             by,
             clock,
             rules,
             scope,
             wanted: wanted.collect(),
         };
-        (notebook, waiting)
+        (writer, queue)
     }
 
     async fn write(&self, change: Change) -> Result<(), LedgerError> {
         let (written, answer) = oneshot::channel();
-        let note = LedgerUpdate { change, written };
-        self.notes.send(note).await.map_err(|_| closed())?;
+        let update = LedgerUpdate { change, written };
+        self.updates.send(update).await.map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -161,7 +160,7 @@ impl LedgerWriter {
     }
 }
 
-/// Hidden values that a volume no longer has, because the request does not give them.
+/// Returns the hidden values that a volume no longer has, because the request does not give them.
 fn none_left(
     request: &VolumeRequest,
     now: Option<&Volume>,
@@ -170,7 +169,7 @@ fn none_left(
 ) -> Vec<HiddenField> {
     let wiped = rules.omitted_secrets == OmittedMap::Clear;
     let secrets = request.secrets.is_none() && (is_new || wiped);
-    // A server that hides flags shows whether there are any.
+    // A server that hides mount flags shows whether any exist.
     let has_flags = |volume: &Volume| {
         let options = volume.mount_options.as_ref();
         options.is_some_and(|options| !options.mount_flags.is_empty())
@@ -185,7 +184,7 @@ fn none_left(
 }
 
 fn closed() -> LedgerError {
-    let message = "the ledger is no longer being written".to_owned();
+    let message = "the ledger is no longer written".to_owned();
     LedgerError::new(LedgerFailure::Unavailable, Code::Internal, message)
 }
 
@@ -202,7 +201,7 @@ impl Record for LedgerWriter {
             Box::new(move |set: &mut LedgerSet| set.record_intent(key.clone(), intent.clone()));
         self.write(change).await.map_err(|error| {
             error.diagnostic().note(format!(
-                "volume {volume} was left as it is: a step is noted in the ledger before it is taken"
+                "volume `{volume}` was not changed: each step must be recorded in the ledger first"
             ))
         })
     }
@@ -217,24 +216,24 @@ impl Record for LedgerWriter {
             }),
         };
         self.write(change).await.map_err(|error| {
-            let message = format!("what became of volume {volume} is not in the ledger");
+            let message = format!("the result for volume `{volume}` is not recorded in the ledger");
             Diagnostic::warning(error.code, message)
                 .note(error.message)
-                .help("run the command again: it reads what is there, and notes that")
+                .help("run the command again; it records the current state")
         })
     }
 }
 
-/// Writes notes into the set until every notebook is gone.
-pub(super) async fn write_updates(set: &mut SetLedger, mut waiting: mpsc::Receiver<LedgerUpdate>) {
-    let mut notes = vec![];
-    while waiting.recv_many(&mut notes, WAITING).await > 0 {
+/// Writes queued updates into the set until the writer is dropped.
+pub(super) async fn write_updates(set: &mut SetLedger, mut queue: mpsc::Receiver<LedgerUpdate>) {
+    let mut updates = vec![];
+    while queue.recv_many(&mut updates, QUEUE_SIZE).await > 0 {
         let written = set
-            .update(|set| notes.iter().for_each(|note| (note.change)(set)))
+            .update(|set| updates.iter().for_each(|update| (update.change)(set)))
             .await;
-        for note in notes.drain(..) {
-            // Who no longer waits has been interrupted.
-            drop(note.written.send(written.clone()));
+        for update in updates.drain(..) {
+            // A receiver that is gone was interrupted.
+            drop(update.written.send(written.clone()));
         }
     }
 }

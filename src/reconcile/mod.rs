@@ -1,4 +1,6 @@
-//! From specifications to calls: read what is there, carry out a plan, say how each volume ended.
+//! Reads a server, carries out plans, and reports how each volume ended.
+//!
+//! [`workflow`] holds what each command does. The other modules hold the steps that workflows share.
 
 mod apply;
 mod change;

@@ -1,8 +1,7 @@
-//! What is there: the wanted volumes and their plugins, read in parallel and bounded.
+//! Reads the wanted volumes and their plugins, in parallel. Writes nothing.
 //!
-//! A volume that cannot be read ends the run: a plan that does not know what is there would be a
-//! guess. A plugin that may not be read does not: then only the server knows what it can do. Nothing
-//! here writes.
+//! A volume that cannot be read is an error: a plan cannot rely on an unknown state. A plugin that the
+//! token may not read is unknown, and only the server knows its capabilities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,36 +16,36 @@ use crate::plan::{LastSnapshot, ObservedState, PluginState};
 use crate::ports::{ApiError, Document, ProviderReader, VolumeApi};
 use crate::spec::VolumeSpec;
 
-/// What was read.
+/// What was read from the server.
 #[derive(Debug, Default)]
 pub struct Observation {
-    /// In the planner's words.
+    /// The state for the planner.
     pub observed: ObservedState,
     /// The server's own JSON of every volume that exists.
     pub documents: BTreeMap<NamespacedId, Document>,
 }
 
-/// What is to be read.
+/// What to read.
 #[derive(Clone, Debug, Default)]
 pub struct ObserveRequest<'a> {
-    /// Volumes that are wanted.
+    /// The wanted volumes.
     pub wanted: &'a [VolumeSpec],
-    /// Volumes that are to go, or that somebody asked about.
+    /// Other volumes: those to remove, and those that the command line names.
     pub other_volumes: BTreeSet<NamespacedId>,
-    /// Whether all volumes that can be seen are listed, to know whose data is shared.
+    /// Whether to list all volumes, to find other registrations of the same data.
     pub lists_all_volumes: bool,
-    /// Whether a namespace has to exist before a volume can be in it: on Nomad, not on our agent.
+    /// Whether to list namespaces. Nomad requires that a namespace exists; the agent does not.
     pub lists_namespaces: bool,
-    /// Whether the server's own JSON is kept.
+    /// Whether to keep the server's own JSON.
     pub keeps_documents: bool,
-    /// How many requests at once.
+    /// The largest number of concurrent requests.
     pub parallelism: usize,
 }
 
-/// Reads volumes and their plugins, and nothing that nobody needs to know.
+/// Reads volumes and their plugins.
 ///
 /// # Errors
-/// The first volume that could not be read.
+/// If a volume cannot be read.
 pub async fn observe(
     api: &dyn VolumeApi,
     request: &ObserveRequest<'_>,
@@ -92,7 +91,7 @@ pub async fn observe(
     Ok(observation)
 }
 
-/// Asked only if a new volume wants a namespace that may not exist; `default` always does.
+/// Lists the namespaces if a new volume is in another one than `default`, which always exists.
 async fn namespaces(
     api: &dyn VolumeApi,
     wanted: &[VolumeSpec],
@@ -106,12 +105,11 @@ async fn namespaces(
     api.namespace_names().await.ok()
 }
 
-/// How long a provider may take for its list of snapshots, which only informs.
-const SNAPSHOTS: Duration = Duration::from_secs(20);
+/// How long a provider's list of snapshots is waited for. It only informs.
+const SNAPSHOT_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The last snapshot of volumes that are about to be lost, as far as their providers list them: one
-/// call per plugin and namespace. A provider that cannot, may not or does not in time leaves them
-/// unknown, which is no error.
+/// Returns the last snapshot of volumes whose data is at risk: one call per plugin and namespace. If a
+/// provider cannot list snapshots in time, they are unknown, which is not an error.
 pub async fn last_snapshots(
     provider: &dyn ProviderReader,
     observed: &ObservedState,
@@ -128,7 +126,7 @@ pub async fn last_snapshots(
     for ((plugin, namespace), volumes) in asked {
         let none = Secrets::default();
         let listing = provider.list_snapshots(plugin, namespace, &none);
-        let Ok(Ok(listed)) = timeout(SNAPSHOTS, listing).await else {
+        let Ok(Ok(listed)) = timeout(SNAPSHOT_LIST_TIMEOUT, listing).await else {
             continue;
         };
         for volume in volumes {
@@ -170,8 +168,7 @@ async fn plugin(api: &dyn VolumeApi, id: &PluginId) -> Result<PluginState, ApiEr
     }
 }
 
-/// All plugins' IDs, if one is missing: only then somebody wants to be told the others. They are a
-/// help, so not getting them is no error.
+/// Returns the IDs of all plugins if one is missing, for a suggestion. A failure is not an error.
 async fn plugin_ids(
     api: &dyn VolumeApi,
     plugins: &BTreeMap<PluginId, PluginState>,

@@ -107,7 +107,7 @@ fn remote_id(volume: &VolumeSummary) -> &str {
 
 /// Returns the ID of the registration that deletes an external volume. It is always the same for one
 /// external ID at one plugin, so a second run finds it.
-pub fn deletion_name(plugin: &PluginId, id: &ExternalId) -> VolumeId {
+pub(super) fn deletion_name(plugin: &PluginId, id: &ExternalId) -> VolumeId {
     let mut hash = Sha256::new();
     hash.update(plugin.as_str());
     hash.update([0]);
@@ -121,7 +121,7 @@ pub fn deletion_name(plugin: &PluginId, id: &ExternalId) -> VolumeId {
 ///
 /// # Errors
 /// If another registration has the volume, the server refuses, or the outcome is unknown.
-pub async fn register_orphan(
+pub(super) async fn register_orphan(
     api: &dyn VolumeApi,
     request: &VolumeRequest,
 ) -> Result<Vec<String>, Diagnostic> {
@@ -203,7 +203,7 @@ fn id_taken(existing: &Volume, remote: &str) -> Diagnostic {
 
 /// How the deletion of an orphan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OrphanDeletion {
+pub(super) enum OrphanDeletion {
     /// The data and the registration for the deletion are gone.
     Deleted,
     /// Another registration or a claim prevents it. The data is untouched, and the registration for
@@ -214,7 +214,7 @@ pub enum OrphanDeletion {
 }
 
 /// Deletes an orphan that was registered for it. Checks registrations and claims right before.
-pub async fn delete_orphan(
+pub(super) async fn delete_orphan(
     api: &dyn VolumeApi,
     key: &NamespacedId,
     secrets: &Secrets,

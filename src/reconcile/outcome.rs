@@ -4,29 +4,29 @@ use crate::diagnostic::Diagnostic;
 use crate::model::Volume;
 use crate::ports::WithDocument;
 
-/// How it ended.
+/// How one volume ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
-    /// There was nothing to do.
+    /// Nothing to do.
     Unchanged,
-    /// It was not tried: the plan says why.
+    /// Not tried. The plan holds the reasons.
     Blocked,
-    /// It was done. What was read back, if it could be.
+    /// Done. Holds the volume as it was read back, if it could be.
     Done(Option<Box<WithDocument<Volume>>>),
-    /// It is gone, as it should be.
+    /// Removed.
     Removed,
-    /// It was not done, because what the plan relied on has changed.
+    /// Not changed: the volume is not as the plan expects it.
     Stale(Diagnostic),
-    /// It was not begun, because something that it needs did not succeed.
+    /// Not started: a volume that it depends on failed.
     DependencyFailed(Diagnostic),
-    /// It failed, or nobody knows.
+    /// Failed, or the outcome is unknown.
     Failed(Diagnostic),
-    /// It was not begun, because somebody interrupted.
+    /// Not started: the user interrupted, or the set's lock was lost.
     NotStarted,
 }
 
 impl Status {
-    /// Whether the volume is now as the plan wants it.
+    /// Whether the volume is now as planned.
     pub fn is_success(&self) -> bool {
         match self {
             Self::Unchanged | Self::Done(_) | Self::Removed => true,
@@ -39,20 +39,20 @@ impl Status {
     }
 }
 
-/// The end of one volume of a plan.
+/// The outcome of one volume of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How it ended.
     pub status: Status,
-    /// What people should know besides: the server's warnings, and what was found afterwards.
+    /// Further warnings: from the server, and from reading the volume back.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl Outcome {
-    /// An end with nothing to be said besides.
-    pub fn plain(ending: Status) -> Self {
+    /// An outcome without warnings.
+    pub fn plain(status: Status) -> Self {
         Self {
-            status: ending,
+            status,
             warnings: vec![],
         }
     }

@@ -1,27 +1,26 @@
-//! What the token may do, asked of the server and held against what is needed.
+//! Compares the token's permissions with what a plan requires.
 //!
-//! Done before anything is changed, so that a server's "Permission denied" does not come in the middle
-//! of an apply. What cannot be known blocks nothing: a workload's identity, a policy that cannot be
-//! read, a server or a proxy that does not answer such questions. The server has the last word.
+//! The check runs before anything is changed, so that an apply does not fail halfway. Unknown permissions
+//! block nothing: a workload identity, a policy that cannot be read, or a server that does not answer.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::plan::{Grants, RequiredPermissions, missing_permissions};
 use crate::ports::{AccessReader, ApiError, Policy, TokenKind};
 use crate::spec::acl_policy;
 
-/// Whose token it is, and what it may do.
+/// The kind of the token, and its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Whose token it is.
+    /// The kind of the token.
     pub owner: TokenKind,
-    /// What it may do.
+    /// Its permissions.
     pub grants: Grants,
 }
 
-/// Asks what the token may do.
+/// Reads the token's permissions.
 ///
 /// # Errors
-/// If the server cannot be asked, or does not know the token.
+/// If the server cannot be reached, or does not know the token.
 pub async fn access(reader: &dyn AccessReader) -> Result<Access, ApiError> {
     let owner = reader.token().await?;
     let grants = match &owner {
@@ -40,18 +39,18 @@ fn granted(policies: &[Policy]) -> Grants {
     read.map_or(Grants::Unknown, Grants::of)
 }
 
-/// What is known of a token before anything is changed.
+/// The result of a permission check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preflight {
-    /// It may do everything that is needed.
+    /// The token has every required permission.
     Granted,
-    /// It may not: why, with a policy to paste.
+    /// A permission is missing. Holds the reason and the policy to add.
     Missing(Box<Diagnostic>),
-    /// It cannot be known: why.
+    /// The permissions are unknown. Holds the reason.
     Unknown(String),
 }
 
-/// Whether the token may do what is needed. For commands that are about to change something.
+/// Checks whether the token has the required permissions.
 ///
 /// # Errors
 /// If the server does not know the token, or cannot be reached.
@@ -61,7 +60,7 @@ pub async fn preflight(
 ) -> Result<Preflight, ApiError> {
     let found = match access(reader).await {
         Ok(found) => found,
-        Err(error) if does_not_answer(&error) => return Ok(Preflight::Unknown(error.message)),
+        Err(error) if cannot_be_checked(&error) => return Ok(Preflight::Unknown(error.message)),
         Err(error) => return Err(error),
     };
     if let Some(missing) = missing_permissions(needs, &found.grants) {
@@ -70,18 +69,17 @@ pub async fn preflight(
     Ok(match (found.grants, found.owner) {
         (Grants::Everything | Grants::Rules(_), _) => Preflight::Granted,
         (Grants::Unknown, TokenKind::Workload) => {
-            Preflight::Unknown("it is a workload's identity".to_owned())
+            Preflight::Unknown("the token is a workload identity".to_owned())
         }
         (Grants::Unknown, _) => {
-            Preflight::Unknown("one of its policies cannot be understood".to_owned())
+            Preflight::Unknown("a policy of the token cannot be parsed".to_owned())
         }
     })
 }
 
-/// Whether a server, or a proxy before it, refuses the question and maybe not what comes after. Who
-/// asks without a token is refused with 500 (as Nomad 1.3.16 to 1.9.5 answered), and may be let do
-/// everything by the anonymous policy.
-fn does_not_answer(error: &ApiError) -> bool {
+/// Whether a server or a proxy refuses the check, but may accept the changes. Nomad 1.3.16 to 1.9.5
+/// refuse a request without a token with status 500, although the anonymous policy may allow it.
+fn cannot_be_checked(error: &ApiError) -> bool {
     let is_about_token = error.code == Code::ApiUnknownToken;
     let refused = matches!(error.status, Some(400 | 403 | 404 | 405 | 501));
     error.code == Code::ApiForbidden || (refused && !is_about_token)
@@ -129,15 +127,15 @@ mod tests {
         Err(ApiError {
             code,
             status: Some(status),
-            message: "it said no".into(),
+            message: "refused".into(),
             help: vec![],
             server_text: None,
         })
     }
 
-    /// What a token lacks is known before; what cannot be known blocks nothing.
+    /// Missing permissions block; unknown ones do not.
     #[tokio::test]
-    async fn only_what_is_known_to_be_missing_blocks() {
+    async fn only_missing_permissions_block() {
         const READ: &str = "namespace \"default\" { policy = \"read\" }";
         const WRITE: &str = "namespace \"default\" { policy = \"write\" }";
         const PLUGIN: &str = "plugin { policy = \"read\" }";

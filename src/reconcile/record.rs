@@ -1,8 +1,7 @@
-//! What a run remembers of its own steps, before and after each.
+//! The record of a run's steps.
 //!
-//! Before a call that changes something the step is noted, after it what became of it. A run that is
-//! cut short between the two leaves the note, so that the next one knows what was under way; it
-//! reads back what is there before it repeats anything. A step that cannot be noted is not taken.
+//! A step is recorded before its call, and its result after it. A run that ends in between leaves the
+//! record, so the next run knows which step was interrupted. A step that cannot be recorded is not taken.
 
 use async_trait::async_trait;
 
@@ -10,32 +9,32 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::IntentStep;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Recorded<'a> {
-    /// The request was carried out; the volume as it was read back, if it could be.
+    /// The request was carried out.
     Applied {
-        /// What was sent.
+        /// The request.
         request: &'a VolumeRequest,
-        /// What was found afterwards.
+        /// The volume as it was read back, if it could be.
         now: Option<&'a Volume>,
     },
-    /// The volume is gone.
+    /// The volume was removed.
     Removed,
-    /// Nothing has changed.
+    /// Nothing changed.
     Nothing,
 }
 
-/// Keeps notes of steps.
+/// Records steps.
 #[async_trait]
 pub trait Record: Sync {
-    /// A step is about to be taken. On an error it is not.
+    /// Records that a step starts. On an error, the step is not taken.
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic>;
-    /// A step has ended so. Of one whose end nobody knows nothing is said: its note stays.
+    /// Records the result of a step. A step with an unknown result keeps its record.
     async fn end(&self, volume: &NamespacedId, what: Recorded<'_>) -> Result<(), Diagnostic>;
 }
 
-/// No notes: there is no ledger.
+/// Records nothing: no ledger is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Unrecorded;
 

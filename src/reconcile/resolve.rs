@@ -1,10 +1,9 @@
-//! Secrets by reference, looked up at the last moment.
+//! Looks up referenced secrets right before requests are sent.
 //!
-//! A plan can be made without the secrets; where the ledger has hashes to hold them against, it looks
-//! up what it can ([`known_secrets`]). Right before the first request is sent,
-//! everything that is about to be sent is resolved at once, so that a variable that is not set is told
-//! before anything was changed, together with all others. Each reference is looked up once per
-//! directory, also if many volumes have it. The values live as long as [`Resolved`] does.
+//! A plan can be made without secrets; if the ledger has hashes to compare, [`known_secrets`] looks up
+//! what it can. Before the first request, all secrets are resolved together, so every missing secret is
+//! reported before anything changes. Each reference is looked up once per directory. Values live as long
+//! as [`Resolved`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -17,18 +16,18 @@ use crate::model::{
 use crate::ports::{SecretProblem, SecretSource};
 use crate::spec::VolumeSpec;
 
-/// A request that is about to be sent.
+/// A request whose secrets are not looked up yet.
 #[derive(Clone, Debug)]
 pub struct Unresolved {
-    /// What is to be sent.
+    /// The request.
     pub request: UnresolvedRequest,
-    /// Where relative paths in it start from: the directory of its specification.
+    /// The directory of its specification, where relative paths start.
     pub directory: PathBuf,
     places: BTreeMap<String, Span>,
 }
 
 impl Unresolved {
-    /// A request of this specification.
+    /// A request of a specification.
     pub fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
         let keys = request.secrets.iter().flat_map(SecretRefs::iter);
         let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
@@ -40,44 +39,43 @@ impl Unresolved {
     }
 }
 
-/// Requests with their secrets in the clear, ready to be sent.
+/// Requests with the values of their secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved(BTreeMap<NamespacedId, VolumeRequest>);
 
 impl Resolved {
-    /// The request of that volume, if it was resolved.
+    /// Returns the request of a volume, if it was resolved.
     pub fn request(&self, key: &NamespacedId) -> Option<&VolumeRequest> {
         self.0.get(key)
     }
 }
 
-/// Looks up every reference in these requests, on a thread that may block. Warnings come beside the
-/// result.
+/// Looks up every reference in the requests, on a thread that may block. Returns warnings too.
 ///
 /// # Errors
-/// Everything that has no value; then nothing may be sent.
+/// Every secret without a value. Nothing may be sent then.
 pub async fn resolve(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
 ) -> Result<(Resolved, Diagnostics), Diagnostics> {
     let work = tokio::task::spawn_blocking(move || resolve_all(&requests, &*source));
     work.await.unwrap_or_else(|error| {
-        let message = "the secrets could not be looked up";
+        let message = "cannot look up secrets";
         Err(Diagnostic::error(Code::Internal, message)
             .note(error.to_string())
             .into())
     })
 }
 
-/// The secrets of these requests, as far as all of a request's can be had: for a plan, which can be
-/// made without them and says nothing of what is missing.
+/// Returns the secrets of each request whose secrets all have a value. A plan can be made without the
+/// others.
 pub async fn known_secrets(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
 ) -> BTreeMap<NamespacedId, Secrets> {
     let work = tokio::task::spawn_blocking(move || {
         let mut lookup = Lookup::new(&*source);
-        let resolved = lookup.each(&requests).into_iter();
+        let resolved = lookup.resolve_requests(&requests).into_iter();
         resolved
             .map(|(key, request)| (key, request.secrets.unwrap_or_default()))
             .collect()
@@ -90,9 +88,13 @@ fn resolve_all(
     source: &dyn SecretSource,
 ) -> Result<(Resolved, Diagnostics), Diagnostics> {
     let mut lookup = Lookup::new(source);
-    let resolved = lookup.each(requests);
-    let failed = lookup.remarks.iter().any(|remark| remark.is_error);
-    let mut diagnostics: Diagnostics = lookup.remarks.into_iter().map(Remark::told).collect();
+    let resolved = lookup.resolve_requests(requests);
+    let failed = lookup.problems.iter().any(|problem| problem.is_error);
+    let mut diagnostics: Diagnostics = lookup
+        .problems
+        .into_iter()
+        .map(Problem::diagnostic)
+        .collect();
     diagnostics.sort();
     if failed {
         Err(diagnostics)
@@ -101,9 +103,9 @@ fn resolve_all(
     }
 }
 
-/// What was said of a reference, which may stand in many volumes.
-struct Remark {
-    said: SecretProblem,
+/// A problem of a reference, which several volumes may contain.
+struct Problem {
+    issue: SecretProblem,
     is_error: bool,
     secret: String,
     volume: NamespacedId,
@@ -111,44 +113,42 @@ struct Remark {
     others: usize,
 }
 
-impl Remark {
-    fn told(self) -> Diagnostic {
+impl Problem {
+    fn diagnostic(self) -> Diagnostic {
         let Self { secret, volume, .. } = &self;
-        let clause = &self.said.message;
+        let clause = &self.issue.message;
         let diagnostic = if self.is_error {
-            let message =
-                format!("the secret `{secret}` of volume {volume} has no value: {clause}");
-            Diagnostic::error(self.said.code, message)
+            let message = format!("secret `{secret}` of volume `{volume}` has no value: {clause}");
+            Diagnostic::error(self.issue.code, message)
         } else {
-            let message = format!("the secret `{secret}` of volume {volume}: {clause}");
-            Diagnostic::warning(self.said.code, message)
+            let message = format!("secret `{secret}` of volume `{volume}`: {clause}");
+            Diagnostic::warning(self.issue.code, message)
         };
         let diagnostic = match self.place {
-            Some(place) => diagnostic.label(place, "referred to here"),
+            Some(place) => diagnostic.label(place, "the reference"),
             None => diagnostic,
         };
         match self.others {
             0 => diagnostic,
-            1 => diagnostic.note("one other secret refers to the same"),
-            others => diagnostic.note(format!("{others} other secrets refer to the same")),
+            1 => diagnostic.note("1 other secret has the same reference"),
+            others => diagnostic.note(format!("{others} other secrets have the same reference")),
         }
-        .help(self.said.code.remedy())
+        .help(self.issue.code.remedy())
     }
 }
 
 /// Looks up each reference once.
 struct Lookup<'s> {
     source: &'s dyn SecretSource,
-    /// By source, what it is asked for, and the directory: the value, or which remark says why there
-    /// is none; and which remark warns of it.
-    found: HashMap<(&'static str, String, PathBuf), Found>,
-    remarks: Vec<Remark>,
+    /// By source, reference and directory: the value, and the index of its problem.
+    found: HashMap<(&'static str, String, PathBuf), CachedSecret>,
+    problems: Vec<Problem>,
 }
 
 #[derive(Clone)]
-struct Found {
+struct CachedSecret {
     value: Option<Secret>,
-    remark: Option<usize>,
+    problem: Option<usize>,
 }
 
 impl<'s> Lookup<'s> {
@@ -156,12 +156,15 @@ impl<'s> Lookup<'s> {
         Self {
             source,
             found: HashMap::new(),
-            remarks: vec![],
+            problems: vec![],
         }
     }
 
-    /// The requests of which nothing is missing.
-    fn each(&mut self, requests: &[Unresolved]) -> BTreeMap<NamespacedId, VolumeRequest> {
+    /// Returns the requests whose secrets all have a value.
+    fn resolve_requests(
+        &mut self,
+        requests: &[Unresolved],
+    ) -> BTreeMap<NamespacedId, VolumeRequest> {
         let mut resolved = BTreeMap::new();
         for wanted in requests {
             let id = wanted.request.key();
@@ -188,27 +191,27 @@ impl<'s> Lookup<'s> {
             SecretRef::File(path) => ("file", path.clone(), wanted.directory.clone()),
         };
         if let Some(found) = self.found.get(&address).cloned() {
-            if let Some(remark) = found.remark.and_then(|at| self.remarks.get_mut(at)) {
-                remark.others += 1;
+            if let Some(problem) = found.problem.and_then(|at| self.problems.get_mut(at)) {
+                problem.others += 1;
             }
             return found.value.ok_or(());
         }
-        let (value, said) = match self.source.resolve(reference, &wanted.directory) {
+        let (value, issue) = match self.source.resolve(reference, &wanted.directory) {
             Ok(found) => (Some(found.value), found.warning),
-            Err(said) => (None, Some(said)),
+            Err(issue) => (None, Some(issue)),
         };
-        let remark = said.map(|said| {
-            self.remarks.push(Remark {
-                said,
+        let problem = issue.map(|issue| {
+            self.problems.push(Problem {
+                issue,
                 is_error: value.is_none(),
                 secret: key.to_owned(),
                 volume: volume.clone(),
                 place: wanted.places.get(key).copied(),
                 others: 0,
             });
-            self.remarks.len() - 1
+            self.problems.len() - 1
         });
-        let found = Found { value, remark };
+        let found = CachedSecret { value, problem };
         self.found.insert(address, found.clone());
         found.value.ok_or(())
     }
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_missing_is_told_at_once_and_once() {
+    fn all_missing_secrets_are_reported_once() {
         let text = [
             volume("a", "x = env(\"GONE\")\n y = env(\"SET\")"),
             volume("b", "x = env(\"GONE\")\n z = file(\"open\")"),
@@ -293,8 +296,8 @@ mod tests {
         ]
         .concat();
         let source = Source::default();
-        let said = resolve_all(&unresolved(&text, "/elsewhere"), &source).unwrap_err();
-        let told: Vec<_> = said
+        let issues = resolve_all(&unresolved(&text, "/elsewhere"), &source).unwrap_err();
+        let reported: Vec<_> = issues
             .iter()
             .map(|one| {
                 (
@@ -306,35 +309,35 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (
                     Code::SecretUnset,
-                    "the secret `x` of volume a has no value: there is none",
+                    "secret `x` of volume `a` has no value: there is none",
                     1,
                     1
                 ),
                 (
                     Code::SecretUnset,
-                    "the secret `z` of volume b has no value: there is none",
+                    "secret `z` of volume `b` has no value: there is none",
                     1,
                     0
                 ),
             ]
         );
         assert_eq!(source.0.lock().unwrap().len(), 3, "each is looked up once");
-        assert!(!format!("{said:?}").contains("canary"));
+        assert!(!format!("{issues:?}").contains("canary"));
     }
 
     #[test]
-    fn what_has_a_value_is_sent_with_it_and_shown_without() {
+    fn values_are_sent_and_never_shown() {
         let text = volume(
             "a",
             "x = env(\"SET\")\n y = file(\"open\")\n z = \"canary-literal\"",
         );
         let wanted = unresolved(&text, "/specs");
         let key = wanted[0].request.key();
-        let (resolved, said) = resolve_all(&wanted, &Source::default()).unwrap();
+        let (resolved, issues) = resolve_all(&wanted, &Source::default()).unwrap();
         let secrets = resolved.request(&key).unwrap().secrets.as_ref().unwrap();
         let exposed: Vec<_> = secrets.expose().collect();
         assert_eq!(
@@ -345,8 +348,8 @@ mod tests {
                 ("z", "canary-literal")
             ]
         );
-        let warnings: Vec<_> = said.iter().map(|one| (one.severity, one.code)).collect();
+        let warnings: Vec<_> = issues.iter().map(|one| (one.severity, one.code)).collect();
         assert_eq!(warnings, [(Severity::Warning, Code::SecretExposed)]);
-        assert!(!format!("{resolved:?} {said:?}").contains("canary"));
+        assert!(!format!("{resolved:?} {issues:?}").contains("canary"));
     }
 }

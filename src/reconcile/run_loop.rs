@@ -1,14 +1,10 @@
-//! The loop of `reconcile`: look, act if that is wanted, wait, and look again.
+//! The loop of `reconcile`: run a round, wait, and run the next one.
 //!
-//! Level-triggered: a round reads everything anew and depends on nothing that an earlier one found. A
-//! blocking query only makes the next round come sooner; one that ends for nothing costs a look, and
-//! one that cannot be had costs promptness, since a round comes at least once in every interval
-//! whatever happens. After a change nothing is done for a moment, so that a hundred changes make one
-//! round. When rounds fail, the pauses grow, so that a server that comes back is not met by everybody
-//! at once.
+//! Level-triggered: a round depends on nothing that an earlier round found. A blocking query makes the
+//! next round come sooner. At least one round runs per interval. After a change the loop pauses briefly,
+//! so that many changes make one round. After failures the pauses grow, with jitter.
 //!
-//! Decided here is only when; what a round is, the caller says. Ends when it is told to stop: a round
-//! that runs is waited for, and ends what it began.
+//! The caller provides the round. When the loop is stopped, a running round ends first.
 
 use std::time::Duration;
 
@@ -18,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::model::Namespace;
 use crate::ports::{IdSource, VolumeQuery, VolumeWatch, WatchRequest};
 
-/// The pause between two rounds, however much changes.
+/// The shortest pause between two rounds.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The longest pause after failures, unless the interval is longer.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
@@ -26,27 +22,27 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// Everything that was to be known is known.
+    /// The round succeeded.
     Done,
-    /// Something could not be found out or done.
+    /// The round failed.
     Failed,
 }
 
-/// Why a round is begun.
+/// Why a round runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It is the first.
+    /// It is the first round.
     Start,
-    /// The server says that something changed.
+    /// Something changed on the server.
     Change,
-    /// The interval is over.
+    /// The interval passed.
     Period,
-    /// The one before failed.
+    /// The round before failed.
     Retry,
 }
 
 impl Cause {
-    /// Its word in logs.
+    /// Returns the word for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -57,7 +53,7 @@ impl Cause {
     }
 }
 
-/// Runs rounds until it is told to stop.
+/// Runs rounds until `stop` is cancelled.
 pub async fn run_loop(
     watch: &dyn VolumeWatch,
     interval: Duration,
@@ -65,11 +61,11 @@ pub async fn run_loop(
     stop: &CancellationToken,
     mut round: impl AsyncFnMut(Cause) -> RoundEnd,
 ) {
-    let mut watching = Watching::default();
+    let mut watching = ChangeWatch::default();
     let mut failures = 0;
     let mut cause = Cause::Start;
     while !stop.is_cancelled() {
-        // From before the round on, so that nothing is missed that changes meanwhile.
+        // Watch from before the round, so that no change during the round is missed.
         tokio::select! {
             () = stop.cancelled() => return,
             () = watching.begin(watch, interval) => {}
@@ -102,8 +98,7 @@ pub async fn run_loop(
     }
 }
 
-/// The interval, and after failures twice as long each time, up to five minutes; a fifth shorter or
-/// longer by chance.
+/// Returns the interval. After failures it doubles each time, up to five minutes, with 20% jitter.
 fn pause(failures: u32, interval: Duration, jitter: f64) -> Duration {
     if failures == 0 {
         return interval;
@@ -115,14 +110,14 @@ fn pause(failures: u32, interval: Duration, jitter: f64) -> Duration {
         .mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0))
 }
 
-/// From where changes are waited for.
+/// The state of the watch for changes.
 #[derive(Default)]
-struct Watching {
-    /// `None` where the server cannot be asked: then the period alone decides.
+struct ChangeWatch {
+    /// The index to watch from. `None` if the server cannot be watched.
     index: Option<u64>,
 }
 
-impl Watching {
+impl ChangeWatch {
     fn query() -> VolumeQuery {
         VolumeQuery {
             namespace: Namespace::new(Namespace::ALL),
@@ -131,7 +126,7 @@ impl Watching {
         }
     }
 
-    /// Learns where the server is, unless that is known; for no longer than an interval.
+    /// Reads the index to watch from, unless it is known, within one interval.
     async fn begin(&mut self, watch: &dyn VolumeWatch, interval: Duration) {
         if self.index.is_some() {
             return;
@@ -145,14 +140,14 @@ impl Watching {
         self.index = match asked.await {
             Ok(Ok(answer)) => Some(answer.index),
             Ok(Err(error)) => {
-                tracing::debug!(error = %error, "changes cannot be waited for; the interval decides");
+                tracing::debug!(error = %error, "cannot watch for changes; rounds follow the interval");
                 None
             }
             Err(_) => None,
         };
     }
 
-    /// Waits until something changed; for ever where that cannot be known.
+    /// Waits until something changes. Never returns if the server cannot be watched.
     async fn change(&mut self, watch: &dyn VolumeWatch, interval: Duration) {
         let query = Self::query();
         while let Some(index) = self.index {
@@ -167,11 +162,11 @@ impl Watching {
                     if answer.changed {
                         return;
                     }
-                    // A server that does not wait is not asked in a circle.
+                    // A server that replies immediately is not queried in a tight loop.
                     sleep_until(asked + SETTLE).await;
                 }
                 Err(error) => {
-                    tracing::debug!(error = %error, "waiting for changes failed; the interval decides");
+                    tracing::debug!(error = %error, "watching for changes failed; rounds follow the interval");
                     self.index = None;
                 }
             }

@@ -1,58 +1,56 @@
-//! Which entry of a plan may begin next: pure, without calls.
+//! The order in which the entries of a plan start. Makes no calls.
 //!
-//! A source is done before its copy ([`PlannedVolume::depends_on`]); one that did not succeed holds back
-//! everything that needs it, and nothing else. No plugin is asked for more than [`PER_PLUGIN`]
-//! volumes at once, so that one provider's thousand volumes do not keep the others waiting, and a
-//! controller that works off one call after the other is not buried. Within that the order is the
-//! plan's.
+//! A source ends before its copy starts ([`PlannedVolume::depends_on`]). A failure stops the entries
+//! that depend on it, and no others. At most [`PER_PLUGIN`] volumes of one plugin are worked on at the
+//! same time, so one plugin does not delay the others. Otherwise the order is the plan's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::PluginId;
 use crate::plan::{Plan, PlannedVolume};
 
-/// The most volumes of one plugin that are worked on at once.
+/// The largest number of volumes of one plugin that are worked on at the same time.
 pub(super) const PER_PLUGIN: usize = 16;
 
-/// What is waiting, what may begin, and what is under way.
+/// Entries that wait, are ready, or run.
 pub(super) struct Schedule {
     entries: Vec<Entry>,
-    lanes: BTreeMap<Option<PluginId>, Lane>,
+    queues: BTreeMap<Option<PluginId>, PluginQueue>,
 }
 
-/// The entries of one plugin, or of none.
+/// The queue of one plugin, or of entries without a plugin.
 #[derive(Default)]
-struct Lane {
+struct PluginQueue {
     ready: BTreeSet<usize>,
     running: usize,
 }
 
 struct Entry {
     plugin: Option<PluginId>,
-    /// How many of those that it needs have not ended.
-    waits_for: usize,
-    needed_by: Vec<usize>,
-    /// One of those that it needs did not succeed.
-    missing: Option<usize>,
+    /// The number of dependencies that have not ended.
+    pending_dependencies: usize,
+    dependents: Vec<usize>,
+    /// A dependency that failed.
+    failed_dependency: Option<usize>,
 }
 
-/// An entry whose turn it is.
+/// An entry that can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct ReadyEntry {
     /// Its position in the plan.
     pub(super) position: usize,
-    /// Another that it needs, and that did not succeed.
-    pub(super) missing: Option<usize>,
+    /// A dependency that failed.
+    pub(super) failed_dependency: Option<usize>,
 }
 
 impl Schedule {
-    /// All entries of a plan, none of them begun.
+    /// Schedules all entries of a plan.
     pub(super) fn new(plan: &Plan) -> Self {
         let mut entries: Vec<Entry> = plan.volumes.iter().map(entry).collect();
         for (position, planned) in plan.volumes.iter().enumerate() {
             for source in &planned.depends_on {
                 if let Some(source) = entries.get_mut(*source) {
-                    source.needed_by.push(position);
+                    source.dependents.push(position);
                 }
             }
         }
@@ -62,48 +60,50 @@ impl Schedule {
     fn of(entries: Vec<Entry>) -> Self {
         let mut schedule = Self {
             entries,
-            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
         };
         for position in 0..schedule.entries.len() {
-            if schedule.entries[position].waits_for == 0 {
-                schedule.lane(position).ready.insert(position);
+            if schedule.entries[position].pending_dependencies == 0 {
+                schedule.queue(position).ready.insert(position);
             }
         }
         schedule
     }
 
-    fn lane(&mut self, position: usize) -> &mut Lane {
+    fn queue(&mut self, position: usize) -> &mut PluginQueue {
         let plugin = self.entries[position].plugin.clone();
-        self.lanes.entry(plugin).or_default()
+        self.queues.entry(plugin).or_default()
     }
 
-    /// The next entry that may begin; `None` if one that is under way has to end first, or all have
-    /// had their turn.
-    pub(super) fn next(&mut self) -> Option<Turn> {
-        let first = |(plugin, lane): (&Option<PluginId>, &Lane)| {
-            let has_room = plugin.is_none() || lane.running < PER_PLUGIN;
-            lane.ready.first().copied().filter(|_| has_room)
+    /// Returns the next entry that can start. `None` if a running entry must end first, or none is left.
+    pub(super) fn next(&mut self) -> Option<ReadyEntry> {
+        let first = |(plugin, queue): (&Option<PluginId>, &PluginQueue)| {
+            let has_room = plugin.is_none() || queue.running < PER_PLUGIN;
+            queue.ready.first().copied().filter(|_| has_room)
         };
-        let position = self.lanes.iter().filter_map(first).min()?;
-        let lane = self.lane(position);
-        lane.ready.remove(&position);
-        lane.running += 1;
-        let missing = self.entries[position].missing;
-        Some(Turn { position, missing })
+        let position = self.queues.iter().filter_map(first).min()?;
+        let queue = self.queue(position);
+        queue.ready.remove(&position);
+        queue.running += 1;
+        let failed_dependency = self.entries[position].failed_dependency;
+        Some(ReadyEntry {
+            position,
+            failed_dependency,
+        })
     }
 
-    /// An entry has ended.
-    pub(super) fn ended(&mut self, position: usize, succeeded: bool) {
-        let lane = self.lane(position);
-        lane.running = lane.running.saturating_sub(1);
-        for later in std::mem::take(&mut self.entries[position].needed_by) {
+    /// Marks an entry as ended.
+    pub(super) fn finish(&mut self, position: usize, succeeded: bool) {
+        let queue = self.queue(position);
+        queue.running = queue.running.saturating_sub(1);
+        for later in std::mem::take(&mut self.entries[position].dependents) {
             let entry = &mut self.entries[later];
-            entry.waits_for = entry.waits_for.saturating_sub(1);
+            entry.pending_dependencies = entry.pending_dependencies.saturating_sub(1);
             if !succeeded {
-                entry.missing.get_or_insert(position);
+                entry.failed_dependency.get_or_insert(position);
             }
-            if entry.waits_for == 0 {
-                self.lane(later).ready.insert(later);
+            if entry.pending_dependencies == 0 {
+                self.queue(later).ready.insert(later);
             }
         }
     }
@@ -112,13 +112,13 @@ impl Schedule {
 fn entry(planned: &PlannedVolume) -> Entry {
     Entry {
         plugin: plugin(planned).cloned(),
-        waits_for: planned.depends_on.len(),
-        needed_by: vec![],
-        missing: None,
+        pending_dependencies: planned.depends_on.len(),
+        dependents: vec![],
+        failed_dependency: None,
     }
 }
 
-/// Whose provider has something to do for it.
+/// Returns the plugin whose provider works on the entry.
 fn plugin(planned: &PlannedVolume) -> Option<&PluginId> {
     let sent = planned.request().map(|request| &request.plugin_id);
     let stakes = planned.impact.as_ref();
@@ -132,7 +132,7 @@ mod tests {
     use crate::model::{Namespace, NamespacedId, VolumeId};
     use crate::plan::{Action, VolumeVersion};
 
-    /// An entry per list of what it needs.
+    /// Makes an entry for each list of dependencies.
     fn plan(needs: &[&[usize]]) -> Plan {
         let entry = |(at, needs): (usize, &&[usize])| PlannedVolume {
             key: NamespacedId::new(Namespace::default(), VolumeId::new(format!("v{at}"))),
@@ -149,51 +149,51 @@ mod tests {
         }
     }
 
-    fn turns(schedule: &mut Schedule) -> Vec<(usize, Option<usize>)> {
+    fn ready(schedule: &mut Schedule) -> Vec<(usize, Option<usize>)> {
         std::iter::from_fn(|| schedule.next())
-            .map(|turn| (turn.position, turn.missing))
+            .map(|entry| (entry.position, entry.failed_dependency))
             .collect()
     }
 
     #[test]
-    fn a_copy_waits_for_its_source_and_nothing_else_does() {
+    fn a_copy_pending_dependencies_its_source_and_nothing_else_does() {
         let mut schedule = Schedule::new(&plan(&[&[2], &[], &[], &[0, 1]]));
-        assert_eq!(turns(&mut schedule), [(1, None), (2, None)]);
-        schedule.ended(1, true);
-        assert_eq!(turns(&mut schedule), []);
-        schedule.ended(2, true);
-        assert_eq!(turns(&mut schedule), [(0, None)]);
-        schedule.ended(0, true);
-        assert_eq!(turns(&mut schedule), [(3, None)]);
+        assert_eq!(ready(&mut schedule), [(1, None), (2, None)]);
+        schedule.finish(1, true);
+        assert_eq!(ready(&mut schedule), []);
+        schedule.finish(2, true);
+        assert_eq!(ready(&mut schedule), [(0, None)]);
+        schedule.finish(0, true);
+        assert_eq!(ready(&mut schedule), [(3, None)]);
     }
 
     #[test]
-    fn what_needs_one_that_did_not_succeed_is_told_and_so_is_what_needs_that() {
+    fn failures_propagate_to_dependents() {
         let mut schedule = Schedule::new(&plan(&[&[], &[0], &[1], &[]]));
-        assert_eq!(turns(&mut schedule), [(0, None), (3, None)]);
-        schedule.ended(0, false);
-        assert_eq!(turns(&mut schedule), [(1, Some(0))]);
-        schedule.ended(1, false);
-        assert_eq!(turns(&mut schedule), [(2, Some(1))]);
+        assert_eq!(ready(&mut schedule), [(0, None), (3, None)]);
+        schedule.finish(0, false);
+        assert_eq!(ready(&mut schedule), [(1, Some(0))]);
+        schedule.finish(1, false);
+        assert_eq!(ready(&mut schedule), [(2, Some(1))]);
     }
 
     #[test]
-    fn one_plugin_is_not_asked_for_everything_at_once() {
+    fn concurrent_volumes_of_one_plugin_are_limited() {
         let entry = |plugin: &str| Entry {
             plugin: Some(PluginId::new(plugin)),
-            waits_for: 0,
-            needed_by: vec![],
-            missing: None,
+            pending_dependencies: 0,
+            dependents: vec![],
+            failed_dependency: None,
         };
         let mut entries: Vec<Entry> = (0..PER_PLUGIN + 2).map(|_| entry("busy")).collect();
         entries.push(entry("idle"));
         let last = entries.len() - 1;
         let mut schedule = Schedule::of(entries);
-        let first = turns(&mut schedule);
+        let first = ready(&mut schedule);
         let positions: Vec<_> = first.iter().map(|(position, _)| *position).collect();
         let expected: Vec<_> = (0..PER_PLUGIN).chain([last]).collect();
         assert_eq!(positions, expected, "in the plan's order");
-        schedule.ended(3, true);
-        assert_eq!(turns(&mut schedule), [(PER_PLUGIN, None)]);
+        schedule.finish(3, true);
+        assert_eq!(ready(&mut schedule), [(PER_PLUGIN, None)]);
     }
 }

@@ -109,10 +109,10 @@ mod tests {
     use crate::ports::{Document, VolumeQuery, WatchResponse, WithDocument};
     use crate::wire;
 
-    /// One answer, and how long the server holds it back.
+    /// A reply, and how long the server delays it.
     type Answer = (u64, Result<Option<bool>, u16>);
 
-    /// Answers with volumes that are schedulable or not, the last answer for ever.
+    /// Replies with volumes that are schedulable or not. Repeats the last reply.
     struct Server(Mutex<VecDeque<Answer>>);
 
     fn volume(schedulable: bool) -> WithDocument<Volume> {
@@ -134,7 +134,7 @@ mod tests {
             _: &VolumeQuery,
             _: WatchRequest,
         ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError> {
-            panic!("nobody asks for a list")
+            panic!("no list is requested")
         }
 
         async fn watch_volume(
@@ -161,7 +161,7 @@ mod tests {
                 Err(status) => Err(ApiError {
                     code: Code::ApiServerError,
                     status: (status > 0).then_some(status),
-                    message: "it is away".into(),
+                    message: "unreachable".into(),
                     help: vec![],
                     server_text: None,
                 }),
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// How it ended, what was told, and after how many seconds.
+    /// Returns how the wait ended, the number of reports, and the seconds that it took.
     async fn waited(
         answers: impl IntoIterator<Item = Answer>,
         awaited: WaitCondition,
@@ -181,16 +181,17 @@ mod tests {
             timeout: Duration::from_secs(60),
         };
         let start = Instant::now();
-        let mut told = vec![];
-        let ended = wait_for_volume(&server, &request, &mut |why| told.push(why.to_owned())).await;
-        (ended, told.len(), start.elapsed().as_secs())
+        let mut reports = vec![];
+        let ended =
+            wait_for_volume(&server, &request, &mut |why| reports.push(why.to_owned())).await;
+        (ended, reports.len(), start.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_when_it_is_so_or_cannot_come() {
+    async fn a_wait_ends_when_the_condition_is_met_or_impossible() {
         use WaitCondition::{Absent, Schedulable};
         let no = (0, Ok(Some(false)));
-        for (answers, awaited, expected, told, seconds) in [
+        for (answers, awaited, expected, reports, seconds) in [
             (
                 vec![(0, Ok(Some(true)))],
                 Schedulable,
@@ -224,7 +225,7 @@ mod tests {
             let (ended, heard, after) = waited(answers, awaited).await;
             assert_eq!(
                 (ended.as_ref(), heard),
-                (Ok(&expected), told),
+                (Ok(&expected), reports),
                 "{awaited:?}"
             );
             assert_eq!(after, seconds, "{expected:?}");
@@ -232,12 +233,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reason_is_told_once_and_time_is_over_in_time() {
+    async fn a_reason_is_reported_once_and_the_timeout_holds() {
         let (ended, heard, after) =
             waited([(90, Ok(Some(false)))], WaitCondition::Schedulable).await;
         assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
         assert_eq!((heard, after), (1, 60));
-        // A server that does not hold answers back is not flooded, and waited for no longer.
+        // A server that replies immediately is not flooded, and the timeout is the same.
         let (ended, heard, after) =
             waited([(0, Ok(Some(false)))], WaitCondition::Schedulable).await;
         assert!(matches!(ended, Ok(WaitOutcome::TimedOut(_))), "{ended:?}");
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_goes_away_is_waited_for_and_one_that_never_answered_is_not() {
+    async fn only_a_server_that_has_replied_is_waited_for() {
         let no = (0, Ok(Some(false)));
         let back = vec![no, (1, Err(0)), (1, Err(500)), (1, Ok(Some(true)))];
         let (ended, heard, _) = waited(back, WaitCondition::Schedulable).await;

@@ -14,7 +14,12 @@ pub type EnvLookup = Arc<dyn Fn(&str) -> Option<OsString> + Send + Sync>;
 
 /// Returns the secret in a variable.
 pub(super) fn find(variables: &EnvLookup, name: &str) -> Result<ResolvedSecret, SecretProblem> {
-    let remark = |code, clause| Err(SecretProblem { code, message: clause });
+    let remark = |code, clause| {
+        Err(SecretProblem {
+            code,
+            message: clause,
+        })
+    };
     let Some(value) = variables(name) else {
         let clause = format!("the environment variable `{name}` is not set");
         return remark(Code::SecretUnset, clause);

@@ -1,9 +1,9 @@
 //! Secrets in files.
 //!
-//! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the value, because
-//! editors and `echo` add it. The file must be a regular file: a pipe could block forever. A file that other
-//! users can write is refused. A file that they can read gives a warning, because users cannot change the
-//! permissions of secrets that containers mount.
+//! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the
+//! value, because editors and `echo` add it. The file must be a regular file: a pipe could block
+//! forever. A file that other users can write is refused. A file that they can read gives a
+//! warning, because users cannot change the permissions of secrets that containers mount.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -62,7 +62,8 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     Ok(ResolvedSecret { value, warning })
 }
 
-/// Reads at most one byte more than the limit. The buffer never grows, so no copy remains in memory.
+/// Reads at most one byte more than the limit. The buffer never grows, so no copy remains in
+/// memory.
 fn read(file: &mut File) -> io::Result<Zeroizing<Vec<u8>>> {
     let limit = MAX_BYTES + 1;
     let capacity = usize::try_from(limit).unwrap_or(usize::MAX);

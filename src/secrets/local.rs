@@ -21,7 +21,11 @@ impl LocalSecrets {
 }
 
 impl SecretSource for LocalSecrets {
-    fn resolve(&self, reference: &SecretRef, directory: &Path) -> Result<ResolvedSecret, SecretProblem> {
+    fn resolve(
+        &self,
+        reference: &SecretRef,
+        directory: &Path,
+    ) -> Result<ResolvedSecret, SecretProblem> {
         match reference {
             SecretRef::Literal(value) => Ok(ResolvedSecret {
                 value: Secret::clone(value),

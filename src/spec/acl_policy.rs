@@ -105,8 +105,8 @@ pub fn acl_policy(rules: &str) -> Result<AclPolicy, String> {
 }
 
 impl AclPolicy {
-    /// Merges two policies as a server does for a token: the union of the capabilities, and the higher
-    /// level.
+    /// Merges two policies as a server does for a token: the union of the capabilities, and the
+    /// higher level.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (label, rules) in other.namespaces {

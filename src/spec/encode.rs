@@ -1,10 +1,10 @@
 //! Writes volume requests as specifications that read back as the same requests.
 //!
-//! Nomad's own reader gives HCL and JSON the same meaning. `${` is escaped as `\u0024{`, because HCL1
-//! and HCL2 disagree on `$${`. Topologies in JSON have the one shape of which Nomad loses nothing.
-//! Unset fields are left out, except the namespace. A secret reference stays a reference, and an unknown
-//! hidden value is written as `unknown`. **Literal secrets are written in clear text**: callers that
-//! show the text remove them first.
+//! Nomad's own reader gives HCL and JSON the same meaning. `${` is escaped as `\u0024{`, because
+//! HCL1 and HCL2 disagree on `$${`. Topologies in JSON have the one shape of which Nomad loses
+//! nothing. Unset fields are left out, except the namespace. A secret reference stays a reference,
+//! and an unknown hidden value is written as `unknown`. **Literal secrets are written in clear
+//! text**: callers that show the text remove them first.
 //!
 //! HCL is formatted by hcl-rs. This module adds what hcl-rs has no form for: comments, aligned
 //! attributes, and strings that HCL1 and HCL2 read alike.

@@ -1,11 +1,12 @@
 //! Reads HCL to a tree. This is the only file that uses hcl-edit.
 //!
-//! [`super::hcl1`] reads the structure of a file. This file adds the expressions of HCL2. Literals, lists,
-//! objects and parentheses have values. A call with one text, such as `env("X")`, is a secret reference,
-//! and the word `unknown` is an unknown hidden value. Any other call, variable or operator is refused.
+//! [`super::hcl1`] reads the structure of a file. This file adds the expressions of HCL2. Literals,
+//! lists, objects and parentheses have values. A call with one text, such as `env("X")`, is a
+//! secret reference, and the word `unknown` is an unknown hidden value. Any other call, variable or
+//! operator is refused.
 //!
-//! Where HCL1 and HCL2 read a text differently, Nomad's reading applies to a file that uses no feature of
-//! HCL2, with a warning.
+//! Where HCL1 and HCL2 read a text differently, Nomad's reading applies to a file that uses no
+//! feature of HCL2, with a warning.
 
 use std::ops::Range;
 
@@ -14,7 +15,9 @@ use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, Unary
 
 use super::hcl1::{self, HclVersion, ParsedHcl};
 use super::parse_error::ParseError;
-use super::tree::{Node, Object, SecretReference, ReferenceSource, ScalarKind, UNKNOWN, Value, SpannedText};
+use super::tree::{
+    Node, Object, ReferenceSource, ScalarKind, SecretReference, SpannedText, UNKNOWN, Value,
+};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
 
 /// Reads a file to a tree.
@@ -188,8 +191,7 @@ impl Reader {
     }
 
     fn refuse_call(&mut self, name: &str, span: Span) -> Node<'static> {
-        let message =
-            "cannot evaluate a function call: expressions are not supported";
+        let message = "cannot evaluate a function call: expressions are not supported";
         let near = closest_match(name, ReferenceSource::ALL.map(ReferenceSource::as_str));
         let label = near.map_or_else(
             || "expected a value".to_owned(),
@@ -239,8 +241,8 @@ fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {
 mod tests {
     use super::*;
 
-    /// Everything that is valid HCL2 is read as a literal or refused as an expression, but is never a
-    /// syntax error. Neighbouring items do not matter.
+    /// Everything that is valid HCL2 is read as a literal or refused as an expression, but is never
+    /// a syntax error. Neighbouring items do not matter.
     #[test]
     fn valid_hcl2_is_no_syntax_error() {
         for item in [

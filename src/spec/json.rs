@@ -1,15 +1,15 @@
 //! Reads JSON to a tree, with a position for every key and value.
 //!
-//! Strict, except for what Nomad's own reader accepts without losing anything: superfluous commas, missing
-//! commas in lists, Go's escape sequences, and control characters in texts. Those give a warning, because
-//! no other program reads them. A missing comma in an object, after which Nomad ignores the rest, is an
-//! error. So is text after the object.
+//! Strict, except for what Nomad's own reader accepts without losing anything: superfluous commas,
+//! missing commas in lists, Go's escape sequences, and control characters in texts. Those give a
+//! warning, because no other program reads them. A missing comma in an object, after which Nomad
+//! ignores the rest, is an error. So is text after the object.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::parse_error::ParseError;
-use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
+use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads a file to a tree.
@@ -147,8 +147,9 @@ impl<'a> Parser<'a, '_> {
                 Some(b'}') => {}
                 Some(_) => {
                     return Err(
-                        ParseError::syntax(self.here(), "a comma is missing before this")
-                            .help("add a comma: Nomad would ignore everything up to the closing brace"),
+                        ParseError::syntax(self.here(), "a comma is missing before this").help(
+                            "add a comma: Nomad would ignore everything up to the closing brace",
+                        ),
                     );
                 }
                 None => return Err(never_closed(open, "brace")),

@@ -1,8 +1,8 @@
 //! Finds the secrets in a text, to hide them.
 //!
 //! In a text that parses, the values under every key that looks like a secret. In any other text,
-//! everything from such a word to the earliest possible end of its block. That hides too much rather than
-//! too little, because the syntax error may make the block look closed.
+//! everything from such a word to the earliest possible end of its block. That hides too much
+//! rather than too little, because the syntax error may make the block look closed.
 
 use std::ops::Range;
 
@@ -47,8 +47,8 @@ fn may_be_sensitive(word: &str) -> bool {
         || short && closest_match(&word, ["secrets", "mount_flags"]).is_some()
 }
 
-/// Calls `hide` for every secret value. Keys stay visible under `secrets` only; elsewhere a key can be
-/// a misplaced value.
+/// Calls `hide` for every secret value. Keys stay visible under `secrets` only; elsewhere a key can
+/// be a misplaced value.
 pub(super) fn for_each_secret(object: &Object<'_>, hide: &mut impl FnMut(Span)) {
     for entry in object.entries.iter().chain(&object.duplicates) {
         if is_sensitive(&entry.key.text) {
@@ -106,8 +106,8 @@ fn next_word(text: &str, from: usize) -> Option<Range<usize>> {
     Some(start..length.map_or(text.len(), |length| start + length))
 }
 
-/// Returns the certain end of a word's block: all brackets and here-documents are closed, and a line
-/// with at most the word's indentation starts with a field of a volume.
+/// Returns the certain end of a word's block: all brackets and here-documents are closed, and a
+/// line with at most the word's indentation starts with a field of a volume.
 fn block_end(text: &str, word: &Range<usize>, syntax: Syntax) -> usize {
     let line_start = text[..word.start].rfind('\n').map_or(0, |at| at + 1);
     let indent = indentation(&text[line_start..]);

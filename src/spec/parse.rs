@@ -35,8 +35,8 @@ pub fn parse(
 /// Parses one text. A text without a volume and without a set is an error. Problems are added to
 /// `diagnostics`; after an error, the result is good only for [`super::validate()`].
 ///
-/// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in `sources`, even
-/// if the text does not parse, so no diagnostic shows them.
+/// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in
+/// `sources`, even if the text does not parse, so no diagnostic shows them.
 pub fn parse_text(
     sources: &mut SourceMap,
     source: SourceId,

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
 
-/// The first syntax error of a text. Its messages quote keys and punctuation only, never values, which
-/// may be secrets.
+/// The first syntax error of a text. Its messages quote keys and punctuation only, never values,
+/// which may be secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParseError {
     pub(super) code: Code,

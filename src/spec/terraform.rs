@@ -1,8 +1,9 @@
 //! Converts volumes in Terraform's state to specifications.
 //!
-//! Reads resources `nomad_csi_volume`, `nomad_csi_volume_registration` and `nomad_volume` of state version
-//! 4 (Terraform 0.12 and later). Terraform stores secrets in clear text; this module never decodes them. A
-//! volume with secrets gets `secrets = unknown`, and so do mount flags that look like passwords.
+//! Reads resources `nomad_csi_volume`, `nomad_csi_volume_registration` and `nomad_volume` of state
+//! version 4 (Terraform 0.12 and later). Terraform stores secrets in clear text; this module never
+//! decodes them. A volume with secrets gets `secrets = unknown`, and so do mount flags that look
+//! like passwords.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +64,9 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
     })?;
     let mut found = TerraformVolumes::default();
     let volumes = state.resources.into_iter();
-    for resource in volumes.filter(|one| one.mode == "managed" && RESOURCE_TYPES.contains(&&*one.kind)) {
+    for resource in
+        volumes.filter(|one| one.mode == "managed" && RESOURCE_TYPES.contains(&&*one.kind))
+    {
         let module = resource
             .module
             .map_or_else(String::new, |module| module + ".");
@@ -80,7 +83,9 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
                 found.volumes.extend(volumes);
                 found.addresses.insert(address);
             }
-            Err(why) => found.problems.push(format!("`{address}` is skipped: {why}")),
+            Err(why) => found
+                .problems
+                .push(format!("`{address}` is skipped: {why}")),
         }
     }
     Ok(found)

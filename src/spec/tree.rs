@@ -1,17 +1,17 @@
 //! The tree with positions that HCL, YAML and JSON all become.
 //!
-//! A list of objects equals a repeated block, so an [`Object`] has repeated entries instead of such lists:
-//! `capability: [{…}, {…}]` is `capability {…} capability {…}`. Scalars keep their source text, because
-//! `decode` converts numbers and booleans to text by the rules of each syntax. No type implements `Debug`
-//! outside tests, because values may be secrets.
+//! A list of objects equals a repeated block, so an [`Object`] has repeated entries instead of such
+//! lists: `capability: [{…}, {…}]` is `capability {…} capability {…}`. Scalars keep their source
+//! text, because `decode` converts numbers and booleans to text by the rules of each syntax. No
+//! type implements `Debug` outside tests, because values may be secrets.
 
 use std::borrow::Cow;
 
 use super::syntax::Syntax;
 use crate::diagnostic::Span;
 
-/// Limit of nested objects and lists, so recursion over a tree, including its drop, cannot exhaust the
-/// stack.
+/// Limit of nested objects and lists, so recursion over a tree, including its drop, cannot exhaust
+/// the stack.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// The word for an unknown hidden value.
@@ -284,7 +284,12 @@ impl Node<'_> {
 
 impl<'a> Object<'a> {
     /// Adds an entry. A list of objects becomes one entry per object.
-    pub(super) fn push(&mut self, key: SpannedText<'a>, labels: Vec<SpannedText<'a>>, value: Node<'a>) {
+    pub(super) fn push(
+        &mut self,
+        key: SpannedText<'a>,
+        labels: Vec<SpannedText<'a>>,
+        value: Node<'a>,
+    ) {
         match value.value {
             Value::List(items) if !items.is_empty() && items.iter().all(Node::is_object) => {
                 for item in items {

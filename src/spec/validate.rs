@@ -1,8 +1,8 @@
 //! Checks the rules within one specification and across all of them, without a server.
 //!
-//! Errors for what can never work; warnings for what Nomad accepts and ignores (W13, W23, W49). `decode`
-//! checks single values, such as modes and sizes; this file checks the rules between them. All problems are
-//! reported together.
+//! Errors for what can never work; warnings for what Nomad accepts and ignores (W13, W23, W49).
+//! `decode` checks single values, such as modes and sizes; this file checks the rules between them.
+//! All problems are reported together.
 
 use std::collections::HashMap;
 
@@ -78,7 +78,12 @@ impl Rules<'_> {
         let length = request.name.as_deref().map_or(0, str::len);
         if length > MAX_TEXT {
             let message = format!("the name of {} is too long: {length} bytes", self.volume());
-            self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128 bytes");
+            self.error(
+                Code::SpecNameTooLong,
+                message,
+                "name",
+                "CSI allows 128 bytes",
+            );
         }
     }
 
@@ -127,7 +132,10 @@ impl Rules<'_> {
                 .as_ref()
                 .is_some_and(|options| !options.is_empty())
         {
-            let message = format!("{} is a block device, which cannot have mount options", self.volume());
+            let message = format!(
+                "{} is a block device, which cannot have mount options",
+                self.volume()
+            );
             let label = "remove the mount options";
             self.error(Code::SpecBlockMountOptions, message, "mount_options", label);
         }
@@ -195,16 +203,12 @@ impl Rules<'_> {
             let message = format!(
                 "the `context` of {volume} has no effect: the provider sets it when it creates the volume"
             );
-            self.warning(
-                Code::SpecContextOnCreate,
-                message,
-                "context",
-                "no effect",
-            );
+            self.warning(Code::SpecContextOnCreate, message, "context", "no effect");
         }
         if request.external_id.is_some() {
-            let message =
-                format!("the `external_id` of {volume} has no effect: the provider sets it when it creates the volume");
+            let message = format!(
+                "the `external_id` of {volume} has no effect: the provider sets it when it creates the volume"
+            );
             let label = "the provider sets this ID";
             self.warning(Code::SpecExternalIdOnCreate, message, "external_id", label);
         }
@@ -250,7 +254,8 @@ pub fn single_set<'s>(
     let set = named.next()?;
     let (first, place) = set;
     for (other, again) in named.filter(|(other, _)| other != first) {
-        let message = format!("the files name two sets, `{first}` and `{other}`: a command manages one");
+        let message =
+            format!("the files name two sets, `{first}` and `{other}`: a command manages one");
         diagnostics.push(
             Diagnostic::error(Code::SpecTwoSets, message)
                 .label(*again, "another set here")
@@ -281,8 +286,8 @@ fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Warns of equal names: providers identify a new volume by its name, so on Nomad two volumes of one
-/// name become one (W13).
+/// Warns of equal names: providers identify a new volume by its name, so on Nomad two volumes of
+/// one name become one (W13).
 fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<(&PluginId, &str), &VolumeSpec> = HashMap::with_capacity(specs.len());
     for spec in specs.iter().filter(|spec| purpose.creates(spec)) {

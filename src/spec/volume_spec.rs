@@ -7,8 +7,8 @@ use crate::model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
 
 /// One wanted volume of one file.
 ///
-/// It is complete if the file has no errors. Otherwise it has the readable fields, so all problems can be
-/// reported together.
+/// It is complete if the file has no errors. Otherwise it has the readable fields, so all problems
+/// can be reported together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
     /// The request, whose secrets are not resolved yet.
@@ -21,8 +21,8 @@ pub struct VolumeSpec {
     pub protect: Option<bool>,
     /// Fields whose drift is ignored, dotted if nested (`mount_options.fs_type`); never sent.
     pub ignore: Vec<String>,
-    /// Hidden values that the file declares as unknown. They are never compared or sent, and no change may
-    /// lose them.
+    /// Hidden values that the file declares as unknown. They are never compared or sent, and no
+    /// change may lose them.
     pub unknown: BTreeSet<HiddenField>,
     /// The set that the file names, and its position.
     pub set: Option<(SetName, Span)>,

@@ -1,9 +1,9 @@
 //! Reads YAML 1.2 to a tree. This is the only file that uses the YAML parser.
 //!
-//! Plain scalars keep their source text, so `rack: 1.10`, `zone: 012` and `no` mean what they show. Anchors,
-//! aliases and `<<` are resolved; an aliased value has the position of its anchor. The size of the file
-//! bounds the expansion of aliases. Keys are unique texts, and only YAML's own tags are allowed. Each
-//! document is a specification.
+//! Plain scalars keep their source text, so `rack: 1.10`, `zone: 012` and `no` mean what they show.
+//! Anchors, aliases and `<<` are resolved; an aliased value has the position of its anchor. The
+//! size of the file bounds the expansion of aliases. Keys are unique texts, and only YAML's own
+//! tags are allowed. Each document is a specification.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use serde_yaml::granit_parser::{
 };
 
 use super::parse_error::ParseError;
-use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
+use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads all documents of a file.
@@ -119,8 +119,10 @@ impl<'a> Loader<'a, '_> {
         let problem = |message: &str| ParseError::syntax(range.clone(), message);
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => ParseError::too_deep(range),
-            ErrorKind::UnknownAnchor => problem("unknown alias: no anchor of that name precedes it")
-                .help("put text that starts with `*` in quotes"),
+            ErrorKind::UnknownAnchor => {
+                problem("unknown alias: no anchor of that name precedes it")
+                    .help("put text that starts with `*` in quotes")
+            }
             ErrorKind::UnexpectedCharacter { .. } => {
                 problem("unexpected character").help("put the text in quotes")
             }
@@ -133,38 +135,31 @@ impl<'a> Loader<'a, '_> {
                     .map_or(range, |tab| at + tab..at + tab + 1);
                 ParseError::syntax(tab, "tab in the indentation: YAML requires spaces")
             }
-            ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => problem(
-                "unexpected `:` without a key",
-            )
-            .help(
-                "put text with `: ` in quotes, and indent all keys of a mapping alike",
-            ),
+            ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
+                problem("unexpected `:` without a key")
+                    .help("put text with `: ` in quotes, and indent all keys of a mapping alike")
+            }
             ErrorKind::InvalidIndentation
             | ErrorKind::ExpectedBlockMappingKey
             | ErrorKind::BlockSequenceEntryNotAllowed => {
                 problem("the indentation does not match the lines above")
             }
-            ErrorKind::SimpleKeyExpected => {
-                problem("expected a key, `: ` and a value")
-            }
-            ErrorKind::UnclosedFlowCollection { open: '{' } => {
-                problem("this brace is not closed")
-            }
+            ErrorKind::SimpleKeyExpected => problem("expected a key, `: ` and a value"),
+            ErrorKind::UnclosedFlowCollection { open: '{' } => problem("this brace is not closed"),
             ErrorKind::UnclosedFlowCollection { .. } => problem("this bracket is not closed"),
             ErrorKind::UnclosedQuotedScalar => problem("this quote is not closed"),
-            ErrorKind::InvalidQuotedScalarIndent => problem(
-                "the quoted text above is not closed, or this line of it is not indented",
-            ),
+            ErrorKind::InvalidQuotedScalarIndent => {
+                problem("the quoted text above is not closed, or this line of it is not indented")
+            }
             ErrorKind::InvalidTrailingSingleQuotedScalar
             | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
-                problem("unexpected text after the closing quote").help("put the whole text in quotes")
+                problem("unexpected text after the closing quote")
+                    .help("put the whole text in quotes")
             }
-            ErrorKind::UnknownQuotedScalarEscape => problem("unknown escape sequence")
-                .help("use single quotes for a literal backslash"),
-            _ => ParseError::syntax(
-                range,
-                format!("invalid YAML: {}", error.info()),
-            ),
+            ErrorKind::UnknownQuotedScalarEscape => {
+                problem("unknown escape sequence").help("use single quotes for a literal backslash")
+            }
+            _ => ParseError::syntax(range, format!("invalid YAML: {}", error.info())),
         }
     }
 
@@ -201,12 +196,18 @@ impl<'a> Loader<'a, '_> {
         if anchor != 0 {
             let (nodes, depth) = node.size_and_depth();
             let node = node.clone();
-            self.anchors.insert(anchor, AnchoredNode { node, nodes, depth });
+            self.anchors
+                .insert(anchor, AnchoredNode { node, nodes, depth });
         }
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, range: Range<usize>, depth: usize) -> Result<Node<'a>, ParseError> {
+    fn alias(
+        &mut self,
+        id: usize,
+        range: Range<usize>,
+        depth: usize,
+    ) -> Result<Node<'a>, ParseError> {
         let Some(anchor) = self.anchors.get(&id) else {
             return Err(ParseError::syntax(
                 range,
@@ -327,7 +328,10 @@ impl<'a> Loader<'a, '_> {
         }
         for (span, value) in merged {
             merge(&mut object, &mut keys, value).map_err(|()| {
-                ParseError::syntax(span.range(), "`<<` requires a mapping or a list of mappings")
+                ParseError::syntax(
+                    span.range(),
+                    "`<<` requires a mapping or a list of mappings",
+                )
             })?;
         }
         let span = self.span(range.start..end.max(range.start));
@@ -376,7 +380,8 @@ impl<'a> Loader<'a, '_> {
     }
 }
 
-/// Adds the keys of `<<` that the mapping does not have; the first of several mappings takes precedence.
+/// Adds the keys of `<<` that the mapping does not have; the first of several mappings takes
+/// precedence.
 fn merge<'a>(
     object: &mut Object<'a>,
     keys: &mut HashMap<Cow<'a, str>, Span>,
@@ -403,8 +408,7 @@ fn merge<'a>(
 }
 
 fn unknown_tag(range: Range<usize>) -> ParseError {
-    ParseError::syntax(range, "unknown tag")
-        .help("put text that starts with `!` in quotes")
+    ParseError::syntax(range, "unknown tag").help("put text that starts with `!` in quotes")
 }
 
 /// Returns the kind of a plain scalar in YAML 1.2's core schema; `None` for null.

@@ -8,7 +8,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::agent_process::{AgentProcess, processes_with, program};
 use crate::http::Address;
-use crate::namespace::inside;
+use crate::namespace::run_in_mount_namespace;
 use crate::volumes::{create, list};
 
 /// More registrations than the free space of the database file holds.
@@ -120,7 +120,7 @@ fn started_on(data: &Path) -> std::process::Command {
 
 #[test]
 fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
-    inside(
+    run_in_mount_namespace(
         "agent_disk::a_full_disk_loses_no_volume_and_recovers_when_space_is_free",
         || {
             let disk = Disk::new();
@@ -161,7 +161,7 @@ fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
 
 #[test]
 fn an_agent_reports_that_it_cannot_start_on_a_full_disk() {
-    inside(
+    run_in_mount_namespace(
         "agent_disk::an_agent_reports_that_it_cannot_start_on_a_full_disk",
         || {
             let disk = Disk::new();

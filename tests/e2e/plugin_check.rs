@@ -7,7 +7,7 @@ use nomad_csi::mounts::LinuxBlockStorage;
 use nomad_csi::ports::BlockStorage as _;
 use serde_json::Value;
 
-use crate::namespace::inside;
+use crate::namespace::run_in_mount_namespace;
 use crate::plugin_client::{Client, channel};
 use crate::wait::until_async;
 
@@ -77,7 +77,7 @@ fn document(output: &Output) -> Value {
 /// The embedded plugin passes every check and keeps no volume afterwards.
 #[test]
 fn the_embedded_plugin_passes_every_check_with_real_mounts() {
-    inside(
+    run_in_mount_namespace(
         "plugin_check::the_embedded_plugin_passes_every_check_with_real_mounts",
         || {
             let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Bad input that no transcript can contain: large, binary or unreadable files, a full disk, a closed pipe.
+//! Bad input that no transcript can contain: large, binary or unreadable files, a full disk, a
+//! closed pipe.
 
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;

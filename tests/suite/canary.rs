@@ -1,10 +1,10 @@
-//! No output contains a secret. Every source of secrets has a distinct text, the server repeats what it
-//! receives, and the program runs as a process with verbose logs.
+//! No output contains a secret. Every source of secrets has a distinct text, the server repeats
+//! what it receives, and the program runs as a process with verbose logs.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::http_server::{Reply, ReceivedRequest, Server, json, text};
+use crate::support::http_server::{ReceivedRequest, Reply, Server, json, text};
 
 const SPEC: &str = "volume \"db\" {\n  name = \"db\"\n  type = \"csi\"\n  plugin_id = \"ebs0\"\n  capability {\n    access_mode = \"single-node-writer\"\n    attachment_mode = \"file-system\"\n  }\n  mount_options {\n    mount_flags = [\"password=canary-flags\"]\n  }\n  secrets {\n    a = \"canary-literal\"\n    b = env(\"CANARY\")\n    c = file(\"secret.txt\")\n  }\n}\n";
 const CONFIG: &str = "[context.lab]\naddress = \"ADDRESS\"\ntoken = { env = \"LAB_TOKEN\" }\n[context.file]\naddress = \"ADDRESS\"\ntoken = { file = \"token\" }\n";
@@ -58,7 +58,8 @@ async fn no_output_contains_a_secret() {
     let directory = tempfile::tempdir().expect("the directory is created");
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("the path has a parent")).expect("the file is writable");
+        std::fs::create_dir_all(path.parent().expect("the path has a parent"))
+            .expect("the file is writable");
         std::fs::write(path, text).expect("the file is writable");
     };
     write("specs/db.hcl", SPEC);

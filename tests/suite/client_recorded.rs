@@ -267,8 +267,8 @@ fn assert_same(name: &str, encoded: &impl serde::Serialize, recorded: &Value) {
     assert_eq!(text(&encoded), text(recorded), "{name}");
 }
 
-/// Removes what `wire` leaves out on purpose: `null` topologies, which are a bug of Nomad, `[]` in a
-/// topology request, a plugin's jobs, and the fields of allocations that no command shows.
+/// Removes what `wire` leaves out on purpose: `null` topologies, which are a bug of Nomad, `[]` in
+/// a topology request, a plugin's jobs, and the fields of allocations that no command shows.
 fn comparable(mut document: Value) -> Value {
     if let Some(topologies) = document.get_mut("Topologies").and_then(Value::as_array_mut) {
         topologies.retain(|topology| !topology.is_null());

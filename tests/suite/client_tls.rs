@@ -70,11 +70,8 @@ async fn an_authority_is_trusted_from_a_file_or_a_directory() {
 
     let folder = ca_directory.path().join("cas/below");
     std::fs::create_dir_all(&folder).expect("the folder can be made");
-    std::fs::write(
-        ca_directory.path().join("cas/README"),
-        "no certificate",
-    )
-    .expect("it can be written");
+    std::fs::write(ca_directory.path().join("cas/README"), "no certificate")
+        .expect("it can be written");
     Authority::new("another").write(&ca_directory.path().join("cas"), "another.pem");
     ca_directory.authority.write(&folder, "ca.pem");
     let directory = TlsSettings {
@@ -281,7 +278,8 @@ async fn a_client_certificate_is_sent_on_request() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// In TLS 1.3 the client may send before the server refuses the handshake. The request has no effect.
+/// In TLS 1.3 the client may send before the server refuses the handshake. The request has no
+/// effect.
 #[tokio::test]
 async fn a_write_without_the_client_certificate_has_no_effect() {
     let ca_directory = TestDirectory::new();

@@ -120,7 +120,7 @@ async fn a_provider_lists_all_its_volumes_page_by_page() {
     loop {
         let page = PageRequest {
             entries: 2,
-            starting_token,
+            starting_token: token,
         };
         let page = plugin.controller.list_volumes(page).await.unwrap();
         assert!(page.entries.len() <= 2);

@@ -1,4 +1,5 @@
-//! The ledger in Nomad variables: concurrent writers, lost responses, locks, old servers and weak tokens.
+//! The ledger in Nomad variables: concurrent writers, lost responses, locks, old servers and weak
+//! tokens.
 
 use nomad_csi::diagnostic::Code;
 use nomad_csi::model::{Namespace, NamespacedId, Secrets, VolumeId};
@@ -174,14 +175,26 @@ async fn a_locked_set_names_its_holder_and_an_expired_lock_is_lost() {
         .lock(&name(), &holder("bo"))
         .await
         .expect("the lock has expired");
-    let lost = ada.renew().await.expect_err("another command holds the lock");
+    let lost = ada
+        .renew()
+        .await
+        .expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada.release().await.expect_err("another command holds the lock");
+    let lost = ada
+        .release()
+        .await
+        .expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
     bo.release().await.expect("the lock is held");
     let again = ledger.lock(&name(), &holder("ada")).await;
     drop(again.expect("the lock is free"));
-    assert!(ledger.read(&name()).await.expect("the read succeeds").is_empty());
+    assert!(
+        ledger
+            .read(&name())
+            .await
+            .expect("the read succeeds")
+            .is_empty()
+    );
 }
 
 /// A command whose acquire has a lost response does not wait for its own lock.
@@ -210,7 +223,10 @@ async fn a_lock_survives_lost_responses() {
 async fn the_error_of_an_old_server_names_alternatives() {
     let before_1_4 = Server::always(text(404, "")).await;
     let ledger = before_1_4.client().ledger(Namespace::default());
-    let refused = ledger.read(&name()).await.expect_err("the server has no variables");
+    let refused = ledger
+        .read(&name())
+        .await
+        .expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert_eq!(
         refused.message,
@@ -236,7 +252,10 @@ async fn the_error_of_an_old_server_names_alternatives() {
 async fn the_error_of_a_weak_token_names_the_policy() {
     let server = Server::always(text(403, "Permission denied")).await;
     let ledger = server.client().ledger(Namespace::new("ops"));
-    let refused = ledger.read(&name()).await.expect_err("the token is too weak");
+    let refused = ledger
+        .read(&name())
+        .await
+        .expect_err("the token is too weak");
     assert_eq!(
         (refused.failure, refused.code),
         (LedgerFailure::Forbidden, Code::ApiForbidden)

@@ -1,13 +1,13 @@
 //! The ledger on a real server, Nomad or the embedded agent. Run with
-//! `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite ledger_real -- --ignored`. Each test uses its own
-//! set and leaves its head and its lock. On a server without variables (before 1.4) or locks (before 1.7), a
-//! test only checks the error.
+//! `NOMAD_ADDR=http://127.0.0.1:4646 cargo test --test suite ledger_real -- --ignored`. Each test
+//! uses its own set and leaves its head and its lock. On a server without variables (before 1.4) or
+//! locks (before 1.7), a test only checks the error.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::model::{Namespace, NamespacedId, SetName, VolumeId};
-use nomad_csi::nomad::{RedactedString, NomadClient, NomadLedger, ClientSettings};
+use nomad_csi::nomad::{ClientSettings, NomadClient, NomadLedger, RedactedString};
 use nomad_csi::plan::{Actor, LedgerSet, Ownership};
 use nomad_csi::ports::{
     IdSource as _, Ledger as _, LedgerFailure, LockHolder, RandomIds, ServerKind, VolumeReader as _,
@@ -66,7 +66,10 @@ async fn has_variables() -> bool {
     if is_at_least(4).await {
         return true;
     }
-    let refused = ledger().read(&name()).await.expect_err("the server has no variables");
+    let refused = ledger()
+        .read(&name())
+        .await
+        .expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert!(refused.message.contains("Nomad 1.4"), "{}", refused.message);
     false
@@ -151,7 +154,13 @@ async fn real_a_thousand_volumes_are_read_back() {
     .await
     .expect("the write succeeds");
     assert_eq!(open(&name).await.set(), set.set());
-    assert!(ledger().sets().await.expect("the list succeeds").contains(&name));
+    assert!(
+        ledger()
+            .sets()
+            .await
+            .expect("the list succeeds")
+            .contains(&name)
+    );
     remove(&name).await;
 }
 
@@ -206,7 +215,9 @@ async fn real_only_one_of_two_concurrent_writers_succeeds() {
         ledger.write(&name, &mut stored, &changes).await
     };
     assert_eq!(write(&first, "db0").await, Ok(()));
-    let refused = write(&second, "db1").await.expect_err("the write conflicts");
+    let refused = write(&second, "db1")
+        .await
+        .expect_err("the write conflicts");
     assert_eq!(refused.failure, LedgerFailure::Conflict);
     assert_eq!(owned(open(&name).await.set()), 1);
     remove(&name).await;
@@ -265,9 +276,15 @@ async fn real_a_lock_without_renewal_expires() {
         .lock(&holder("bo"), Duration::from_secs(90), |_| {})
         .await
         .expect("the lock expires");
-    let lost = ada.renew().await.expect_err("another command holds the lock");
+    let lost = ada
+        .renew()
+        .await
+        .expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada.release().await.expect_err("another command holds the lock");
+    let lost = ada
+        .release()
+        .await
+        .expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
     bo.release().await.expect("the lock is held");
 }

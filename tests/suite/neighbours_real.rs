@@ -10,7 +10,7 @@ use nomad_csi::model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, Namespace, NamespacedId, NodeId,
     PluginId, Secrets, VolumeRequest,
 };
-use nomad_csi::nomad::{RedactedString, NomadClient, ClientSettings};
+use nomad_csi::nomad::{ClientSettings, NomadClient, RedactedString};
 use nomad_csi::ports::{
     IdSource as _, ProviderReader as _, RandomIds, SnapshotApi as _, SnapshotRequest,
     VolumeApi as _, VolumeQuery, VolumeReader as _, VolumeWatch as _, WatchRequest,
@@ -55,8 +55,14 @@ fn unique_request() -> VolumeRequest {
 async fn real_volumes_and_snapshots_are_listed_and_deleted() {
     let (client, namespace, none) = (client(), Namespace::default(), Secrets::default());
     let request = unique_request();
-    client.create_volume(&request).await.expect("the volume is created");
-    let read = client.read_volume(&request.key()).await.expect("the read succeeds");
+    client
+        .create_volume(&request)
+        .await
+        .expect("the volume is created");
+    let read = client
+        .read_volume(&request.key())
+        .await
+        .expect("the read succeeds");
     let volume = read.expect("the volume exists").value;
     let external = client
         .list_external_volumes(&plugin(), &namespace)

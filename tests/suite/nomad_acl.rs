@@ -140,9 +140,9 @@ fn calls(set: &str) -> Vec<Call> {
             ],
         }]})
     };
-    let call = |name, needs, method, path: &str, body| Call {
+    let call = |name, required, method, path: &str, body| Call {
         name,
-        needs,
+        required,
         method,
         path: path.to_owned(),
         body,
@@ -309,7 +309,7 @@ async fn a_server_refuses_exactly_the_predicted_calls() {
         let (_, listed) = server.ask(&created.secret, "GET", path, None);
         let list = Call {
             name: "list variables",
-            needs: self::variable("acl", "list"),
+            required: self::variable("acl", "list"),
             method: "",
             path: path.to_owned(),
             body: None,
@@ -371,7 +371,7 @@ async fn the_smallest_policy_is_sufficient() {
 
 /// Whether the server should allow a call.
 fn predicted(access: &Access, call: &Call) -> bool {
-    call.needs
+    call.required
         .iter()
         .all(|need| access.grants.allows(need) == Some(true))
 }

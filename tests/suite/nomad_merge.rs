@@ -525,8 +525,8 @@ impl Server {
         }
         let path = if is_registered { "" } else { "/delete" };
         let path = format!("/v1/volume/csi/{id}{path}?namespace=default");
-        let (deleted, text) = self.ask("DELETE", &path, None).await;
-        assert_eq!(deleted, 200, "{id}: {text}");
+        let (deletion_status, deletion_text) = self.ask("DELETE", &path, None).await;
+        assert_eq!(deletion_status, 200, "{id}: {deletion_text}");
         if is_registered {
             let path = "/v1/volume/csi/merge-source/delete?namespace=default";
             assert_eq!(self.ask("DELETE", path, None).await.0, 200);

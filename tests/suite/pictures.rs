@@ -8,7 +8,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use nomad_csi::cli::run_command_line;
+
 use super::architecture::LAYERS;
+use crate::support::canned::{CannedResponse, CannedServer};
+use crate::support::hermetic::{CapturedOutput, Redirect, test_environment};
+use crate::support::http_server::response;
 
 /// The floors of the house from top to bottom: a label, and modules with what they own.
 const FLOORS: &[(&str, &[(&str, &str)])] = &[
@@ -165,4 +170,113 @@ fn compare(file: &str, picture: &str) {
         written == picture,
         "{file} is out of date: run the tests with NOMAD_CSI_BLESS=1 to rewrite it"
     );
+}
+
+/// What a command prints in colour, in a directory with these files, at this server.
+fn colored_output(directory: &Path, command: &str, server: Option<&str>) -> String {
+    let output = CapturedOutput::default();
+    let words = std::iter::once("nomad-csi")
+        .chain(command.split(' '))
+        .chain(["--force-color"])
+        .map(str::to_owned);
+    let mut environment = test_environment(directory, words, &output);
+    if let Some(url) = server {
+        environment.servers = std::sync::Arc::new(Redirect::to(url));
+    }
+    run_command_line(environment);
+    format!("$ nomad-csi {command}\n{}", output.raw())
+}
+
+fn terminal_picture(text: &str) -> String {
+    anstyle_svg::Term::new().render_svg(text)
+}
+
+const VOLUME: &str = r#"id        = "database"
+name      = "database"
+type      = "csi"
+plugin_id = "ebs0"
+
+capacity_min = "100GB"
+capacity_mx  = "200GB"
+
+capability {
+  access_mode     = "single-node-writter"
+  attachment_mode = "file-system"
+}
+"#;
+
+#[test]
+fn the_picture_of_an_error_shows_what_the_program_prints() {
+    let directory = tempfile::tempdir().expect("a directory can be created");
+    std::fs::write(directory.path().join("volume.hcl"), VOLUME).expect("the file is writable");
+    let text = colored_output(directory.path(), "validate -f volume.hcl", None);
+    compare("docs/images/error.svg", &terminal_picture(&text));
+}
+
+/// The answers of a server that has volume `db` and two snapshots of it.
+const ANSWERS: &[(&str, &str)] = &[
+    ("GET /v1/regions", r#"["global"]"#),
+    (
+        "GET /v1/plugin/csi/ebs0?namespace=default",
+        r#"{"ID":"ebs0","Provider":"ebs.csi.example","Version":"v1","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"NodesExpected":1,"NodesHealthy":1,"Controllers":{"0c9d8e7f-1111-2222-3333-444455556666":{"Healthy":true,"Provider":"ebs.csi.example","ControllerInfo":{"SupportsCreateDelete":true,"SupportsListSnapshots":true}}},"Nodes":{}}"#,
+    ),
+    (
+        "GET /v1/volume/csi/db?namespace=default",
+        r#"{"ID":"db","Name":"db","Namespace":"default","ExternalID":"vol-db","PluginID":"ebs0","Provider":"ebs.csi.example","ProviderVersion":"v1","Capacity":10737418240,"Schedulable":true,"ControllerRequired":true,"ControllersHealthy":1,"ControllersExpected":1,"NodesHealthy":1,"NodesExpected":1,"RequestedCapabilities":[{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}],"MountOptions":{"FSType":"","MountFlags":null},"ModifyIndex":12}"#,
+    ),
+    ("GET /v1/volumes?namespace=*&per_page=2000&type=csi", "[]"),
+    (
+        "GET /v1/volumes/snapshot?namespace=default&plugin_id=ebs0",
+        r#"{"Snapshots":[{"ID":"snap-2","ExternalSourceVolumeID":"vol-db","SizeBytes":10737418240,"CreateTime":1767300000,"IsReady":true}]}"#,
+    ),
+];
+
+#[test]
+fn the_picture_of_a_plan_shows_what_the_program_prints() {
+    let directory = tempfile::tempdir().expect("a directory can be created");
+    let volume = VOLUME
+        .replace("database", "db")
+        .replace("capacity_min = \"100GB\"\ncapacity_mx  = \"200GB\"\n\n", "")
+        .replace("writter", "writer");
+    std::fs::write(directory.path().join("db.hcl"), volume).expect("the file is writable");
+    let interrupts = nomad_csi::cli::Interrupts::default();
+    let server = CannedServer::start(&interrupts);
+    for (request, body) in ANSWERS {
+        let reply = response(200, "application/json", &[], body.as_bytes());
+        let canned = CannedResponse {
+            reply,
+            interrupts: 0,
+        };
+        server.set_response(request, canned);
+    }
+    let url = server.url();
+    let text = colored_output(directory.path(), "plan -f db.hcl --replace db", Some(&url));
+    assert_eq!(server.unexpected(), Vec::<String>::new());
+    compare("docs/images/plan.svg", &terminal_picture(&text));
+}
+
+#[cfg(feature = "agent")]
+#[test]
+fn the_picture_of_a_plugin_check_shows_what_the_program_prints() {
+    use crate::support::exemplar::{Deviation, Exemplar};
+
+    let directory = tempfile::tempdir().expect("a directory can be created");
+    let socket = directory.path().join("csi.sock");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("the runtime starts");
+    let plugin = {
+        let _entered = runtime.enter();
+        Exemplar::start(&socket, Some(Deviation::ConfirmsUnknown))
+    };
+    let command = format!(
+        "plugin check --endpoint unix://{} --only identity,validate,delete",
+        socket.display()
+    );
+    let text = colored_output(directory.path(), &command, None);
+    drop(plugin);
+    let text = text.replace(&directory.path().display().to_string(), "/run");
+    compare("docs/images/plugin-check.svg", &terminal_picture(&text));
 }

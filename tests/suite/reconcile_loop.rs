@@ -125,8 +125,8 @@ impl Session {
         // Interrupts a loop that does not end, which fails the test.
         std::thread::spawn(move || {
             if is_done.recv_timeout(PATIENCE).is_err() {
-                interrupts.press();
-                interrupts.press();
+                interrupts.interrupt();
+                interrupts.interrupt();
             }
         });
         let run = tracing::subscriber::with_default(subscriber, || {
@@ -204,7 +204,7 @@ fn a_round_restores_only_volumes_that_it_reported_as_missing() {
     assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
     let (reported, done) = (
         run.log_lines("volume db is gone"),
-        run.log_lines("has ended"),
+        run.log_lines("change of a volume ended"),
     );
     assert!(
         matches!((&reported[..], &done[..]), ([reported], [done]) if reported < done),
@@ -244,7 +244,7 @@ fn new_ownership_is_logged() {
     session.respond(READ, [json(VOLUME)]);
     session.rounds(2);
     let run = session.run();
-    let line = "volume db: owned by set web from now on";
+    let line = "volume db: now owned by set web";
     assert_eq!(run.log_lines(line).len(), 1, "{:#?}", run.log);
     assert_eq!(
         run.count(TOKEN),
@@ -274,12 +274,13 @@ fn missing_secrets_are_logged() {
         },
     );
     let run = session.run();
-    let lines_found = run.log_lines("the secret `token` of volume db has no value");
+    let lines_found = run.log_lines("secret `token` of volume `db` has no value");
     assert_eq!(lines_found.len(), 1, "{:#?}", run.log);
     let line = &run.log[lines_found[0]];
     assert_eq!(line["code"], "secret/unset");
     assert_eq!(line["at"], "db.hcl:10:13");
-    assert_eq!(line["notes"], "nothing was changed");
+    let unchanged = run.log_lines("nothing was changed: secrets are missing");
+    assert_eq!(unchanged.len(), 1, "{:#?}", run.log);
     assert_eq!(run.writes(), [""; 0]);
 }
 
@@ -301,8 +302,8 @@ fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
     let run = session.run();
     for (words, expected) in [
         ("no healthy controller", 1),
-        ("nothing is changed until that is settled", 1),
-        ("what kept changes back is settled", 1),
+        ("nothing is changed until this is resolved", 1),
+        ("changes are no longer blocked", 1),
     ] {
         assert_eq!(
             run.log_lines(words).len(),

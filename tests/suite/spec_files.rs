@@ -22,7 +22,10 @@ impl Found {
     }
 
     fn codes(&self) -> Vec<&str> {
-        self.problems.iter().map(|(code, _)| code.as_str()).collect()
+        self.problems
+            .iter()
+            .map(|(code, _)| code.as_str())
+            .collect()
     }
 }
 

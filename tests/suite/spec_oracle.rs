@@ -9,8 +9,8 @@
 //!   cargo test --test suite spec_oracle -- --ignored --nocapture
 //! ```
 //!
-//! A file that both accept must mean the same, field by field. A file that only Nomad accepts must lose
-//! something in Nomad, or can never work. This reader may accept files that Nomad refuses.
+//! A file that both accept must mean the same, field by field. A file that only Nomad accepts must
+//! lose something in Nomad, or can never work. This reader may accept files that Nomad refuses.
 #![expect(clippy::print_stdout, reason = "a run reports its counts")]
 
 use std::collections::BTreeMap;
@@ -49,8 +49,8 @@ fn is_loss(code: Code, text: &str, volume: &Value) -> bool {
         Code::SpecWrongType | Code::SpecInvalidSize => capacities.iter().any(|size| *size <= 0),
         // A lone surrogate becomes a replacement character.
         Code::SpecSyntax if text.contains("\\ud8") && !Syntax::looks_like_json(text) => true,
-        // Nomad ignores everything after a missing comma and after the object, and accepts truncated
-        // files.
+        // Nomad ignores everything after a missing comma and after the object, and accepts
+        // truncated files.
         Code::SpecSyntax => {
             let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
             match values.next() {
@@ -83,7 +83,8 @@ fn read_with_nomad(texts: Vec<(String, String)>) -> Vec<OracleResult> {
     let answers = texts
         .into_iter()
         .map(|(name, text)| {
-            writeln!(stdin, "{}", json!({ "file": name, "text": text })).expect("the program reads");
+            writeln!(stdin, "{}", json!({ "file": name, "text": text }))
+                .expect("the program reads");
             let line = lines
                 .next()
                 .expect("the program responds")
@@ -226,7 +227,10 @@ fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
                 if differences.is_empty() {
                     tally.same += 1;
                 } else if keep_topologies && nomad_lost_topologies(&differences) {
-                    *tally.only_nomad_accepts.entry("kept topologies").or_default() += 1;
+                    *tally
+                        .only_nomad_accepts
+                        .entry("kept topologies")
+                        .or_default() += 1;
                 } else {
                     tally.unexplained.push(describe(differences.join("; ")));
                 }
@@ -234,16 +238,19 @@ fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
             (Err(codes), Ok(volume)) => {
                 let kept = |code: &&Code| !is_loss(**code, &answer.text, volume);
                 match codes.iter().find(kept) {
-                    Some(code) => tally
-                        .unexplained
-                        .push(describe(format!("refused: {code}"))),
+                    Some(code) => tally.unexplained.push(describe(format!("refused: {code}"))),
                     None => {
-                        *tally.only_nomad_accepts.entry(codes[0].as_str()).or_default() += 1;
+                        *tally
+                            .only_nomad_accepts
+                            .entry(codes[0].as_str())
+                            .or_default() += 1;
                         println!("  refused by this reader: {}: {codes:?}", answer.name);
                     }
                 }
             }
-            (Ok(_), Err(error)) => tally.only_nomad_refuses.push(format!("{}: {error}", answer.name)),
+            (Ok(_), Err(error)) => tally
+                .only_nomad_refuses
+                .push(format!("{}: {error}", answer.name)),
             (Err(_), Err(_)) => tally.both_refuse += 1,
         }
     }

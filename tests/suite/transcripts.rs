@@ -143,32 +143,32 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",
-        "a_reader_who_has_gone_away_is_no_error_and_a_full_disk_is_one",
+        "a_closed_pipe_is_no_error_and_a_full_disk_is_one",
     ),
     (
         Code::FilesUnreadable,
         "tests/suite/bad_input.rs",
-        "files_that_cannot_be_specifications_are_refused_by_name",
+        "unreadable_files_are_named",
     ),
     (
         Code::FilesTooLarge,
         "tests/suite/bad_input.rs",
-        "files_that_cannot_be_specifications_are_refused_by_name",
+        "unreadable_files_are_named",
     ),
     (
         Code::FilesNotUtf8,
         "tests/suite/bad_input.rs",
-        "files_that_cannot_be_specifications_are_refused_by_name",
+        "unreadable_files_are_named",
     ),
     (
         Code::FilesBadPattern,
         "tests/suite/bad_input.rs",
-        "files_that_cannot_be_specifications_are_refused_by_name",
+        "unreadable_files_are_named",
     ),
     (
         Code::AgentPluginNotHealthy,
         "tests/suite/bad_input.rs",
-        "an_embedded_plugin_that_does_not_start_is_told",
+        "an_embedded_plugin_that_does_not_start_is_reported",
     ),
     (
         Code::ApiUnreachable,
@@ -378,17 +378,17 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::SecretNotText,
         "src/secrets/local.rs",
-        "of_a_file_one_line_break_is_cut",
+        "one_line_break_at_the_end_of_a_file_is_removed",
     ),
     (
         Code::SecretTooLarge,
         "src/secrets/local.rs",
-        "of_a_file_one_line_break_is_cut",
+        "one_line_break_at_the_end_of_a_file_is_removed",
     ),
     (
         Code::SecretExposed,
         "src/secrets/local.rs",
-        "a_file_that_others_can_write_is_refused_and_one_they_can_read_warned_of",
+        "a_writable_file_is_refused_and_a_readable_one_warns",
     ),
     (
         Code::ApplyHeldBack,

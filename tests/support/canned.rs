@@ -1,8 +1,8 @@
 //! A server that sends the responses that a transcript sets, request by request.
 //!
 //! Use it to test requests and the handling of responses: servers that are old, odd, broken or in a
-//! certain state. The server records every request. It sends 501 for a request without a response, and
-//! records it as unexpected. By default it identifies itself as Nomad 2.0.5.
+//! certain state. The server records every request. It sends 501 for a request without a response,
+//! and records it as unexpected. By default it identifies itself as Nomad 2.0.5.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ impl CannedServer {
         let (script, interrupts) = (Arc::clone(&content), interrupts.clone());
         let server = runtime.block_on(Server::start(move |seen, _| {
             let canned = take_response(&mut script.lock().expect("unpoisoned"), seen);
-            (0..canned.interrupts).for_each(|_| interrupts.press());
+            (0..canned.interrupts).for_each(|_| interrupts.interrupt());
             canned.reply
         }));
         Self {

@@ -98,8 +98,8 @@ impl Identity {
         (certificate, write(folder, &format!("{name}-key.pem"), &key))
     }
 
-    /// Returns the configuration of a server. With `clients`, it requires client certificates of that
-    /// authority.
+    /// Returns the configuration of a server. With `clients`, it requires client certificates of
+    /// that authority.
     pub(crate) fn config(&self, clients: Option<&Authority>) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

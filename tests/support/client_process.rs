@@ -15,8 +15,8 @@ pub(crate) struct ProcessResult {
     pub(crate) output: String,
 }
 
-/// Runs the program in a directory that is also its home, with an empty environment, until it exits or
-/// `kill` ends it as `kill -9` does.
+/// Runs the program in a directory that is also its home, with an empty environment, until it exits
+/// or `kill` ends it as `kill -9` does.
 pub(crate) async fn run_client(
     server: &str,
     directory: &Path,

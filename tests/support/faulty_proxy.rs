@@ -1,8 +1,8 @@
 //! A proxy between a client and an agent that injects a fault into one request.
 //!
-//! Requests are counted from 0. The agent is the real router over an agent's services, in this process.
-//! The client connects through real HTTP, one request per connection. A delayed request is delivered
-//! after later ones; the clock plays no part.
+//! Requests are counted from 0. The agent is the real router over an agent's services, in this
+//! process. The client connects through real HTTP, one request per connection. A delayed request is
+//! delivered after later ones; the clock plays no part.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,8 +54,8 @@ impl RequestFault {
         Self::ClientKilledBefore,
         Self::ClientKilledAfter,
     ];
-    /// The faults of a request that changes a variable. It is conditional, so a delayed request equals a
-    /// lost one.
+    /// The faults of a request that changes a variable. It is conditional, so a delayed request
+    /// equals a lost one.
     const VARIABLE_WRITES: [Self; 5] = [
         Self::RequestLost,
         Self::ResponseLost,

@@ -86,6 +86,17 @@ impl CapturedOutput {
         }
     }
 
+    /// The bytes of both streams in the order of the writes, with their colours.
+    pub(crate) fn raw(&self) -> String {
+        let written = self.0.lock().expect("unpoisoned");
+        let bytes: Vec<u8> = written
+            .iter()
+            .flat_map(|(_, bytes)| bytes)
+            .copied()
+            .collect();
+        String::from_utf8(bytes).expect("the output is text")
+    }
+
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (mark, bytes) in self.0.lock().expect("unpoisoned").iter() {

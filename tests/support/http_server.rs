@@ -1,7 +1,7 @@
 //! An HTTP server that sends the bytes that a test sets, and records every request.
 //!
-//! It uses sockets and no HTTP library, so it can break the connection, hang or send other protocols.
-//! A connection serves one request. The server stops when its value is dropped.
+//! It uses sockets and no HTTP library, so it can break the connection, hang or send other
+//! protocols. A connection serves one request. The server stops when its value is dropped.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

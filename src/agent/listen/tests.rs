@@ -35,7 +35,7 @@ async fn run(router: Router) -> Running {
 }
 
 /// Sends one request and returns the whole response.
-async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
+async fn fetch(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -55,8 +55,8 @@ async fn both_sockets_are_served_and_the_unix_socket_is_private() {
     let running = run(hello()).await;
     let tcp = TcpStream::connect(running.address).await.unwrap();
     let unix = UnixStream::connect(&running.socket).await.unwrap();
-    assert!(get(tcp, "/").await.ends_with("hello"));
-    assert!(get(unix, "/").await.ends_with("hello"));
+    assert!(fetch(tcp, "/").await.ends_with("hello"));
+    assert!(fetch(unix, "/").await.ends_with("hello"));
     let mode = std::fs::metadata(&running.socket)
         .unwrap()
         .permissions()
@@ -77,7 +77,7 @@ async fn a_stop_completes_running_requests_and_accepts_no_connections() {
     };
     let running = run(Router::new().route("/slow", get(slow))).await;
     let stream = TcpStream::connect(running.address).await.unwrap();
-    let asked = tokio::spawn(get(stream, "/slow"));
+    let asked = tokio::spawn(fetch(stream, "/slow"));
     timeout(LONG, entered.notified()).await.unwrap();
     running.stop.cancel();
     let refused = async {
@@ -181,7 +181,7 @@ async fn an_address_of_another_machine_is_reported() {
     assert!(
         problem
             .message
-            .ends_with("this machine has no such address"),
+            .ends_with("this machine does not have that address"),
         "{}",
         problem.message
     );

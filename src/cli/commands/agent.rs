@@ -1,4 +1,4 @@
-//! `agent`: runs until it is told to stop.
+//! `agent`: runs the agent until it is stopped.
 
 use std::path::PathBuf;
 
@@ -31,10 +31,10 @@ pub(crate) struct AgentArgs {
     pub plugin: AgentProfileArgs,
 }
 
-/// Runs it. Being told to stop is no interruption of it: it ends well.
+/// Runs the agent. A signal stops it with success.
 ///
 /// # Errors
-/// If it cannot start.
+/// If the agent cannot start.
 pub(crate) async fn run(context: &CommandContext, arguments: &AgentArgs) -> Result<Exit, CliError> {
     let data_dir = arguments.data_dir.as_ref();
     let config = AgentConfig::parse(&AgentOptions {

@@ -53,10 +53,10 @@ pub(crate) struct AuthCheckArgs {
     pub output: ReportFormat,
 }
 
-/// Asks and reports; changes nothing.
+/// Prints the token's permissions. Changes nothing.
 ///
 /// # Errors
-/// If a specification is wrong, or the server does not say what the token may do.
+/// If a specification has an error, or the server does not report the permissions.
 pub(crate) async fn check(
     context: &CommandContext,
     arguments: &AuthCheckArgs,
@@ -97,7 +97,7 @@ async fn report(
         };
         Ok::<_, CliError>((access, needs))
     };
-    let (access, needs) = context.interrupts.unless(asking).await??;
+    let (access, needs) = context.interrupts.unless_interrupted(asking).await??;
     let problem = missing_permissions(&needs, &access.grants).filter(|_| wanted.is_some());
     let checked = AuthReport {
         server: client.name(),
@@ -118,7 +118,7 @@ async fn report(
     Ok(Exit::Blocked)
 }
 
-/// What planning and applying these files needs.
+/// Returns the permissions to plan and apply the files.
 fn of_files(wanted: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermissions {
     let mut needs = RequiredPermissions::default();
     for spec in &wanted.volumes {
@@ -132,7 +132,7 @@ fn of_files(wanted: &Specifications, arguments: &AuthCheckArgs) -> RequiredPermi
     needs
 }
 
-/// Everything that volumes can need in these namespaces.
+/// Returns all permissions for volumes in these namespaces.
 fn everything(namespaces: &BTreeSet<Namespace>) -> RequiredPermissions {
     const STEPS: [AclOperation; 7] = [
         AclOperation::List,
@@ -150,7 +150,7 @@ fn everything(namespaces: &BTreeSet<Namespace>) -> RequiredPermissions {
     needs
 }
 
-/// The namespace that was asked for; else those in which the token may do anything.
+/// Returns the selected namespace, or those in which the token has any permission.
 async fn namespaces(
     context: &CommandContext,
     client: &dyn ClusterApi,
@@ -161,7 +161,7 @@ async fn namespaces(
         return Ok([named].into());
     }
     match access.owner {
-        // Without an ACL no namespace is closed, and few servers have more than one.
+        // Without ACLs every namespace is accessible, and few servers have more than one.
         TokenKind::AclDisabled => Ok([Namespace::default()].into()),
         TokenKind::Management { .. } | TokenKind::Client { .. } | TokenKind::Workload => {
             let mut found = client.namespaces().await?;

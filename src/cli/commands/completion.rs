@@ -1,8 +1,8 @@
-//! `completion`: how a shell learns to complete this command line, and the completing itself.
+//! `completion`: the script that completes command lines in a shell, and the completion itself.
 //!
-//! The script that a shell sources calls this program back (`COMPLETE=bash nomad-csi -- words…`), so
-//! that values come from where they are: IDs of volumes and plugins from the server that the
-//! environment names. A server that does not answer within a fraction of a second completes nothing.
+//! The script calls this program (`COMPLETE=bash nomad-csi -- words…`), so IDs of volumes and plugins come
+//! from the server that the environment names. A server that does not answer within a fraction of a
+//! second completes nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -49,13 +49,13 @@ pub enum Shell {
     Elvish,
 }
 
-/// How long a completion may take.
+/// The longest time that a completion takes.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Prints the script.
 ///
 /// # Errors
-/// Never, as all shells are known.
+/// Never: all shells are known.
 pub(crate) fn run(context: &CommandContext, arguments: &CompletionArgs) -> Result<Exit, CliError> {
     context
         .printer
@@ -63,10 +63,10 @@ pub(crate) fn run(context: &CommandContext, arguments: &CompletionArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// The script that a shell sources.
+/// Returns the script that a shell sources.
 ///
 /// # Errors
-/// If the engine cannot write it.
+/// If the engine cannot write the script.
 pub fn registration(shell: Shell) -> Result<String, CliError> {
     let name = match shell {
         Shell::Bash => "bash",
@@ -79,7 +79,7 @@ pub fn registration(shell: Shell) -> Result<String, CliError> {
     let shells = Shells::builtins();
     let shell = shells
         .completer(name)
-        .ok_or_else(|| broken("the engine does not know the shell"))?;
+        .ok_or_else(|| broken("the completion engine does not support the shell"))?;
     shell
         .write_registration(
             Variable::Complete.name(),
@@ -93,15 +93,15 @@ pub fn registration(shell: Shell) -> Result<String, CliError> {
 }
 
 fn broken(why: &str) -> CliError {
-    Diagnostic::error(Code::Internal, "the completion script cannot be made")
+    Diagnostic::error(Code::Internal, "cannot create the completion script")
         .note(why)
         .into()
 }
 
-/// Completes the words that the shell's script handed over: what stands behind `--`.
+/// Completes the words after `--`, which the shell's script passes.
 ///
 /// # Errors
-/// If the shell is not known.
+/// If the shell is unknown.
 pub(crate) fn complete(
     context: &CommandContext,
     shell: &str,
@@ -111,12 +111,12 @@ pub(crate) fn complete(
     let Some(shell) = shells.completer(shell) else {
         let names = shells.names().collect::<Vec<_>>().join(", ");
         let message = format!(
-            "{} is `{shell}`, which is no shell",
+            "{} is `{shell}`, which is not a supported shell",
             Variable::Complete.name()
         );
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help(format!(
-                "set it to one of {names}, or better let `nomad-csi completion` do that"
+                "use `nomad-csi completion`, or set it to one of: {names}"
             ))
             .into());
     };
@@ -219,14 +219,14 @@ fn with_live_values(
         })
 }
 
-/// Names of the config file's contexts; none if it cannot be read.
+/// Returns the names of the config file's contexts. Empty if it cannot be read.
 fn contexts(environment: &Environment) -> Vec<String> {
     let read = ConfigHome::of(environment).and_then(|home| home.contexts());
     read.map(|(contexts, _)| contexts.into_keys().collect())
         .unwrap_or_default()
 }
 
-/// The flags that were typed so far, as far as they can be made out.
+/// The flags on the command line so far.
 fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
     let matches = command_line.ignore_errors(true).try_get_matches_from(words);
     matches
@@ -252,7 +252,7 @@ fn candidates(values: &[String], current: &OsStr) -> Vec<CompletionCandidate> {
     matching.map(CompletionCandidate::new).collect()
 }
 
-/// What the server knows, asked for when the first value is wanted.
+/// Values from the server, read when the first one is needed.
 struct Asking {
     global: GlobalArgs,
     environment: Environment,
@@ -276,7 +276,7 @@ impl Asking {
         })
     }
 
-    /// Asks for as long as somebody at a keyboard does not notice. No agent is started for that.
+    /// Queries the server for a time that a user does not notice. Never starts an agent.
     fn ask(&self) -> Known {
         let Ok(chosen) = select_cluster(&self.global, &self.environment) else {
             return Known::default();

@@ -52,10 +52,10 @@ pub(crate) struct ContextShowArgs {
     pub output: OutputArgs,
 }
 
-/// Shows and chooses contexts. No server is asked, and no token is looked up.
+/// Shows and selects contexts. Contacts no server and looks up no token.
 ///
 /// # Errors
-/// If the config file is wrong, or a context is not in it.
+/// If the config file is invalid, or does not have the context.
 pub(crate) fn run(context: &CommandContext, command: &ContextCommand) -> Result<Exit, CliError> {
     let home = ConfigHome::of(&context.environment)?;
     match command {
@@ -71,7 +71,7 @@ fn list(
     arguments: &OutputArgs,
 ) -> Result<Exit, CliError> {
     let (contexts, _) = home.contexts()?;
-    let chosen = home.chosen()?;
+    let chosen = home.selected_name()?;
     let is_chosen = |name: &String| chosen.as_ref() == Some(name);
     let documents = contexts
         .iter()
@@ -85,7 +85,7 @@ fn list(
         let config = home.config();
         context
             .printer
-            .print_status(&format!("no contexts: {} has none", config.display()));
+            .print_status(&format!("no contexts in {}", config.display()));
         return Ok(Exit::Done);
     }
     let rows = contexts.iter().map(|(name, cluster)| {
@@ -114,9 +114,9 @@ fn choose(
     home.select(arguments.name.as_deref())?;
     context.printer.print_status(&match &arguments.name {
         Some(name) => format!(
-            "context `{name}` holds from now on, where flags and environment say nothing else"
+            "context `{name}` is now the default; flags and environment variables override it"
         ),
-        None => "no context holds from now on".to_owned(),
+        None => "no context is the default now".to_owned(),
     });
     Ok(Exit::Done)
 }
@@ -127,10 +127,10 @@ fn show(
     arguments: &ContextShowArgs,
 ) -> Result<Exit, CliError> {
     let typed = arguments.name.clone().or(context.global.context.clone());
-    let chosen = home.chosen()?;
+    let chosen = home.selected_name()?;
     let Some(name) = typed.or_else(|| chosen.clone()) else {
         return Err(
-            Diagnostic::error(Code::ConfigNoContext, "no context is chosen")
+            Diagnostic::error(Code::ConfigNoContext, "no context is selected")
                 .help("choose one with `nomad-csi context use NAME`, or name one here")
                 .into(),
         );
@@ -146,7 +146,7 @@ fn show(
     Ok(Exit::Done)
 }
 
-/// Where the token is, never the token.
+/// Returns where the token is, never the token.
 fn token(cluster: &ClusterContext) -> String {
     match &cluster.token {
         Some((SecretRef::Env(name), _)) => format!("variable {name}"),

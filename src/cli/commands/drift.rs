@@ -65,7 +65,7 @@ pub(crate) async fn run(context: &CommandContext, arguments: &DriftArgs) -> Resu
                 let record = AppliedRecord::read(access.as_ref(), set).await?;
                 print_drift(context, cluster, &specifications, &record, arguments).await
             };
-            context.interrupts.unless(reading).await?
+            context.interrupts.unless_interrupted(reading).await?
         })
         .await
 }

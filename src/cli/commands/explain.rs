@@ -1,4 +1,4 @@
-//! `explain`: what a code means.
+//! `explain`: the meaning of a diagnostic code.
 
 use clap::Args;
 
@@ -16,10 +16,10 @@ pub(crate) struct ExplainArgs {
     pub code: Option<String>,
 }
 
-/// Prints one code, or all.
+/// Prints one code, or all codes.
 ///
 /// # Errors
-/// If there is no such code.
+/// If the code does not exist.
 pub(crate) fn run(context: &CommandContext, arguments: &ExplainArgs) -> Result<Exit, CliError> {
     let text = match &arguments.code {
         None => list(),
@@ -45,10 +45,10 @@ fn one(code: Code) -> String {
 }
 
 fn unknown(word: &str) -> Diagnostic {
-    let message = format!("there is no code `{word}`");
+    let message = format!("code `{word}` does not exist");
     let problem = Diagnostic::error(Code::CliInvalidValue, message);
     match closest_match(word, Code::ALL.iter().map(|code| code.as_str())) {
-        Some(similar) => problem.help(format!("is `{similar}` meant?")),
-        None => problem.help("`nomad-csi explain` lists all codes"),
+        Some(similar) => problem.help(format!("did you mean `{similar}`?")),
+        None => problem.help("run `nomad-csi explain` to list all codes"),
     }
 }

@@ -166,7 +166,7 @@ async fn import_external(
     let (plugin, external) = (PluginId::new(plugin), ExternalId::new(external));
     let namespace = Namespace::default();
     let listing = cluster.list_external_volumes(&plugin, &namespace);
-    let listed = context.interrupts.unless(listing).await??;
+    let listed = context.interrupts.unless_interrupted(listing).await??;
     let Some(volume) = listed.into_iter().find(|one| one.external_id == external) else {
         let message = format!(
             "the provider of plugin `{plugin}` has no volume `{}`",

@@ -21,10 +21,10 @@ pub(crate) struct ManArgs {
     pub directory: Option<PathBuf>,
 }
 
-/// Prints one page, or writes all.
+/// Prints one page, or writes all pages.
 ///
 /// # Errors
-/// If there is no such command, or a page cannot be written.
+/// If the command does not exist, or a page cannot be written.
 pub(crate) fn run(
     context: &CommandContext,
     arguments: &ManArgs,
@@ -50,9 +50,9 @@ pub(crate) fn run(
     let page = pages.iter().find(|page| page.file == file).ok_or_else(|| {
         Diagnostic::error(
             Code::CliInvalidValue,
-            format!("there is no command `{}`", arguments.command.join(" ")),
+            format!("command `{}` does not exist", arguments.command.join(" ")),
         )
-        .help("`nomad-csi --help` lists the commands")
+        .help("run `nomad-csi --help` to list the commands")
     })?;
     context.printer.print_result(&page.text);
     Ok(Exit::Done)
@@ -62,7 +62,7 @@ pub(crate) fn run(
 pub struct Page {
     /// `nomad-csi-volume-create.1`.
     pub file: String,
-    /// In roff.
+    /// The page in roff.
     pub text: String,
 }
 

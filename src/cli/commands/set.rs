@@ -1,4 +1,4 @@
-//! `set list`, `set show`: what the ledger remembers. They read, and lock nothing.
+//! `set list` and `set show`: what the ledger records. They take no lock.
 
 use clap::{Args, Subcommand};
 
@@ -49,7 +49,7 @@ pub(crate) struct SetShowArgs {
     pub output: OutputArgs,
 }
 
-/// Shows sets.
+/// Runs a subcommand.
 ///
 /// # Errors
 /// If the ledger cannot be read, or does not have the set.
@@ -62,7 +62,7 @@ pub(crate) async fn run(context: &CommandContext, command: &SetCommand) -> Resul
                     SetCommand::Show(arguments) => show(context, client, arguments).await,
                 }
             };
-            context.interrupts.unless(work).await?
+            context.interrupts.unless_interrupted(work).await?
         })
         .await
 }
@@ -86,11 +86,11 @@ async fn list(
         None if !sets.is_empty() => context.printer.print_result(&set_list(&sets)),
         None if !unread.is_empty() => {}
         None => context.printer.print_status(&format!(
-            "No sets in {}: nothing was applied with one, or another ledger is meant (`--ledger`, `--ledger-namespace`)",
+            "No sets in {}; to use another ledger, add `--ledger` or `--ledger-namespace`",
             access.ledger.name()
         )),
     }
-    // One that cannot be read hides none of the others.
+    // A set that cannot be read does not hide the others.
     if unread.is_empty() {
         return Ok(Exit::Done);
     }

@@ -1,23 +1,22 @@
-//! What `volume status` and `plugin status` share: one server asked, one list or one object shown in
-//! the form that was wished for.
+//! What `volume status` and `plugin status` share: one query, and a list or one object as output.
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{TimeReference, OutputFormat};
+use crate::cli::ui::{OutputFormat, TimeReference};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ports::{Document, WithDocument, VolumeApi};
+use crate::ports::{Document, VolumeApi, WithDocument};
 
-/// How one kind of object is laid out for people.
+/// How one kind of object is shown.
 pub(super) struct Layout<S, T> {
     /// A table, with more columns if wide.
     pub(super) list: fn(&[S], bool) -> String,
-    /// One object with everything that belongs to it.
+    /// One object in detail.
     pub(super) detail: fn(&T, &TimeReference, bool) -> String,
 }
 
 impl<S, T> Layout<S, T> {
-    /// Prints a list; for people, `nothing` stands for an empty one.
+    /// Prints a list. The text form shows `nothing` for an empty one.
     pub(super) fn print_list(
         &self,
         context: &CommandContext,
@@ -46,14 +45,14 @@ impl<S, T> Layout<S, T> {
         output: &OutputFormat,
         reading: &WithDocument<T>,
     ) -> Exit {
-        let text = output
-            .render_one(&reading.document)
-            .unwrap_or_else(|| (self.detail)(&reading.value, &context.time_reference(), output.is_wide()));
+        let text = output.render_one(&reading.document).unwrap_or_else(|| {
+            (self.detail)(&reading.value, &context.time_reference(), output.is_wide())
+        });
         context.printer.print_result(&text);
         Exit::Done
     }
 
-    /// Shows those that an ID may mean, and says what is wrong with it.
+    /// Prints the objects that an ID may mean, and returns the error.
     pub(super) fn ambiguous(
         &self,
         context: &CommandContext,
@@ -68,15 +67,15 @@ impl<S, T> Layout<S, T> {
     }
 }
 
-/// Asks the server, and gives up as soon as somebody interrupts: nothing is changed here.
+/// Runs a query that an interrupt can abandon at any time.
 ///
 /// # Errors
-/// If the server says no, and those of the work.
+/// If the server refuses, and those of `work`.
 pub(super) async fn ask(
     context: &CommandContext,
     work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
 ) -> Result<Exit, CliError> {
     context
-        .with_cluster(async |api| context.interrupts.unless(work(api)).await?)
+        .with_cluster(async |api| context.interrupts.unless_interrupted(work(api)).await?)
         .await
 }

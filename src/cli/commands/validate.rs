@@ -1,4 +1,4 @@
-//! `validate`: are the specifications right, as far as that can be known without a server?
+//! `validate`: checks specifications without a server.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -24,12 +24,12 @@ pub(crate) struct ValidateArgs {
     pub output: ReportFormat,
 }
 
-/// Checks and reports.
+/// Validates specifications and prints their problems.
 ///
 /// # Errors
-/// If the namespace that was asked for cannot be one.
+/// If the selected namespace is invalid.
 pub(crate) fn run(context: &CommandContext, arguments: &ValidateArgs) -> Result<Exit, CliError> {
-    // Without the config file: it concerns servers, and none is asked.
+    // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
     let (specifications, diagnostics) = read_specifications(
         context,

@@ -15,13 +15,6 @@ pub(crate) struct TimeReference {
     pub zone: TimeZone,
 }
 
-impl TimeReference {
-    /// Returns the age of a time, such as `1h20m ago`, or an empty text for an unset time.
-    pub(crate) fn ago(&self, nanoseconds: i64) -> String {
-        ago(nanoseconds, self.now)
-    }
-}
-
 /// Returns the section on allocations, with short IDs and ages unless `wide`.
 pub(super) fn allocations(allocs: &[Alloc], now: &TimeReference, wide: bool) -> String {
     let mut text = heading("Allocations");

@@ -127,7 +127,7 @@ fn action_words(action: &Action) -> ActionWords {
 }
 
 impl ProgressObserver for Progress {
-    fn began(&self, position: usize) {
+    fn started(&self, position: usize) {
         let (key, words) = &self.volumes[position];
         let Some(bars) = &self.bars else {
             self.printer
@@ -146,7 +146,7 @@ impl ProgressObserver for Progress {
             .insert(position, bar);
     }
 
-    fn ended(&self, position: usize, outcome: &Outcome) {
+    fn finished(&self, position: usize, outcome: &Outcome) {
         let bar = self.take(position);
         let elapsed = bar.as_ref().map(ProgressBar::elapsed);
         if let Some(bar) = bar {

@@ -2,7 +2,7 @@
 //! "Concurrency" and "Timeouts").
 //!
 //! An orchestrator keeps at most one call in flight per volume, but can break this rule after a
-//! crash. The plugin then handles the second call or responses ABORTED. In either case one name yields
+//! crash. The plugin then handles the second call or returns ABORTED. In either case one name yields
 //! one volume, and the repeated call returns it.
 
 use std::collections::BTreeSet;
@@ -108,7 +108,11 @@ async fn same_name(check: &mut Check<'_>) -> CheckResult {
     Ok(())
 }
 
-fn expect_ok_or_aborted<T>(check: &mut Check<'_>, responses: &[Result<T, CallFailure>], rule: &str) {
+fn expect_ok_or_aborted<T>(
+    check: &mut Check<'_>,
+    responses: &[Result<T, CallFailure>],
+    rule: &str,
+) {
     let bad = responses
         .iter()
         .filter_map(|response| response.as_ref().err())

@@ -531,7 +531,10 @@ async fn stats(check: &mut Check<'_>) -> CheckResult {
         let adds_up = usage.used <= usage.total && usage.available <= usage.total;
         check.expect(adds_up, "used and available are at most total", &got);
     }
-    let bytes = response.usage.iter().any(|usage| usage.unit() == Unit::Bytes);
+    let bytes = response
+        .usage
+        .iter()
+        .any(|usage| usage.unit() == Unit::Bytes);
     check.advise(bytes, "usage has an entry in BYTES", "no entry in BYTES");
     if check.plugin().node_has(NodeRpc::VolumeCondition) {
         let condition = response.volume_condition;

@@ -42,7 +42,7 @@ fn replaced(id: &str) -> PlannedVolume {
 }
 
 fn ordered(mut volumes: Vec<PlannedVolume>, observed: &ObservedState) -> Vec<Vec<usize>> {
-    order(&mut volumes, observed);
+    set_dependencies(&mut volumes, observed);
     volumes.into_iter().map(|one| one.depends_on).collect()
 }
 

@@ -83,10 +83,10 @@ fn size(count: u64) -> FieldValue {
 fn an_unchanged_volume_has_not_drifted() {
     let found = Case::new().one();
     assert_eq!(
-        (found.state, found.basis),
+        (found.state, found.baseline),
         (DriftState::Unchanged, Baseline::Applied)
     );
-    assert!(found.pending.is_empty() && found.hidden.is_empty());
+    assert!(found.pending.is_empty() && found.not_comparable.is_empty());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn an_unapplied_volume_is_compared_with_the_file() {
         let case = Case { set, ..Case::new() };
         assert_eq!(case.one().state, DriftState::Unchanged);
         let case = case.found(|volume| volume.requested_capacity.max = bytes(5000));
-        assert_eq!(case.one().basis, Baseline::File);
+        assert_eq!(case.one().baseline, Baseline::File);
         assert_eq!(case.fields()[0].before, Some(size(2000)));
     }
 }
@@ -217,7 +217,7 @@ fn redacted_flags_drift_only_by_presence() {
         case.wanted = vec![spec(request)];
         let found = case.one();
         assert_eq!(found.has_drifted(), drifted, "{before:?} {now:?}");
-        assert_eq!(found.hidden.contains(&SEEN), hidden, "{before:?} {now:?}");
+        assert_eq!(found.not_comparable.contains(&SEEN), hidden, "{before:?} {now:?}");
         assert!(!format!("{found:?}").contains("\"ro\""), "flags are hidden");
     }
 }
@@ -237,7 +237,7 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(
-        found.hidden,
+        found.not_comparable,
         ["secrets", "capacity_min", "capacity_max", "capability"]
     );
 }
@@ -252,7 +252,7 @@ fn an_unknown_value_is_not_a_difference() {
         case.set = set;
         let found = case.one();
         assert_eq!(found.state, DriftState::Unchanged);
-        assert_eq!(found.hidden, ["secrets", "mount_options.mount_flags"]);
+        assert_eq!(found.not_comparable, ["secrets", "mount_options.mount_flags"]);
         assert!(!found.pending.contains(&"mount_options.mount_flags"));
     }
 }

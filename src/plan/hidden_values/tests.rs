@@ -4,7 +4,7 @@ use super::*;
 use crate::diagnostic::Code;
 use crate::model::{SecretRefs, Secrets};
 use crate::plan::action::{Action, PlannedVolume};
-use crate::plan::build::build;
+use crate::plan::build::build_plan;
 use crate::plan::inputs::{OwnedVolume, PlanInputs, PlanOptions};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
@@ -266,7 +266,7 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
             let mut spec = spec(request.clone());
             spec.unknown = unknown.iter().copied().collect();
             let accept_loss = accepted.iter().map(|field| (*field, volume.key()));
-            let requests = PlanOptions {
+            let options = PlanOptions {
                 accept_loss: accept_loss.collect(),
                 ..PlanOptions::default()
             };
@@ -277,7 +277,7 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
                 observed: &observed,
                 rules,
                 owned: None,
-                options: &requests,
+                options: &options,
             });
             summary(&plan.volumes[0])
         };

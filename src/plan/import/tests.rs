@@ -2,7 +2,7 @@ use super::*;
 use crate::diagnostic::{Diagnostics, Severity, SourceMap};
 use crate::model::{Capability, ServerVersion, VolumeId};
 use crate::plan::action::Action;
-use crate::plan::build::build;
+use crate::plan::build::build_plan;
 use crate::plan::inputs::{PlanInputs, PlanOptions};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{existing, observed, plugin};

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::model::{AllocId, ExternalId, NamespacedId, VolumeId, VolumeSummary};
-use crate::plan::build::build;
+use crate::plan::build::build_plan;
 use crate::plan::claiming_alloc::ClaimingAlloc;
-use crate::plan::inputs::{ObservedState, OwnedSet, PlanOptions};
+use crate::plan::inputs::{ObservedState, OwnedSet, OwnedVolume, PlanOptions};
 use crate::plan::risk::{LastSnapshot, Recovery, Risk};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{codes, existing, observed, plugin, spec, wanted};
@@ -13,7 +13,7 @@ use crate::spec::Purpose;
 struct Case {
     observed: ObservedState,
     owned: Option<OwnedSet>,
-    requests: PlanOptions,
+    options: PlanOptions,
     wanted: Vec<UnresolvedRequest>,
 }
 
@@ -36,7 +36,7 @@ fn case() -> Case {
     Case {
         observed: observed(Some(existing()), plugin(|_| {})),
         owned: None,
-        requests: PlanOptions::default(),
+        options: PlanOptions::default(),
         wanted: vec![],
     }
 }
@@ -49,7 +49,7 @@ impl Case {
             observed: &self.observed,
             rules: MergeRules::NOMAD,
             owned: self.owned.as_ref(),
-            options: &self.requests,
+            options: &self.options,
         })
         .volumes
     }
@@ -81,7 +81,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
     };
     let pruned = Case {
         owned: owned(false),
-        requests: prune.clone(),
+        options: prune.clone(),
         ..case()
     };
     let pruned = pruned.only();
@@ -93,7 +93,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
         impact.recovery,
         Recovery::RegisterAgain(ExternalId::new("vol-1"))
     );
-    for (name, owned, requests, wanted) in [
+    for (name, owned, options, wanted) in [
         (
             "not requested",
             owned(false),
@@ -110,7 +110,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
     ] {
         let kept = Case {
             owned,
-            requests,
+            options,
             wanted,
             ..case()
         };
@@ -118,7 +118,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
     }
     let named = Case {
         owned: owned(false),
-        requests: prune,
+        options: prune,
         wanted: vec![wanted()],
         ..case()
     };
@@ -128,7 +128,7 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
 /// A repeated run succeeds: a volume that is already gone needs no change.
 #[test]
 fn a_volume_that_is_already_gone_is_unchanged() {
-    let requests = PlanOptions {
+    let options = PlanOptions {
         prune: true,
         delete_data: [key()].into(),
         ..PlanOptions::default()
@@ -136,7 +136,7 @@ fn a_volume_that_is_already_gone_is_unchanged() {
     let gone = Case {
         observed: observed(None, plugin(|_| {})),
         owned: owned(true),
-        requests,
+        options,
         ..case()
     };
     let gone = gone.only();
@@ -162,10 +162,10 @@ fn a_protected_volume_is_not_pruned_deleted_or_replaced() {
         replace: [key()].into(),
         ..PlanOptions::default()
     };
-    for (requests, wanted) in [(prune, vec![]), (delete, vec![]), (replace, vec![wanted()])] {
+    for (options, wanted) in [(prune, vec![]), (delete, vec![]), (replace, vec![wanted()])] {
         let kept = Case {
             owned: owned(true),
-            requests,
+            options,
             wanted,
             ..case()
         };
@@ -185,10 +185,10 @@ fn a_removal_waits_for_claims() {
         replace: [key()].into(),
         ..PlanOptions::default()
     };
-    for (requests, wanted) in [(delete, vec![]), (replace, vec![wanted()])] {
+    for (options, wanted) in [(delete, vec![]), (replace, vec![wanted()])] {
         let waits = Case {
             observed: observed(Some(claimed_volume()), plugin(|_| {})),
-            requests,
+            options,
             wanted,
             ..case()
         };
@@ -212,7 +212,7 @@ fn shared_data_is_not_deleted() {
     there.registered = vec![alias];
     let shared = Case {
         observed: there,
-        requests: PlanOptions {
+        options: PlanOptions {
             delete_data: [key()].into(),
             ..PlanOptions::default()
         },
@@ -224,7 +224,7 @@ fn shared_data_is_not_deleted() {
 #[test]
 fn data_of_a_declared_volume_is_not_deleted() {
     let contradiction = Case {
-        requests: PlanOptions {
+        options: PlanOptions {
             delete_data: [key()].into(),
             ..PlanOptions::default()
         },
@@ -262,7 +262,7 @@ fn deleting_a_missing_volume_warns_with_a_suggestion() {
         there.registered = vec![volume];
         let missing = Case {
             observed: there,
-            requests: PlanOptions {
+            options: PlanOptions {
                 delete_data: [requested].into(),
                 ..PlanOptions::default()
             },
@@ -310,7 +310,7 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
         there.plugins.insert(new.clone(), plugin(|_| {}));
         let replaced = Case {
             observed: there.clone(),
-            requests: PlanOptions {
+            options: PlanOptions {
                 replace: [key()].into(),
                 snapshot_first,
                 ..PlanOptions::default()
@@ -333,7 +333,7 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
         }
         let deleted = Case {
             observed: there,
-            requests: PlanOptions {
+            options: PlanOptions {
                 delete_data: [key()].into(),
                 ..PlanOptions::default()
             },
@@ -358,7 +358,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
     there.snapshots = [(key(), snapshot.clone())].into();
     let created = Case {
         observed: there.clone(),
-        requests: PlanOptions {
+        options: PlanOptions {
             replace: [key()].into(),
             snapshot_first: true,
             ..PlanOptions::default()
@@ -382,7 +382,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
 
     let registered = Case {
         observed: there,
-        requests: PlanOptions {
+        options: PlanOptions {
             replace: [key()].into(),
             ..PlanOptions::default()
         },
@@ -423,7 +423,7 @@ fn copies_are_created_after_their_source_and_before_its_removal() {
     assert_eq!(plan[1].depends_on, [0_usize; 0]);
 
     let goes = Case {
-        requests: PlanOptions {
+        options: PlanOptions {
             delete_data: [key()].into(),
             ..PlanOptions::default()
         },

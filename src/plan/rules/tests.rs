@@ -8,7 +8,7 @@ use proptest::sample::select;
 use super::*;
 use crate::model::{AllocId, Bytes, CapacityRange, MountOptions, PluginId, TopologyRequest};
 use crate::plan::action::{Action, PlannedVolume};
-use crate::plan::build::build;
+use crate::plan::build::build_plan;
 use crate::plan::inputs::{PlanInputs, PlanOptions};
 use crate::plan::merge::{Expansion, merge};
 use crate::plan::samples::{
@@ -264,7 +264,7 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
         }
     }
     let there = observed(Some(existing()), plugin(|_| {}));
-    let requests = PlanOptions {
+    let options = PlanOptions {
         replace: [existing().key()].into(),
         ..PlanOptions::default()
     };
@@ -275,7 +275,7 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
     ] {
         let wanted = vec![spec(range(1000, 0))];
         let inputs = PlanInputs {
-            options: &requests,
+            options: &options,
             ..inputs(wanted, &there, rules, Purpose::Create)
         };
         let planned = build_plan(inputs).volumes.remove(0);

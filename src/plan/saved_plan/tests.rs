@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
-use crate::plan::build::build;
+use crate::plan::build::build_plan;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{bytes, codes, existing, observed, plugin, spec, wanted};
@@ -21,19 +21,19 @@ fn plan(request: UnresolvedRequest, observed: &ObservedState, options: &PlanOpti
         observed,
         rules: MergeRules::NOMAD,
         owned: None,
-        options: requests,
+        options,
     })
 }
 
 fn saved(request: UnresolvedRequest, observed: &ObservedState) -> SavedPlan {
-    let requests = PlanOptions::default();
-    let made = plan(request, observed, &requests);
+    let options = PlanOptions::default();
+    let made = plan(request, observed, &options);
     let origin = PlanOrigin {
         id: "7b0c".into(),
         server: "http://127.0.0.1:4646".into(),
         ..PlanOrigin::default()
     };
-    SavedPlan::of(origin, &made, observed, &requests, &Approvals::default())
+    SavedPlan::of(origin, &made, observed, &options, &Approvals::default())
 }
 
 fn there(volume: Option<Volume>) -> ObservedState {
@@ -129,7 +129,7 @@ fn a_saved_plan_contains_no_hidden_value() {
 #[test]
 fn a_saved_plan_is_read_back() {
     let key = existing().key();
-    let requests = PlanOptions {
+    let options = PlanOptions {
         prune: true,
         replace: [key.clone()].into(),
         snapshot_first: true,
@@ -142,17 +142,17 @@ fn a_saved_plan_is_read_back() {
         approved: [(Risk::DestroysData, key)].into(),
     };
     let observed = there(Some(existing()));
-    let made = plan(larger(), &observed, &requests);
+    let made = plan(larger(), &observed, &options);
     let saved = SavedPlan::of(
         PlanOrigin::default(),
         &made,
         &observed,
-        &requests,
+        &options,
         &approvals,
     );
     let read = SavedPlan::read(&saved.write()).expect("it is a plan");
     assert_eq!(read, saved);
-    assert_eq!(read.options(), Ok(requests));
+    assert_eq!(read.options(), Ok(options));
     assert_eq!(read.approvals(), Ok(approvals));
 }
 

@@ -1,4 +1,4 @@
-//! Applies in a set's name, on a server and a ledger that fail.
+//! Applies plans for a set, on a server and a ledger that fail.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,8 @@ use super::*;
 use crate::diagnostic::{Code, Diagnostics, SourceMap};
 use crate::model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
 use crate::plan::{
-    Action, HiddenField, PlanInputs, MergeRules, OwnedSet, PlanOptions, StoredValue, build_plan, unfinished,
+    Action, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions, StoredValue, build_plan,
+    interrupted_step_warnings,
 };
 use crate::ports::fake::{
     CallFault, CountingIds, FakeClock, FakeServer, LedgerFault, MemoryLedger,
@@ -21,23 +22,27 @@ use crate::reconcile::record::Unrecorded;
 use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
 
-/// A server and a ledger, and who applies to them.
+/// A server and a ledger.
 struct Scene {
     server: FakeServer,
     ledger: MemoryLedger,
 }
 
-struct Blind;
+struct NoProgress;
 
-impl ProgressObserver for Blind {
-    fn began(&self, _: usize) {}
-    fn ended(&self, _: usize, _: &Outcome) {}
+impl ProgressObserver for NoProgress {
+    fn started(&self, _: usize) {}
+    fn finished(&self, _: usize, _: &Outcome) {}
 }
 
 struct NoSecrets;
 
 impl SecretSource for NoSecrets {
-    fn resolve(&self, _: &crate::model::SecretRef, _: &Path) -> Result<ResolvedSecret, SecretProblem> {
+    fn resolve(
+        &self,
+        _: &crate::model::SecretRef,
+        _: &Path,
+    ) -> Result<ResolvedSecret, SecretProblem> {
         Err(SecretProblem {
             code: Code::SecretUnset,
             message: "there is none".into(),
@@ -95,7 +100,7 @@ struct Ended {
 
 impl Ended {
     fn words(&self) -> Vec<&str> {
-        self.actions.iter().map(Action::word).collect()
+        self.actions.iter().map(Action::as_str).collect()
     }
 
     fn ending(&self) -> &Status {
@@ -167,7 +172,7 @@ impl Scene {
             resolved: &resolved,
             parallelism: 1,
             stop: &CancellationToken::new(),
-            progress: &Blind,
+            progress: &NoProgress,
             record: &Unrecorded,
         };
         let unfinished = interrupted_step_warnings(set.set(), &observed).len();
@@ -192,9 +197,9 @@ const SECRET: &str = "secrets { token = \"canary-secret\" }";
 const OTHER: &str = "secrets { token = \"canary-other\" }";
 const FLAGS: &str = "mount_options {\n mount_flags = [\"canary-flag\"]\n}";
 
-/// `users` 12, and the promise of a ledger: own changes of what no server shows are seen.
+/// The ledger detects changes of its own volumes that no server shows.
 #[tokio::test]
-async fn what_was_applied_is_owned_and_only_other_secrets_are_a_difference() {
+async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     let scene = Scene::new();
     let with = |secret: &str| {
         [
@@ -218,7 +223,12 @@ async fn what_was_applied_is_owned_and_only_other_secrets_are_a_difference() {
     let owned: Vec<_> = set.set().owned().map(|(key, _)| key.clone()).collect();
     assert_eq!(owned, [key("db"), key("logs")]);
     assert_eq!(set.set().intents().count(), 0);
-    let seen = set.set().ownership(&key("db")).unwrap().last_verified.unwrap();
+    let seen = set
+        .set()
+        .ownership(&key("db"))
+        .unwrap()
+        .last_verified
+        .unwrap();
     assert_eq!(seen.at, 5);
     for text in scene.ledger.texts() {
         assert!(!text.contains("canary"), "{text}");
@@ -227,7 +237,7 @@ async fn what_was_applied_is_owned_and_only_other_secrets_are_a_difference() {
 
 /// What an update leaves out of its secrets is gone on Nomad (W20), and the ledger knows that.
 #[tokio::test]
-async fn secrets_that_an_update_wiped_with_consent_are_known_to_be_gone() {
+async fn secrets_cleared_with_consent_are_recorded_as_none() {
     let scene = Scene::new();
     scene.apply(&[volume("db", SECRET)]).await;
     let renamed = [volume("db", "capacity_max = \"2GiB\"")];
@@ -244,12 +254,12 @@ async fn secrets_that_an_update_wiped_with_consent_are_known_to_be_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
+async fn an_interrupted_run_leaves_an_intent_and_the_next_run_continues() {
     for fault in [CallFault::RequestLost, CallFault::ReplyLost] {
         let scene = Scene::new();
         let wanted = [volume("db", SECRET)];
         scene.server.fail_next("create", fault);
-        // Looking for it fails as well: nobody knows.
+        // The read after it fails too, so the outcome is unknown.
         scene.server.pass_next("read");
         scene.server.pass_next("read");
         (0..4).for_each(|_| scene.server.fail_next("read", CallFault::Refused));
@@ -273,7 +283,7 @@ async fn a_run_cut_short_leaves_an_intent_and_the_next_one_goes_on() {
 
 /// The old secret stands in the ledger, and the new one may be with the server.
 #[tokio::test(start_paused = true)]
-async fn secrets_that_may_have_arrived_are_written_again_also_back() {
+async fn secrets_of_an_interrupted_write_are_written_again() {
     let scene = Scene::new();
     scene.apply(&[volume("db", SECRET)]).await;
     scene.server.fail_next("register", CallFault::RequestLost);
@@ -287,7 +297,7 @@ async fn secrets_that_may_have_arrived_are_written_again_also_back() {
 }
 
 #[tokio::test]
-async fn what_is_as_wanted_is_taken_in_and_nothing_hidden_is_believed() {
+async fn matching_volumes_join_the_set_with_unknown_hidden_values() {
     let scene = Scene::new();
     scene.apply(&[volume("db", SECRET)]).await;
     let stranger = Scene {
@@ -311,7 +321,7 @@ fn prune() -> PlanOptions {
 }
 
 #[tokio::test]
-async fn what_the_set_owns_and_nobody_wants_is_pruned_unless_it_is_protected() {
+async fn owned_undeclared_volumes_are_pruned_unless_protected() {
     let scene = Scene::new();
     let protected = |protect: bool| volume("db", &format!("protect = {protect}"));
     let both = [protected(true), volume("logs", "")];
@@ -346,9 +356,9 @@ async fn without_its_ledger_a_set_prunes_nothing() {
     assert_eq!(scene.server.writes(), ["create db"]);
 }
 
-/// What somebody else removed is no longer owned, so that a new one of that name is not pruned.
+/// A removed volume is no longer owned, so a new one of the same name is not pruned.
 #[tokio::test]
-async fn what_is_gone_already_is_let_go() {
+async fn volumes_that_are_gone_leave_the_set() {
     let scene = Scene::new();
     scene.apply(&[volume("db", "")]).await;
     scene.server.remove(&key("db"));
@@ -358,7 +368,7 @@ async fn what_is_gone_already_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_replacement_counts_and_is_owned_in_between() {
+async fn a_replacement_increments_the_generation_and_stays_owned() {
     let scene = Scene::new();
     let wanted = [volume("db", "")];
     scene.apply(&wanted).await;
@@ -379,7 +389,7 @@ async fn a_replacement_counts_and_is_owned_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_is_away_stops_everything_before_it_begins() {
+async fn an_unreachable_ledger_prevents_all_changes() {
     let scene = Scene::new();
     scene.ledger.fail_next(&[LedgerFault::Unavailable]);
     let refused = scene.apply(&[volume("db", "")]).await;
@@ -392,7 +402,7 @@ async fn a_ledger_that_is_away_stops_everything_before_it_begins() {
 
 /// A step is noted before it is taken; what was done and could not be noted is said.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_cannot_be_noted_is_not_taken() {
+async fn a_step_that_cannot_be_recorded_is_not_taken() {
     let scene = Scene::new();
     scene.apply(&[]).await;
     scene.ledger.fail_next(&[LedgerFault::Unavailable]);
@@ -401,9 +411,9 @@ async fn a_step_that_cannot_be_noted_is_not_taken() {
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
-/// Whatever else is written meanwhile, nothing of it is lost, and neither is a note.
+/// Concurrent writes and records are both kept.
 #[tokio::test(start_paused = true)]
-async fn notes_are_made_anew_on_what_somebody_else_wrote() {
+async fn records_are_repeated_after_concurrent_writes() {
     let scene = Scene::new();
     scene.ledger.fail_next(&[
         LedgerFault::ConflictAfterFirst,
@@ -426,7 +436,7 @@ async fn notes_are_made_anew_on_what_somebody_else_wrote() {
 
 /// What a request says nothing of is remembered as far as it is known.
 #[tokio::test]
-async fn a_new_volume_without_secrets_is_known_to_have_none() {
+async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
     let scene = Scene::new();
     scene.apply(&[volume("db", "")]).await;
     let set = scene.set().await;

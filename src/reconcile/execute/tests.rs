@@ -1,4 +1,4 @@
-//! Plans carried out on a server that moves, fails and loses answers.
+//! Carries out plans on a server that changes, fails and loses replies.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,16 +10,17 @@ use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
     ExternalVolume, Namespace, NamespacedId, PluginId, Secret, SecretRef, SecretRefs, Secrets,
-    Snapshot, SnapshotId, VolumeId, UnresolvedRequest,
+    Snapshot, SnapshotId, UnresolvedRequest, VolumeId,
 };
-use crate::plan::{PlanInputs, IntentStep, MergeRules, PlanOptions, build_plan};
+use crate::plan::{IntentStep, MergeRules, PlanInputs, PlanOptions, build_plan};
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{
-    ApiError, ResolvedSecret, ProviderReader, SecretProblem, SecretSource, SnapshotApi, SnapshotRequest,
+    ApiError, ProviderReader, ResolvedSecret, SecretProblem, SecretSource, SnapshotApi,
+    SnapshotRequest,
 };
 use crate::reconcile::execution::ProgressObserver;
-use crate::reconcile::observe::{ObserveRequest, Observation, observe};
+use crate::reconcile::observe::{Observation, ObserveRequest, observe};
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
 use crate::reconcile::resolve::{Resolved, Unresolved, resolve};
 use crate::spec::{Purpose, VolumeSpec};
@@ -72,21 +73,21 @@ struct Seen {
 }
 
 impl ProgressObserver for Seen {
-    fn began(&self, position: usize) {
+    fn started(&self, position: usize) {
         self.events
             .lock()
             .unwrap()
-            .push(format!("began {position}"));
+            .push(format!("started {position}"));
         if self.stop_at == Some(position) {
             self.stop.cancel();
         }
     }
 
-    fn ended(&self, position: usize, _outcome: &Outcome) {
+    fn finished(&self, position: usize, _outcome: &Outcome) {
         self.events
             .lock()
             .unwrap()
-            .push(format!("ended {position}"));
+            .push(format!("finished {position}"));
     }
 }
 
@@ -158,9 +159,9 @@ fn failure(outcome: &Outcome) -> &Diagnostic {
     }
 }
 
-/// `users` 12: after a run there is nothing left to do.
+/// A second run after a success changes nothing.
 #[tokio::test]
-async fn what_was_applied_is_read_back_and_then_unchanged() {
+async fn applied_volumes_are_read_back_and_then_unchanged() {
     let server = server();
     let plan_one = plan(&server, vec![wanted("db", 2000)]).await;
     let outcome = run_one(&server, &plan_one).await;
@@ -175,7 +176,7 @@ async fn what_was_applied_is_read_back_and_then_unchanged() {
 }
 
 #[tokio::test]
-async fn what_has_moved_since_the_plan_is_left_alone() {
+async fn volumes_that_changed_since_the_plan_are_skipped() {
     let created = server();
     let absent = plan(&created, vec![wanted("db", 2000)]).await;
     run_one(&created, &absent).await;
@@ -188,7 +189,11 @@ async fn what_has_moved_since_the_plan_is_left_alone() {
     gone.remove(&key("db"));
     for (server, plan, why) in [
         (&created, &absent, "it did not exist and now exists"),
-        (&created, &update, "it was at index 11 and is now at index 12"),
+        (
+            &created,
+            &update,
+            "it was at index 11 and is now at index 12",
+        ),
         (&gone, &change_gone, "it no longer exists"),
     ] {
         let outcome = run_one(server, plan).await;
@@ -198,9 +203,9 @@ async fn what_has_moved_since_the_plan_is_left_alone() {
     }
 }
 
-/// `nomad-http-api` 10.1, item 11.
+/// A call whose reply was lost is not repeated.
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_found_out_and_not_repeated() {
+async fn a_lost_reply_is_resolved_without_a_second_call() {
     for (fault, done) in [
         (CallFault::ReplyLost, true),
         (CallFault::RequestLost, false),
@@ -224,7 +229,7 @@ async fn a_lost_answer_is_found_out_and_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_of_an_update_is_judged_by_what_is_there() {
+async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
     for (fault, done) in [
         (CallFault::ReplyLost, true),
         (CallFault::RequestLost, false),
@@ -245,7 +250,7 @@ async fn a_lost_answer_of_an_update_is_judged_by_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_failure_stops_none_of_the_others() {
+async fn a_failure_does_not_stop_other_volumes() {
     let server = server();
     let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
@@ -258,7 +263,7 @@ async fn a_failure_stops_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn after_an_interrupt_what_runs_is_finished_and_nothing_begins() {
+async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
     let server = server();
     let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
@@ -272,7 +277,10 @@ async fn after_an_interrupt_what_runs_is_finished_and_nothing_begins() {
     assert_eq!(outcomes[2].status, Status::NotStarted);
     assert_eq!(server.writes(), ["create a"]);
     let events = seen.events.lock().unwrap().clone();
-    assert_eq!(events, ["began 0", "ended 0", "began 1", "ended 1"]);
+    assert_eq!(
+        events,
+        ["started 0", "finished 0", "started 1", "finished 1"]
+    );
 }
 
 #[tokio::test]
@@ -286,7 +294,7 @@ async fn a_volume_that_cannot_be_read_right_before_is_not_changed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_back_is_done_with_a_warning() {
+async fn a_volume_that_cannot_be_read_back_is_done_with_a_warning() {
     let server = server();
     let plan = plan(&server, vec![wanted("db", 2000)]).await;
     server.pass_next("read");
@@ -334,7 +342,7 @@ async fn created(ids: &[&str]) -> FakeServer {
 }
 
 #[tokio::test]
-async fn a_copy_is_made_after_its_source_and_not_without_it() {
+async fn a_copy_starts_after_its_source_succeeds() {
     for (fails, second) in [(false, "create copy"), (true, "")] {
         let server = server();
         let mut copy = wanted("copy", 2000);
@@ -357,7 +365,7 @@ async fn a_copy_is_made_after_its_source_and_not_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_is_deleted_once_and_a_lost_answer_is_found_out() {
+async fn data_is_deleted_once_and_a_lost_reply_is_resolved() {
     for (fault, ends_well) in [
         (None, true),
         (Some(CallFault::ReplyLost), true),
@@ -377,9 +385,9 @@ async fn data_is_deleted_once_and_a_lost_answer_is_found_out() {
     }
 }
 
-/// `users` 4: what came to stand against it since the plan was made.
+/// Claims and shared data since the plan prevent a removal.
 #[tokio::test]
-async fn data_that_somebody_uses_or_shares_meanwhile_is_left_alone() {
+async fn newly_claimed_or_shared_data_is_not_deleted() {
     let asked = requests(|requests| {
         requests.delete_data.insert(key("db"));
     });
@@ -402,19 +410,19 @@ async fn data_that_somebody_uses_or_shares_meanwhile_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_replacement_that_ends_half_way_says_so_and_the_next_run_finishes_it() {
+async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     let server = created(&["db"]).await;
     let asked = requests(|requests| {
         requests.replace.insert(key("db"));
     });
-    let mut anew = wanted("db", 2000);
-    anew.request.name = Some("another".into());
-    let plan_one = plan_with(&server, vec![anew.clone()], &asked).await;
+    let mut replacement = wanted("db", 2000);
+    replacement.request.name = Some("another".into());
+    let plan_one = plan_with(&server, vec![replacement.clone()], &asked).await;
     server.fail_next("create", CallFault::Refused);
     let outcome = run_one(&server, &plan_one).await;
     let notes = failure(&outcome).notes.join(" ");
     assert!(notes.contains("is gone"), "{notes}");
-    let plan_two = plan_with(&server, vec![anew], &asked).await;
+    let plan_two = plan_with(&server, vec![replacement], &asked).await;
     let outcome = run_one(&server, &plan_two).await;
     assert!(
         matches!(outcome.status, Status::Done(Some(_))),
@@ -450,9 +458,9 @@ impl Record for Notes {
     }
 }
 
-/// An intent is there before the call, and what became of it after; one whose end nobody knows stays.
+/// The intent is recorded before the call and its result after it. An unknown result keeps the intent.
 #[tokio::test(start_paused = true)]
-async fn every_step_is_noted_before_and_after() {
+async fn every_step_is_recorded_before_and_after() {
     for (fault, refuses, expected, writes) in [
         (None, false, &["begin create db", "applied db"][..], 1),
         (
@@ -493,9 +501,9 @@ async fn every_step_is_noted_before_and_after() {
     }
 }
 
-/// What is to be kept of the old volume is there before it goes; without that nothing goes.
+/// The snapshot exists before the old volume is removed. Without it nothing is removed.
 #[tokio::test]
-async fn a_snapshot_that_is_wanted_first_is_cut_first() {
+async fn a_requested_snapshot_is_taken_before_the_replacement() {
     for fails in [false, true] {
         let server = created(&["db"]).await;
         let asked = requests(|requests| {
@@ -512,12 +520,15 @@ async fn a_snapshot_that_is_wanted_first_is_cut_first() {
         if fails {
             assert_eq!(writes.len(), 2, "{writes:?}");
             let notes = failure(&outcome).notes.join(" ");
-            assert!(notes.contains("was left as it is"), "{notes}");
+            assert!(notes.contains("was not changed"), "{notes}");
         } else {
             assert_eq!(writes[2..], ["delete db", "create db"]);
-            let told = &outcome.warnings[0];
-            assert_eq!(told.code, Code::ApplySnapshotTaken);
-            assert!(told.message.contains("snap-nomad-csi-db-11"), "{told:?}");
+            let warning = &outcome.warnings[0];
+            assert_eq!(warning.code, Code::ApplySnapshotTaken);
+            assert!(
+                warning.message.contains("snap-nomad-csi-db-11"),
+                "{warning:?}"
+            );
         }
     }
 }
@@ -611,15 +622,18 @@ async fn replace_with(
 
 /// The one warning, which names the snapshot that exists.
 fn assert_told(outcome: &Outcome) {
-    let [told] = outcome.warnings.as_slice() else {
+    let [warning] = outcome.warnings.as_slice() else {
         panic!("{outcome:?}")
     };
-    assert_eq!(told.code, Code::ApplySnapshotTaken);
-    assert!(told.message.contains("snap-nomad-csi-db-11"), "{told:?}");
+    assert_eq!(warning.code, Code::ApplySnapshotTaken);
+    assert!(
+        warning.message.contains("snap-nomad-csi-db-11"),
+        "{warning:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_replaced_while_its_snapshot_is_not_ready() {
+async fn nothing_is_replaced_until_its_snapshot_is_ready() {
     let server = created(&["db"]).await;
     let slow = Provider::new(false, || {});
     let stop = CancellationToken::new();
@@ -629,9 +643,9 @@ async fn nothing_is_replaced_while_its_snapshot_is_not_ready() {
     assert_eq!(server.writes(), ["create db"]);
 }
 
-/// A snapshot takes minutes: what is looked at before it is looked at again after it.
+/// A snapshot takes minutes, so the checks before it are repeated after it.
 #[tokio::test(start_paused = true)]
-async fn what_comes_up_while_a_snapshot_is_cut_keeps_the_volume() {
+async fn changes_during_a_snapshot_prevent_the_replacement() {
     let claim: fn(&FakeServer) = |server| {
         server.change(&key("db"), |volume| {
             volume.write_allocs.insert(AllocId::new("a1"));
@@ -662,7 +676,7 @@ async fn what_comes_up_while_a_snapshot_is_cut_keeps_the_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_interrupt_a_snapshot_is_not_waited_for_and_nothing_goes() {
+async fn an_interrupt_during_a_snapshot_prevents_the_replacement() {
     for is_ready in [true, false] {
         let server = created(&["db"]).await;
         let stop = CancellationToken::new();
@@ -677,17 +691,17 @@ async fn after_an_interrupt_a_snapshot_is_not_waited_for_and_nothing_goes() {
 
 /// The plugin that has the data cuts its snapshot, and is shown no secrets of another.
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_is_the_old_plugins_and_so_are_the_secrets() {
+async fn a_snapshot_uses_the_old_plugin_and_its_secrets() {
     for (plugin, secrets) in [("hostpath", 1), ("another", 0)] {
         let server = created(&["db"]).await;
         server.add_plugin("another");
-        let mut anew = wanted("db", 2000);
-        anew.request.plugin_id = PluginId::new(plugin);
+        let mut replacement = wanted("db", 2000);
+        replacement.request.plugin_id = PluginId::new(plugin);
         let secret = SecretRef::Literal(Secret::new("hunter2".into()));
-        anew.request.secrets = Some(SecretRefs::from_iter([("token", secret)]));
+        replacement.request.secrets = Some(SecretRefs::from_iter([("token", secret)]));
         let provider = Provider::new(true, || {});
         let stop = CancellationToken::new();
-        let outcome = replace_with(&server, anew, &provider, &stop).await;
+        let outcome = replace_with(&server, replacement, &provider, &stop).await;
         assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
         assert!(outcome.warnings[0].message.contains("of plugin hostpath"));
         let asked = provider.asked.lock().unwrap().remove(0);

@@ -39,9 +39,9 @@ fn owned(set: &SetLedger) -> Vec<&str> {
     set.set().owned().map(|(key, _)| key.id.as_str()).collect()
 }
 
-/// Whatever comes between, both changes hold in the end.
+/// Both changes hold at the end.
 #[tokio::test(start_paused = true)]
-async fn a_change_is_made_anew_on_what_somebody_else_wrote() {
+async fn a_change_is_repeated_after_a_concurrent_write() {
     let ledger = MemoryLedger::default();
     let (mut ada, mut bo) = (open(&ledger).await, open(&ledger).await);
     assert!(!ada.exists());
@@ -52,7 +52,7 @@ async fn a_change_is_made_anew_on_what_somebody_else_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_and_writes_cut_short_are_made_good() {
+async fn lost_replies_and_partial_writes_are_repaired() {
     for fault in [LedgerFault::ReplyLost, LedgerFault::ConflictAfterFirst] {
         let ledger = MemoryLedger::default();
         let mut set = open(&ledger).await;
@@ -64,7 +64,7 @@ async fn lost_answers_and_writes_cut_short_are_made_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_written_is_said_and_not_believed() {
+async fn a_failed_write_is_an_error_and_changes_nothing() {
     let ledger = MemoryLedger::default();
     let mut set = open(&ledger).await;
     ledger.fail_next(&[LedgerFault::Unavailable]);
@@ -77,25 +77,27 @@ async fn what_cannot_be_written_is_said_and_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_waits_for_the_first_and_hears_who_it_is() {
+async fn a_second_command_waits_and_learns_the_holder() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let ada = set
         .lock(&holder("ada"), Duration::ZERO, |_| {})
         .await
         .unwrap();
-    let mut told = vec![];
+    let mut reported = vec![];
     let patience = Duration::from_secs(60);
     let start = Instant::now();
     let refused = set
-        .lock(&holder("bo"), patience, |who| told.push(who.cloned()))
+        .lock(&holder("bo"), patience, |holder| {
+            reported.push(holder.cloned())
+        })
         .await;
     let Err(refused) = refused else {
-        panic!("two hold it");
+        panic!("two commands hold the lock");
     };
     let held = LedgerFailure::Locked(Some(Box::new(holder("ada"))));
     assert_eq!((refused.failure, refused.code), (held, Code::LedgerHeld));
-    assert_eq!(told, [Some(holder("ada"))], "once, not at every look");
+    assert_eq!(reported, [Some(holder("ada"))], "once per holder");
     assert!(start.elapsed() <= patience);
     let bo = holder("bo");
     let waiting = set.lock(&bo, patience, |_| {});
@@ -108,7 +110,7 @@ async fn a_second_waits_for_the_first_and_hears_who_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_is_renewed_while_the_work_goes_on_and_given_back_after_it() {
+async fn a_lock_is_renewed_during_the_work_and_released_after_it() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let lock = set
@@ -127,7 +129,7 @@ async fn a_lock_is_renewed_while_the_work_goes_on_and_given_back_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_hears_that_its_lock_is_lost_and_ends_as_it_likes() {
+async fn work_is_notified_when_its_lock_is_lost() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
     let lock = set
@@ -163,9 +165,9 @@ impl SetLock for Silent {
     }
 }
 
-/// `nomad-neighbour-apis` 2: whoever holds a lock may rely on its time to live and no longer.
+/// The holder of a lock relies on its time to live, and no longer.
 #[tokio::test(start_paused = true)]
-async fn a_lock_whose_renewal_is_not_answered_is_lost_when_it_runs_out() {
+async fn a_lock_without_a_renewal_reply_is_lost_when_it_expires() {
     let start = Instant::now();
     let (heard, ended) = hold_lock(Box::new(Silent), async |mut lost| {
         lost.changed().await.unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{AccessMode, AttachmentMode, Bytes, Capability};
+use crate::model::{AccessMode, AttachmentMode, Bytes, Capability, Namespace};
 use crate::plan::MergeRules;
 use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
@@ -58,17 +58,17 @@ fn temporary(remote: &str) -> VolumeRequest {
     request(&name, remote)
 }
 
-/// `users` 57, B35: by the provider's ID, in every namespace and of every plugin.
+/// Volumes match by the provider's ID, in every namespace and at every plugin (B35).
 #[test]
-fn what_anybody_registered_is_no_orphan() {
+fn registered_volumes_are_not_orphans() {
     let plugin = PluginId::new("ebs");
-    let begun = deletion_name(&plugin, &ExternalId::new("v4"));
+    let started = deletion_name(&plugin, &ExternalId::new("v4"));
     let registered = [
         summary("default", "db", "ebs", Some("v1")),
         summary("prod", "copy", "ebs", Some("v1")),
         summary("prod", "v2", "ebs", None),
         summary("prod", "other", "ebs-old", Some("v3")),
-        summary("default", begun.as_str(), "ebs", Some("v4")),
+        summary("default", started.as_str(), "ebs", Some("v4")),
         summary("prod", "lost", "ebs", Some("v9")),
         summary("prod", "elsewhere", "efs", Some("f1")),
     ];
@@ -104,7 +104,7 @@ fn what_anybody_registered_is_no_orphan() {
 }
 
 #[test]
-fn the_name_of_a_deletion_is_that_of_one_volume_of_one_plugin() {
+fn a_deletion_name_is_unique_per_volume_and_plugin() {
     let name = |plugin: &str, id: &str| deletion_name(&PluginId::new(plugin), &ExternalId::new(id));
     assert_eq!(name("ebs", "v1"), name("ebs", "v1"));
     assert_ne!(name("ebs", "v1"), name("ebs", "v2"));
@@ -113,7 +113,7 @@ fn the_name_of_a_deletion_is_that_of_one_volume_of_one_plugin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_goes_on() {
+async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_continues() {
     let server = server();
     let wanted = temporary("v1");
     server.fail_next("delete", CallFault::Refused);
@@ -134,7 +134,7 @@ async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_of_either_step_is_read_back() {
+async fn a_lost_reply_of_either_step_is_resolved() {
     let server = server();
     let wanted = temporary("v1");
     server.fail_next("register", CallFault::ReplyLost);
@@ -143,11 +143,14 @@ async fn a_lost_answer_of_either_step_is_read_back() {
     let ended = delete_orphan(&server, &wanted.key(), &Secrets::default()).await;
     assert_eq!(ended, OrphanDeletion::Deleted);
     server.fail_next("register", CallFault::RequestLost);
-    assert!(register_orphan(&server, &wanted).await.is_err(), "nobody knows");
+    assert!(
+        register_orphan(&server, &wanted).await.is_err(),
+        "the outcome is unknown"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_registers_between_the_steps_is_spared() {
+async fn an_orphan_registered_between_the_steps_is_not_deleted() {
     let server = server();
     let wanted = temporary("v1");
     assert_eq!(register_orphan(&server, &wanted).await, Ok(vec![]));
@@ -169,7 +172,7 @@ async fn what_somebody_else_registers_between_the_steps_is_spared() {
 }
 
 #[tokio::test]
-async fn what_is_registered_is_not_registered_twice() {
+async fn a_volume_is_not_registered_twice() {
     let server = server();
     let theirs = request(&VolumeId::new("db"), "v1");
     server.register_volume(&theirs).await.expect("it is taken");

@@ -6,9 +6,9 @@ use tokio::sync::Notify;
 use super::*;
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, Volume, VolumeSummary};
-use crate::ports::{ApiError, WithDocument, WatchResponse};
+use crate::ports::{ApiError, WatchResponse, WithDocument};
 
-/// A server whose index somebody raises, or that is away.
+/// A server whose index the test raises, or that is unreachable.
 #[derive(Default)]
 struct Server {
     index: Mutex<u64>,
@@ -37,7 +37,7 @@ impl VolumeWatch for Server {
             return Err(ApiError {
                 code: Code::ApiUnreachable,
                 status: None,
-                message: "nobody answers".into(),
+                message: "no reply".into(),
                 help: vec![],
                 server_text: None,
             });
@@ -116,7 +116,7 @@ async fn rounds(
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_any_change_a_round_comes_in_every_interval() {
+async fn without_changes_one_round_runs_per_interval() {
     let server = Server::default();
     let seen = rounds(&server, &[RoundEnd::Done; 3], |_| {}).await;
     assert_eq!(seen, [(0, "start"), (30, "period"), (60, "period")]);
@@ -124,7 +124,7 @@ async fn without_any_change_a_round_comes_in_every_interval() {
 
 /// What changes during a round is seen by the next, after a moment for others to come along.
 #[tokio::test(start_paused = true)]
-async fn a_change_makes_the_next_round_come_sooner_and_many_make_one() {
+async fn changes_trigger_one_early_round() {
     let server = Server::default();
     let many = |at: usize| {
         if at == 0 {
@@ -137,7 +137,7 @@ async fn a_change_makes_the_next_round_come_sooner_and_many_make_one() {
 
 /// As behind a proxy that cuts waiting short.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_wait_is_not_asked_in_a_circle() {
+async fn a_server_that_replies_immediately_is_not_queried_in_a_tight_loop() {
     let server = Server {
         hasty: true,
         ..Server::default()
@@ -149,7 +149,7 @@ async fn a_server_that_does_not_wait_is_not_asked_in_a_circle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_watched_is_looked_at_all_the_same() {
+async fn rounds_run_without_a_watch() {
     let server = Server {
         away: true,
         ..Server::default()
@@ -159,7 +159,7 @@ async fn a_server_that_cannot_be_watched_is_looked_at_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_grow_while_rounds_fail_and_shrink_when_one_is_done() {
+async fn pauses_grow_after_failures_and_reset_after_a_success() {
     use RoundEnd::{Done, Failed};
     let server = Server::default();
     let ends = [Failed, Failed, Failed, Failed, Failed, Failed, Done, Done];
@@ -170,7 +170,7 @@ async fn pauses_grow_while_rounds_fail_and_shrink_when_one_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_it_waits_for_nothing_but_the_round() {
+async fn a_stop_waits_only_for_the_running_round() {
     let server = Server::default();
     let stop = CancellationToken::new();
     let start = Instant::now();

@@ -291,7 +291,7 @@ async fn approve_risks(
 
 fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
     let Unapproved { key, risk, .. } = unapproved;
-    let message = format!("nothing was changed: volume `{key}`: {risk} was not approved");
+    let message = format!("nothing was changed: volume `{key}`: risk {risk} was not approved");
     NamedApproval {
         question: format!("Volume {key}: {risk}. To approve, type its ID: "),
         id: key.id.as_str(),

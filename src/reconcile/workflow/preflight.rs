@@ -39,7 +39,11 @@ pub(super) async fn check_permissions(
 ) -> Result<(), WorkflowError> {
     match preflight_plan(context, prepared, set).await? {
         Preflight::Granted => Ok(()),
-        Preflight::Missing(missing) => Err(WorkflowError::blocked([*missing])),
+        Preflight::Missing(missing) => {
+            Err(WorkflowError::blocked(
+                [missing.note("nothing was changed")],
+            ))
+        }
         Preflight::Unknown(why) => {
             let line = format!("the token's permissions are unknown: {why}; continuing");
             context.reporter.status(&line);

@@ -209,7 +209,7 @@ impl Round<'_> {
 
 fn unapproved(unapproved: &Unapproved) -> Diagnostic {
     let (key, risk) = (&unapproved.key, unapproved.risk);
-    let message = format!("volume `{key}`: {risk} is not approved");
+    let message = format!("volume `{key}`: risk {risk} is not approved");
     Diagnostic::error(Code::CliApprovalNeeded, message).help(format!(
         "to approve it, add `--approve {risk}:{}/{}`",
         key.namespace, key.id

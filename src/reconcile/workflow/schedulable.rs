@@ -18,7 +18,7 @@ const SCHEDULABLE_TIMEOUT: Duration = Duration::from_secs(300);
 ///
 /// # Errors
 /// If a volume is not schedulable in time: blocked, and reported. And if the server cannot be asked.
-pub async fn wait_until_schedulable(
+pub(super) async fn wait_until_schedulable(
     context: &WorkflowContext<'_>,
     volumes: Vec<NamespacedId>,
 ) -> Result<(), WorkflowError> {

@@ -180,7 +180,7 @@ async fn every_path_responds_like_nomad() {
         (
             "GET /v1/volumes?type=csi&next_token=plain",
             400,
-            "failed to create result paginator: the next_token is not one of this list",
+            "failed to create result paginator: the next_token is not from this list",
         ),
         (
             "GET /v1/volumes?type=csi&filter=Name",
@@ -495,7 +495,7 @@ async fn the_namespace_is_chosen_in_nomads_order() {
         )
         .await
         .text(),
-        "validation: a volume lives in one namespace, not in \"*\""
+        "validation: a volume cannot be in namespace \"*\""
     );
 }
 
@@ -604,7 +604,7 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
     assert_eq!(
         body.message,
         "plugin fake did not delete volume db: scripted Internal (Internal); the call may still \
-         or not"
+         have taken effect"
     );
     assert_eq!(body.help.len(), 1);
     assert_eq!(send(&agent.services, request()).await.status, 200);
@@ -702,10 +702,10 @@ async fn a_panic_gets_a_response() {
     struct Broken;
     impl IdSource for Broken {
         fn uuid(&self) -> String {
-            panic!("as the test wants it")
+            panic!("injected panic")
         }
         fn jitter(&self) -> f64 {
-            panic!("as the test wants it")
+            panic!("injected panic")
         }
     }
     let agent = agent().await;
@@ -719,7 +719,7 @@ async fn a_panic_gets_a_response() {
     let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");
     let answer = send(&services, request.body(Body::empty()).unwrap()).await;
-    let text = "the agent failed inside: a request could not be answered";
+    let text = "internal error: the handler of the request panicked";
     assert_eq!((answer.status, answer.text()), (500, text));
     assert_eq!(answer.header("X-Nomad-CSI-Agent"), "1.2.3");
 

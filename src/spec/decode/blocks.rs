@@ -31,8 +31,8 @@ const ATTACHMENT_MODE_ALIASES: &[(&str, AttachmentMode)] = &[
 ];
 
 impl Reader<'_> {
-    /// Decodes all capabilities with their positions. If one is invalid, returns none, so no rule checks an
-    /// incomplete list.
+    /// Decodes all capabilities with their positions. If one is invalid, returns none, so no rule
+    /// checks an incomplete list.
     pub(super) fn capabilities(&mut self, entries: &[&Entry<'_>]) -> (Vec<Capability>, Vec<Span>) {
         self.warn_of_repetition(entries);
         let mut complete = true;
@@ -107,10 +107,7 @@ impl Reader<'_> {
                         Code::SpecMissingField,
                         format!("`{key}` is missing in this capability"),
                     )
-                    .label(
-                        capability.key.span,
-                        format!("add `{key}`"),
-                    ),
+                    .label(capability.key.span, format!("add `{key}`")),
                 );
                 None
             }
@@ -141,11 +138,7 @@ impl Reader<'_> {
                 let quoted = self.quoted_like(node.span, near);
                 diagnostic
                     .label(node.span, format!("did you mean `{near}`?"))
-                    .replace(
-                        node.span,
-                        quoted,
-                        format!("a similar {kind} exists"),
-                    )
+                    .replace(node.span, quoted, format!("a similar {kind} exists"))
             }
             None => {
                 let known = all
@@ -165,7 +158,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Decodes mount options, and whether their flags are `unknown`. Nomad would ignore a second block.
+    /// Decodes mount options, and whether their flags are `unknown`. Nomad would ignore a second
+    /// block.
     pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> (Option<MountOptions>, bool) {
         let object = self.single(entries).and_then(|entry| self.block(entry));
         let Some(object) = object else {
@@ -204,8 +198,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the entries of a block's two keys. Any other key is an error, and is read as the key that it
-    /// resembles. Keys in blocks are case-sensitive.
+    /// Returns the entries of a block's two keys. Any other key is an error, and is read as the key
+    /// that it resembles. Keys in blocks are case-sensitive.
     pub(super) fn entries_of<'t, 'a>(
         &mut self,
         object: &'t Object<'a>,

@@ -8,7 +8,7 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::model::SetName;
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Object, Value, SpannedText};
+use crate::spec::tree::{Entry, Object, SpannedText, Value};
 use crate::spec::volume_spec::VolumeSpec;
 
 /// The content of all documents of one text.
@@ -49,8 +49,7 @@ pub(in crate::spec) fn decode(
     decoded
 }
 
-const UNDER_VOLUME: &str =
-    "write the volume's name under `volume`, and its fields under the name";
+const UNDER_VOLUME: &str = "write the volume's name under `volume`, and its fields under the name";
 
 impl Reader<'_> {
     fn object<'t>(
@@ -104,7 +103,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Decodes the volume of a flat file. A file without any field of a volume reports no missing fields.
+    /// Decodes the volume of a flat file. A file without any field of a volume reports no missing
+    /// fields.
     fn flat(&mut self, entries: &[&Entry<'_>]) -> Option<VolumeSpec> {
         let is_field = |entry: &&Entry<'_>| schema::volume_field(&entry.key.text).is_some();
         if entries.iter().any(is_field) {
@@ -148,7 +148,11 @@ impl Reader<'_> {
                 let span = others
                     .iter()
                     .fold(others[0].span, |span, label| span.to(label.span));
-                self.error(Code::SpecUnexpectedLabel, "`volume` requires exactly one label", span);
+                self.error(
+                    Code::SpecUnexpectedLabel,
+                    "`volume` requires exactly one label",
+                    span,
+                );
             }
         }
     }

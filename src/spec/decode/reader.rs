@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 use crate::model::Bytes;
+use crate::spec::defaults::Defaults;
 use crate::spec::hcl1;
 use crate::spec::mask;
-use crate::spec::defaults::Defaults;
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
 
@@ -100,7 +100,12 @@ impl Reader<'_> {
     }
 
     /// Decodes a text; `None` if it is missing or invalid. Reports an invalid one.
-    pub(super) fn text(&mut self, key: &str, node: &Node<'_>, reading: ScalarConversion) -> Option<String> {
+    pub(super) fn text(
+        &mut self,
+        key: &str,
+        node: &Node<'_>,
+        reading: ScalarConversion,
+    ) -> Option<String> {
         match &node.value {
             Value::Null | Value::Invalid => None,
             Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
@@ -118,7 +123,8 @@ impl Reader<'_> {
         scalar: &Scalar<'_>,
         reading: ScalarConversion,
     ) -> Option<String> {
-        let as_written = reading == ScalarConversion::AsWritten || self.document.syntax == Syntax::Yaml;
+        let as_written =
+            reading == ScalarConversion::AsWritten || self.document.syntax == Syntax::Yaml;
         match scalar.kind {
             ScalarKind::Number if !as_written => self.number_text(key, span, &scalar.text),
             ScalarKind::Boolean if !as_written => {
@@ -180,10 +186,11 @@ impl Reader<'_> {
             Ok(size) => Some(size),
             Err(problem) => {
                 let message = format!("invalid size in `{key}`: {problem}");
-                self.diagnostics.push(
-                    Diagnostic::error(Code::SpecInvalidSize, message)
-                        .label(node.span, "expected a size such as `10GiB`, `20G` or `1048576`"),
-                );
+                self.diagnostics
+                    .push(Diagnostic::error(Code::SpecInvalidSize, message).label(
+                        node.span,
+                        "expected a size such as `10GiB`, `20G` or `1048576`",
+                    ));
                 None
             }
         }

@@ -1,8 +1,8 @@
 //! Decodes `secrets`: keys with values, or with references to values.
 //!
-//! A reference is `env("NAME")` or `file("PATH")` in HCL, `{env: NAME}` or `{file: PATH}` in YAML and JSON.
-//! It is resolved right before a request, not here. Nomad's own reader refuses references, so no file means
-//! something else there.
+//! A reference is `env("NAME")` or `file("PATH")` in HCL, `{env: NAME}` or `{file: PATH}` in YAML
+//! and JSON. It is resolved right before a request, not here. Nomad's own reader refuses
+//! references, so no file means something else there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::reader::Reader;
 use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
 use crate::model::{Secret, SecretRef, SecretRefs};
 use crate::spec::syntax::Syntax;
-use crate::spec::tree::{Entry, Node, Object, SecretReference, ReferenceSource, Value};
+use crate::spec::tree::{Entry, Node, Object, ReferenceSource, SecretReference, Value};
 
 impl Reader<'_> {
     /// Returns whether a field is `unknown`. A value beside it is an error.
@@ -125,8 +125,7 @@ impl Reader<'_> {
                 "`{source}` is {}, not a text",
                 only.value.kind_name(self.document.syntax)
             );
-            Diagnostic::error(Code::SpecWrongType, message)
-                .label(only.key.span, "expected a text")
+            Diagnostic::error(Code::SpecWrongType, message).label(only.key.span, "expected a text")
         } else {
             let message = format!("unknown source of secrets `{source}`");
             let label = closest_match(source, words).map_or_else(

@@ -1,7 +1,7 @@
 //! Decodes the fields of this program that no server receives: `set` and `ignore`.
 //!
-//! Nomad has no fields of these names and ignores unknown keys, so such a file declares the same volume
-//! there.
+//! Nomad has no fields of these names and ignores unknown keys, so such a file declares the same
+//! volume there.
 
 use super::reader::{Reader, ScalarConversion};
 use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
@@ -53,8 +53,8 @@ impl Reader<'_> {
         }
         let message = format!("`{text}` is not a field that drift can check");
         let diagnostic = Diagnostic::error(Code::SpecUnknownField, message);
-        self.diagnostics
-            .push(match closest_match(&text, fields.iter().map(String::as_str)) {
+        self.diagnostics.push(
+            match closest_match(&text, fields.iter().map(String::as_str)) {
                 Some(near) => diagnostic
                     .label(item.span, format!("did you mean `{near}`?"))
                     .replace(
@@ -62,8 +62,11 @@ impl Reader<'_> {
                         self.quoted_like(item.span, near),
                         "a similar field exists",
                     ),
-                None => diagnostic.label(item.span, format!("expected one of {}", fields.join(", "))),
-            });
+                None => {
+                    diagnostic.label(item.span, format!("expected one of {}", fields.join(", ")))
+                }
+            },
+        );
         None
     }
 }

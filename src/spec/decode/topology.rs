@@ -1,8 +1,8 @@
 //! Decodes topology requests in every shape that Nomad accepts, without losing any part.
 //!
-//! Nomad keeps only the last of two requests, the first of two `required` blocks, and the first element of
-//! some JSON shapes. This file keeps all of them, in the order of the file. A topology without segments is an
-//! error, because the volume could then be created anywhere.
+//! Nomad keeps only the last of two requests, the first of two `required` blocks, and the first
+//! element of some JSON shapes. This file keeps all of them, in the order of the file. A topology
+//! without segments is an error, because the volume could then be created anywhere.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,8 @@ impl Reader<'_> {
         let mut segments = BTreeMap::new();
         for pair in &object.entries {
             self.refuse_labels(pair);
-            let Some(text) = self.text(&pair.key.text, &pair.value, ScalarConversion::AsWritten) else {
+            let Some(text) = self.text(&pair.key.text, &pair.value, ScalarConversion::AsWritten)
+            else {
                 continue;
             };
             if segments.insert(pair.key.text.to_string(), text).is_some() {

@@ -48,8 +48,11 @@ impl Reader<'_> {
                     .help(SIZE_HELP),
             ),
             _ => schema::volume_field(key).map(|field| {
-                unknown(format!("`{}` is allowed only in a `volume` block", field.key))
-                    .label(span, "not a field of a flat file")
+                unknown(format!(
+                    "`{}` is allowed only in a `volume` block",
+                    field.key
+                ))
+                .label(span, "not a field of a flat file")
             }),
         };
         if let Some(special) = special {
@@ -78,7 +81,8 @@ impl Reader<'_> {
     /// Reports a key that no volume has, or that belongs in one of its blocks.
     fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
         let key = &*entry.key.text;
-        let of = |fields: &'static [Field]| closest_match(key, fields.iter().map(|field| field.key));
+        let of =
+            |fields: &'static [Field]| closest_match(key, fields.iter().map(|field| field.key));
         let block = [
             ("capability", schema::CAPABILITY),
             ("mount_options", schema::MOUNT_OPTIONS),

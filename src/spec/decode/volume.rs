@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::reader::{Reader, ScalarConversion};
 use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
 use crate::model::{
-    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, VolumeId, UnresolvedRequest,
+    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, UnresolvedRequest, VolumeId,
 };
 use crate::spec::schema::{self, FieldPlacement};
-use crate::spec::tree::{Entry, Value, SpannedText};
+use crate::spec::tree::{Entry, SpannedText, Value};
 use crate::spec::volume_spec::VolumeSpec;
 
 /// The form of a volume in a file.
@@ -17,7 +17,10 @@ pub(super) enum VolumeForm<'t, 'a> {
     /// The fields are at the top level of the file.
     Flat,
     /// The fields are in a `volume` block.
-    Block { alias: &'t SpannedText<'a>, header: Span },
+    Block {
+        alias: &'t SpannedText<'a>,
+        header: Span,
+    },
 }
 
 impl VolumeForm<'_, '_> {
@@ -53,7 +56,9 @@ impl<'t, 'a> Fields<'t, 'a> {
 /// Returns the position of a field: of its value, or of its key if the value has several lines.
 fn field_span(entry: &Entry<'_>) -> Span {
     match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => entry.value.span,
+        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => {
+            entry.value.span
+        }
         Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }
@@ -92,7 +97,10 @@ impl<'t, 'a> Reader<'_> {
         let id = self.id(&mut fields, form, span);
         let plugin_id = self.text_field(&fields, "plugin_id");
         if plugin_id.is_none() && !fields.spans.contains_key("plugin_id") {
-            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
+            let empty = fields
+                .all("plugin_id")
+                .first()
+                .map(|entry| field_span(entry));
             self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
         }
         let namespace = self.text_field(&fields, "namespace");
@@ -152,8 +160,8 @@ impl<'t, 'a> Reader<'_> {
         })
     }
 
-    /// Assigns entries to fields. A misspelt key is read as the field that it resembles, so its value is
-    /// checked and the field is not reported as missing.
+    /// Assigns entries to fields. A misspelt key is read as the field that it resembles, so its
+    /// value is checked and the field is not reported as missing.
     fn fields(&mut self, entries: &[&'t Entry<'a>], form: VolumeForm<'t, 'a>) -> Fields<'t, 'a> {
         let mut fields = Fields {
             entries: Vec::with_capacity(entries.len()),

@@ -34,8 +34,8 @@ fn template_end(bytes: &[u8], start: usize) -> usize {
     at.min(bytes.len())
 }
 
-/// Returns the end of the expression at `start`: the end of its line, or the next closing bracket or
-/// comma. Skips brackets, texts, here-documents and comments.
+/// Returns the end of the expression at `start`: the end of its line, or the next closing bracket
+/// or comma. Skips brackets, texts, here-documents and comments.
 pub(super) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
     let bytes = text.as_bytes();
     let mut depth = 0usize;

@@ -1,9 +1,10 @@
 //! Reads HCL1, the language of Nomad's own reader, as Nomad reads it.
 //!
-//! HCL1 is not a subset of HCL2: several items may share a line, keys may be quoted or dotted, `${…}` is
-//! literal text, and `010` is eight. A file is read by HCL1's grammar first. Where HCL1 has no value, such
-//! as an operator or a call, the caller reads an HCL2 expression. A file without such expressions has
-//! Nomad's meaning throughout. Every key is kept, and `decode` refuses what Nomad would drop.
+//! HCL1 is not a subset of HCL2: several items may share a line, keys may be quoted or dotted,
+//! `${…}` is literal text, and `010` is eight. A file is read by HCL1's grammar first. Where HCL1
+//! has no value, such as an operator or a call, the caller reads an HCL2 expression. A file without
+//! such expressions has Nomad's meaning throughout. Every key is kept, and `decode` refuses what
+//! Nomad would drop.
 
 mod expression_end;
 mod parse;

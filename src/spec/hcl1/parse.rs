@@ -7,7 +7,7 @@ use super::text;
 use super::token::{self, Kind, Scanner, Token};
 use crate::diagnostic::{Diagnostic, SourceId, SourceMap, Span};
 use crate::spec::parse_error::ParseError;
-use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, Value, SpannedText};
+use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
 
 /// The version of HCL that decides the meaning of `"${x}"` and `010`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,8 @@ pub(in crate::spec) fn parse<'a>(
     Ok(parser.found)
 }
 
-/// Limit of the bytes read as expressions, in multiples of the file: every nesting level may try again.
+/// Limit of the bytes read as expressions, in multiples of the file: every nesting level may try
+/// again.
 const MAX_REREADS: usize = 8;
 
 struct Parser<'a, E> {
@@ -90,7 +91,8 @@ where
         SourceMap::span(self.source, range)
     }
 
-    /// Parses the items of a body, up to and including its closing brace, or to the end of the file.
+    /// Parses the items of a body, up to and including its closing brace, or to the end of the
+    /// file.
     fn items(&mut self, open: Option<Token>) -> Result<Object<'a>, ParseError> {
         let mut object = Object::default();
         loop {
@@ -99,7 +101,10 @@ where
                 (Kind::End, None) | (Kind::CloseBrace, Some(_)) => return Ok(object),
                 (Kind::End, Some(open)) => return Err(never_closed(open, "brace")),
                 (Kind::CloseBrace, None) => {
-                    return Err(ParseError::syntax(token.range(), "unexpected closing brace"));
+                    return Err(ParseError::syntax(
+                        token.range(),
+                        "unexpected closing brace",
+                    ));
                 }
                 _ => self.item(token, &mut object)?,
             }
@@ -134,7 +139,11 @@ where
     }
 
     /// Parses a key or a label; `before` contains the preceding ones.
-    fn word(&self, token: Token, before: &[SpannedText<'a>]) -> Result<SpannedText<'a>, ParseError> {
+    fn word(
+        &self,
+        token: Token,
+        before: &[SpannedText<'a>],
+    ) -> Result<SpannedText<'a>, ParseError> {
         let text = &self.scanner.text[token.range()];
         let text = match token.kind {
             Kind::Identifier => text.into(),
@@ -149,7 +158,8 @@ where
     fn value(&mut self, in_list: bool) -> Result<Node<'a>, ParseError> {
         let start = self.peek()?.start;
         let depth = self.depth;
-        let (diagnostic_count, template_count) = (self.found.diagnostics.len(), self.found.templates.len());
+        let (diagnostic_count, template_count) =
+            (self.found.diagnostics.len(), self.found.templates.len());
         let problem = match self.plain_value(in_list) {
             Ok(node) if !self.operator_follows(in_list) => return Ok(node),
             Ok(_) => None,

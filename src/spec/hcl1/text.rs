@@ -48,7 +48,8 @@ fn bad_escape(at: usize, escape: &str) -> ParseError {
         .certain()
 }
 
-/// Returns the length of the `${…}` at the start of a text, or of the whole text if it is not closed.
+/// Returns the length of the `${…}` at the start of a text, or of the whole text if it is not
+/// closed.
 fn interpolation_length(text: &str) -> usize {
     let mut braces = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -101,8 +102,8 @@ fn resolve(escape: &str, bytes: &mut Vec<u8>) -> Option<usize> {
 
 /// Decodes a here-document.
 ///
-/// `<<` keeps everything, including the indentation of the closing line. `<<-` removes the indentation of
-/// the closing line from every line, if every line has it.
+/// `<<` keeps everything, including the indentation of the closing line. `<<-` removes the
+/// indentation of the closing line from every line, if every line has it.
 pub(super) fn heredoc<'a>(text: &'a str, parts: &Heredoc) -> Cow<'a, str> {
     let content = normalized(&text[parts.content.clone()]);
     let closing = &text[parts.closing.clone()];

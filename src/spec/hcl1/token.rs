@@ -149,10 +149,8 @@ impl<'a> Scanner<'a> {
         }
         match evaluate(&self.text[start..end]) {
             Some(_) => Ok((Kind::Number, end)),
-            None => Err(
-                ParseError::syntax(start..end, "invalid number")
-                    .help("put it in quotes if it is text"),
-            ),
+            None => Err(ParseError::syntax(start..end, "invalid number")
+                .help("put it in quotes if it is text")),
         }
     }
 }
@@ -223,9 +221,7 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
     Err(if braces > 0 {
         unclosed.help("close `${` with `}`, or write `\\u0024{` for a literal `${`")
     } else {
-        unclosed
-            .label("text must end on the same line")
-            .certain()
+        unclosed.label("text must end on the same line").certain()
     })
 }
 
@@ -241,8 +237,8 @@ pub(super) struct Heredoc {
 
 /// Finds the parts of the here-document that starts at `start`.
 ///
-/// HCL1 searches the closing line of `<<-` in lines longer than the word. If none matches, a closing line
-/// without indentation counts, too.
+/// HCL1 searches the closing line of `<<-` in lines longer than the word. If none matches, a
+/// closing line without indentation counts, too.
 pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, ParseError> {
     let opening = &text[start + 2..];
     let indented = opening.starts_with('-');

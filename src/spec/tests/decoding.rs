@@ -1,6 +1,6 @@
 //! Trees to volumes: forms, fields, shapes and refusals.
 
-use super::harness::{hcl, json, read, read_as, messages, yaml};
+use super::harness::{hcl, json, messages, read, read_as, yaml};
 use crate::diagnostic::{Diagnostics, SourceMap};
 use crate::model::{CapacityRange, Topology, TopologyRequest};
 use crate::spec::defaults::Defaults;
@@ -347,7 +347,10 @@ fn unreadable_fields_are_not_reported_as_missing() {
     let read = read(&text, Syntax::Hcl);
     let mut diagnostics = read.diagnostics;
     validate(&read.specs, Purpose::Create, &mut diagnostics);
-    let codes: Vec<_> = diagnostics.iter().map(|messages| messages.code.as_str()).collect();
+    let codes: Vec<_> = diagnostics
+        .iter()
+        .map(|messages| messages.code.as_str())
+        .collect();
     assert_eq!(
         codes,
         ["spec/expression", "spec/expression", "spec/wrong-type"]
@@ -428,7 +431,10 @@ fn only_csi_volumes_are_accepted() {
 #[test]
 fn the_two_forms_do_not_mix() {
     let text = format!("namespace = \"n\"\nvolume \"a\" {{\n{FIELDS}}}");
-    assert_eq!(messages(&text, Syntax::Hcl), ["spec/mixed-forms 1:1 namespace"]);
+    assert_eq!(
+        messages(&text, Syntax::Hcl),
+        ["spec/mixed-forms 1:1 namespace"]
+    );
     let twice = format!("volume \"a\" {{\n{FIELDS}}}\nvolume \"a\" {{\nsource = \"b\"\n{FIELDS}}}");
     assert_eq!(
         messages(&twice, Syntax::Hcl),

@@ -3,12 +3,15 @@
 use super::harness::{ReadResult, read};
 use crate::spec::syntax::Syntax;
 
-/// Reads on a stack of 2 MiB, the default of a thread, so unbounded recursion fails the test. Returns the
-/// codes.
+/// Reads on a stack of 2 MiB, the default of a thread, so unbounded recursion fails the test.
+/// Returns the codes.
 fn codes(text: String, syntax: Syntax) -> Vec<&'static str> {
     let reading = move || {
         let ReadResult { diagnostics, .. } = read(&text, syntax);
-        diagnostics.iter().map(|messages| messages.code.as_str()).collect()
+        diagnostics
+            .iter()
+            .map(|messages| messages.code.as_str())
+            .collect()
     };
     let thread = std::thread::Builder::new()
         .stack_size(2 << 20)

@@ -1,6 +1,6 @@
 //! Texts to trees: the meaning of each syntax, and the positions of errors.
 
-use super::harness::{hcl, json, name_of, read, read_as, messages, yaml};
+use super::harness::{hcl, json, messages, name_of, read, read_as, yaml};
 use crate::spec::syntax::Syntax;
 use crate::spec::template::template;
 
@@ -256,7 +256,10 @@ fn invalid_json_is_reported_with_its_position() {
 fn the_help_on_a_missing_comma_names_nomads_behaviour() {
     let read = read("{\"id\": \"x\" \"mount_options\": {}}", Syntax::Json);
     let messages = read.diagnostics.iter().next().expect("an error");
-    assert!(messages.help[0].contains("Nomad would ignore"), "{messages:?}");
+    assert!(
+        messages.help[0].contains("Nomad would ignore"),
+        "{messages:?}"
+    );
 }
 
 #[test]

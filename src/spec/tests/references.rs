@@ -1,6 +1,6 @@
 //! Secret references, and the fields of this program.
 
-use super::harness::{hcl, json, read_as, messages, yaml};
+use super::harness::{hcl, json, messages, read_as, yaml};
 use crate::model::{HiddenField, SecretRef, SetName};
 use crate::spec::schema;
 use crate::spec::syntax::Syntax;
@@ -211,11 +211,14 @@ fn fields_of_this_program_are_checked() {
         assert_eq!(messages(&hcl(line), Syntax::Hcl)[0], expected, "{line}");
     }
     let inside = "volume \"a\" {\n type = \"csi\"\n plugin_id = \"p\"\n set = \"s\"\n}\n";
-    assert_eq!(messages(inside, Syntax::Hcl), ["spec/unknown-field 4:2 set"]);
+    assert_eq!(
+        messages(inside, Syntax::Hcl),
+        ["spec/unknown-field 4:2 set"]
+    );
 }
 
-/// The fields of this program differ from Nomad's keys and API names in any case, so no Nomad file changes
-/// its meaning.
+/// The fields of this program differ from Nomad's keys and API names in any case, so no Nomad file
+/// changes its meaning.
 #[test]
 fn fields_of_this_program_are_not_nomads() {
     let own_keys = ["set", "protect", "ignore"];

@@ -6,7 +6,7 @@ use super::harness::{ReadResult, hcl, json, read, yaml};
 use crate::diagnostic::Span;
 use crate::model::{
     AccessMode, AttachmentMode, Capability, CapacityRange, MountOptions, Namespace, PluginId,
-    SecretRefs, Secrets, VolumeId, UnresolvedRequest,
+    SecretRefs, Secrets, UnresolvedRequest, VolumeId,
 };
 use crate::spec::encode::encode;
 use crate::spec::syntax::Syntax;

@@ -4,8 +4,8 @@ use super::*;
 use crate::spec::syntax::Syntax;
 use crate::spec::tests::harness::{hcl, read, yaml};
 
-/// Returns the diagnostics of texts: `code` of an error, `?code` of a warning, with the field at its
-/// position.
+/// Returns the diagnostics of texts: `code` of an error, `?code` of a warning, with the field at
+/// its position.
 fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
     let mut specs = vec![];
     let mut places = vec![];

@@ -84,7 +84,7 @@ fn each_event_is_valid_in_its_phases_and_leads_to_the_next_one() {
                 }
                 None => {
                     let Err(EventConflict::Volume { phase, .. }) = result else {
-                        panic!("{case}: {fits:?}");
+                        panic!("{case}: {result:?}");
                     };
                     assert_eq!(phase, before, "{case}");
                     assert_eq!(

@@ -167,7 +167,11 @@ impl PluginState {
             return refusal(Code::ResourceExhausted, "the topology does not exist");
         }
         let id = self.new_id("volume");
-        let zone = if self.has(D::OtherTopology) { "b" } else { ZONE.1 };
+        let zone = if self.has(D::OtherTopology) {
+            "b"
+        } else {
+            ZONE.1
+        };
         let place = proto::Topology {
             segments: [(ZONE.0.to_owned(), zone.to_owned())].into(),
         };

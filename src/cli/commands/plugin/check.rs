@@ -1,4 +1,4 @@
-//! `plugin check`: whether a plugin does what the specification says.
+//! `plugin check`: checks that a plugin conforms to the CSI specification.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,24 +6,25 @@ use std::sync::Arc;
 
 use super::socket::Plugin;
 use crate::cli::args::TableFormat;
-use crate::cli::commands::plugin::CheckArgs;
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::plugin::CheckArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
-use crate::conformance::{LocalFiles, Report, Selection, CheckOptions, cases, run_checks as carry_out};
+use crate::conformance::{
+    CheckOptions, LocalFiles, Report, Selection, cases, run_checks as carry_out,
+};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{read_pairs, write_over};
 use crate::model::{Bytes, Secrets};
 
 /// The message of a second Ctrl-C.
-pub(crate) const LEFT: &str =
-    "aborted: volumes and snapshots of the checks may remain; their names begin with nomad-csi-check-";
+pub(crate) const LEFT: &str = "aborted: volumes and snapshots of the checks may remain; their names begin with nomad-csi-check-";
 
-/// Checks, reports and says what is left over.
+/// Runs the checks and prints the report, including what they left behind.
 ///
 /// # Errors
-/// If what is given cannot be used, or no CSI plugin answers.
+/// If an argument is invalid, or no CSI plugin answers.
 pub(crate) async fn run(context: &CommandContext, arguments: &CheckArgs) -> Result<Exit, CliError> {
     let selection = Selection {
         only: arguments.only.clone(),
@@ -51,13 +52,17 @@ pub(crate) async fn run(context: &CommandContext, arguments: &CheckArgs) -> Resu
         .await
         .map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
     drop(watch);
-    tell(context, arguments, &report)?;
+    print_report(context, arguments, &report)?;
     Ok(exit(&report))
 }
 
 /// # Errors
 /// If a file cannot be written.
-fn tell(context: &CommandContext, arguments: &CheckArgs, report: &Report) -> Result<(), CliError> {
+fn print_report(
+    context: &CommandContext,
+    arguments: &CheckArgs,
+    report: &Report,
+) -> Result<(), CliError> {
     let mut is_told = false;
     for format in &arguments.formats {
         let text = format.text(report);
@@ -87,15 +92,15 @@ fn exit(report: &Report) -> Exit {
 }
 
 /// # Errors
-/// If a word of the selection names no check.
+/// If the selection names an unknown check.
 fn known(selection: &Selection) -> Result<(), CliError> {
     let unknown = selection.unknown_words(&cases());
     let Some(word) = unknown.first() else {
         return Ok(());
     };
-    let message = format!("no check and no area is called `{word}`");
+    let message = format!("`{word}` is not a check or an area");
     Err(Diagnostic::error(Code::CliInvalidValue, message)
-        .help("`nomad-csi plugin check --list` lists all checks")
+        .help("run `nomad-csi plugin check --list` to list all checks")
         .into())
 }
 
@@ -105,7 +110,7 @@ fn setup(context: &CommandContext, arguments: &CheckArgs) -> Result<CheckOptions
         Some(file) => pairs(&context.directory.join(file)),
     };
     let size = Bytes::parse(&arguments.size).map_err(|error| {
-        let message = format!("the size `{}` cannot be used", arguments.size);
+        let message = format!("`{}` is not a size", arguments.size);
         Diagnostic::error(Code::CliInvalidValue, message).note(error.to_string())
     })?;
     let size = size.to_wire();
@@ -134,10 +139,10 @@ fn setup(context: &CommandContext, arguments: &CheckArgs) -> Result<CheckOptions
 
 fn pairs(file: &Path) -> Result<BTreeMap<String, String>, CliError> {
     read_pairs(file).map_err(|reason| {
-        let message = format!("the file {} cannot be used", file.display());
+        let message = format!("cannot read parameters from `{}`", file.display());
         Diagnostic::error(Code::CliInvalidValue, message)
             .note(reason)
-            .help("write one map of texts, as in `type: fast`")
+            .help("write one map, such as `type: fast`")
             .into()
     })
 }

@@ -1,4 +1,4 @@
-//! `plugin …`.
+//! The subcommands of `plugin`.
 
 mod args;
 #[cfg(feature = "agent")]

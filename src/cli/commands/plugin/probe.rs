@@ -1,15 +1,15 @@
-//! `plugin probe`: everything that a plugin says about itself.
+//! `plugin probe`: shows what a plugin reports about itself.
 
 use super::socket::Plugin;
 use crate::cli::args::ReportFormat;
-use crate::cli::commands::plugin::ProbeArgs;
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::plugin::ProbeArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, probe_json, probe_text};
 use crate::conformance::ProbedPlugin;
 
-/// Asks and prints. A plugin that breaks the specification is shown all the same.
+/// Prints what a plugin reports, even if that violates the specification.
 ///
 /// # Errors
 /// If no CSI plugin answers.
@@ -18,7 +18,7 @@ pub(crate) async fn run(context: &CommandContext, arguments: &ProbeArgs) -> Resu
     let asking = ProbedPlugin::probe(&plugin.client);
     let profile = context
         .interrupts
-        .unless(asking)
+        .unless_interrupted(asking)
         .await?
         .map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
     let text = match arguments.output {

@@ -1,15 +1,15 @@
-//! `plugin serve`: the host-path plugin, until it is told to stop.
+//! `plugin serve`: runs the host-path plugin until it is stopped.
 
-use crate::agent::{ProfileOptions, PluginOptions, serve_plugin};
-use crate::cli::commands::plugin::ServeArgs;
+use crate::agent::{PluginOptions, ProfileOptions, serve_plugin};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::plugin::ServeArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 
-/// Serves it. Being told to stop is no interruption of it: it ends well.
+/// Runs the plugin. A signal stops it with success.
 ///
 /// # Errors
-/// If it cannot start.
+/// If the plugin cannot start.
 pub(crate) async fn run(context: &CommandContext, arguments: &ServeArgs) -> Result<Exit, CliError> {
     let options = PluginOptions {
         endpoint: arguments.endpoint.clone(),

@@ -1,4 +1,4 @@
-//! The plugin that `--endpoint` means.
+//! The plugin that `--endpoint` names.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,20 +15,24 @@ pub(super) struct Plugin {
 }
 
 impl Plugin {
-    /// The one that is meant, with so many seconds for each call; a relative path starts from the
-    /// working directory.
+    /// Opens the plugin of an endpoint, with a timeout for each call in seconds. A relative path starts
+    /// from the working directory.
     ///
     /// # Errors
-    /// If the endpoint is not a Unix socket's.
-    pub(super) fn at(context: &CommandContext, endpoint: &str, seconds: u64) -> Result<Self, CliError> {
+    /// If the endpoint is not a Unix socket.
+    pub(super) fn at(
+        context: &CommandContext,
+        endpoint: &str,
+        seconds: u64,
+    ) -> Result<Self, CliError> {
         let path = endpoint
             .strip_prefix("unix://")
             .or_else(|| endpoint.strip_prefix("unix:"))
             .unwrap_or(endpoint);
         if path.is_empty() || path.contains("://") {
-            let message = format!("the endpoint {endpoint:?} is not a Unix socket's");
+            let message = format!("endpoint {endpoint:?} is not a Unix socket");
             return Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help("write unix:// and a path, as in unix:///run/csi.sock; CSI knows no other transport")
+                .help("use a Unix socket, such as unix:///run/csi.sock")
                 .into());
         }
         let socket = context.directory.join(path);

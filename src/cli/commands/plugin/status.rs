@@ -1,8 +1,8 @@
 //! `plugin status`.
 
+use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::PluginStatusArgs;
 use crate::cli::commands::status::{Layout, ask};
-use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{plugin_detail, plugin_list};
@@ -18,8 +18,11 @@ const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
 /// Lists plugins, or shows one.
 ///
 /// # Errors
-/// If the server says no, or the ID names none or several.
-pub(crate) async fn run(context: &CommandContext, arguments: &PluginStatusArgs) -> Result<Exit, CliError> {
+/// If the server refuses, or the ID names no plugin or several.
+pub(crate) async fn run(
+    context: &CommandContext,
+    arguments: &PluginStatusArgs,
+) -> Result<Exit, CliError> {
     ask(context, async |api| look(context, api, arguments).await).await
 }
 
@@ -57,7 +60,7 @@ async fn resolve(
         [one] => Ok(one.id.clone()),
         several => {
             let message = format!("the IDs of {} plugins start with `{prefix}`", several.len());
-            let help = "type the whole ID of one of those above";
+            let help = "use the full ID of one of them";
             Err(PLUGINS.ambiguous(context, several, message, help))
         }
     }
@@ -65,9 +68,9 @@ async fn resolve(
 
 fn missing(api: &dyn VolumeApi, id: &str) -> Diagnostic {
     let message = format!(
-        "{} has no plugin `{id}`, and none that starts so",
+        "{} has no plugin `{id}`, and none whose ID starts with it",
         api.name()
     );
     Diagnostic::error(Code::PluginNotFound, message)
-        .help("`nomad-csi plugin status` lists all plugins; one exists once its job is registered")
+        .help("run `nomad-csi plugin status` to list all plugins; a plugin appears after its job is registered")
 }

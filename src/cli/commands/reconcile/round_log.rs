@@ -183,8 +183,8 @@ impl RoundReporter for RoundLog<'_> {
 struct NoProgress;
 
 impl ProgressObserver for NoProgress {
-    fn began(&self, _: usize) {}
-    fn ended(&self, _: usize, _: &Outcome) {}
+    fn started(&self, _: usize) {}
+    fn finished(&self, _: usize, _: &Outcome) {}
 }
 
 fn log_warning(one: &Diagnostic, sources: &SourceMap) {

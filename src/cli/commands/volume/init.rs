@@ -1,4 +1,4 @@
-//! `volume init`: an example that is complete and works.
+//! `volume init`: writes a complete example.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::cli::exit::Exit;
 use crate::files::write_new;
 use crate::spec::{Syntax, template};
 
-/// Writes it, and never over anything.
+/// Writes an example. Never overwrites a file.
 ///
 /// # Errors
 /// If the file exists or cannot be written.
@@ -29,7 +29,7 @@ pub(crate) fn run(context: &CommandContext, arguments: &InitArgs) -> Result<Exit
     let text = template(syntax, &file.display().to_string());
     write_new(&context.directory, &file, text.as_bytes())?;
     context.printer.print_status(&format!(
-        "wrote {}; now edit it, and check it with `nomad-csi validate -f {}`",
+        "wrote {}; edit it, then run `nomad-csi validate -f {}`",
         file.display(),
         file.display()
     ));

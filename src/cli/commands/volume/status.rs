@@ -18,7 +18,7 @@ const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
 /// Lists volumes, or shows one.
 ///
 /// # Errors
-/// If the server says no, or the ID names none or several.
+/// If the server refuses, or the ID names no volume or several.
 pub(crate) async fn run(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
@@ -49,7 +49,7 @@ async fn look(
     Ok(VOLUMES.print_one(context, output, &reading))
 }
 
-/// Where it was looked, so that nobody takes the wrong namespace for an empty cluster.
+/// Names the searched namespace, so that it is not mistaken for an empty cluster.
 fn nothing(query: &VolumeQuery) -> String {
     let plugin = query
         .plugin
@@ -61,8 +61,7 @@ fn nothing(query: &VolumeQuery) -> String {
     format!("No CSI volumes{plugin} in namespace {}", query.namespace)
 }
 
-/// The volume that is meant: the only one whose ID starts so, or the only one whose ID it is. What
-/// follows uses that volume's namespace, also where all were searched (`nomad-http-api` 6.1).
+/// Returns the volume with this ID, or the only one whose ID starts with it, in its own namespace.
 async fn resolve(
     context: &CommandContext,
     api: &dyn VolumeApi,
@@ -91,18 +90,18 @@ async fn resolve(
     }
 }
 
-/// What is wrong with an ID that may mean several, and what to do.
+/// Returns the message and the help for an ambiguous ID.
 fn ambiguous(id: &str, several: &[VolumeSummary]) -> (String, &'static str) {
     let count = several.len();
     if several.iter().all(|volume| volume.id.as_str() == id) {
         return (
             format!("{count} namespaces have a volume `{id}`"),
-            "name the one that is meant with `--namespace`",
+            "select one with `--namespace`",
         );
     }
     (
         format!("the IDs of {count} volumes start with `{id}`"),
-        "type the whole ID of one of those above",
+        "use the full ID of one of them",
     )
 }
 
@@ -113,9 +112,9 @@ fn missing(api: &dyn VolumeApi, query: &VolumeQuery, id: &str) -> Diagnostic {
         format!("in namespace {}", query.namespace)
     };
     let message = format!(
-        "{} has no volume `{id}` {place}, and none that starts so",
+        "{} has no volume `{id}` {place}, and none whose ID starts with it",
         api.name()
     );
     Diagnostic::error(Code::VolumeNotFound, message)
-        .help("`nomad-csi volume status --namespace '*'` lists the volumes of all namespaces")
+        .help("run `nomad-csi volume status --namespace '*'` to list the volumes of all namespaces")
 }

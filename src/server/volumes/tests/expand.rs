@@ -83,7 +83,7 @@ async fn a_volume_that_cannot_be_expanded_is_unchanged() {
         refused.text(),
         "unable to update volume: unable to expand volume: controller expand volume: \
          CSI.ControllerExpandVolume: unsupported capacity_range for volume \"fake-1\": rpc error: \
-         code = OutOfRange desc = fake-1 cannot be so large"
+         code = OutOfRange desc = fake-1 is limited to a smaller size"
     );
     assert_eq!(refused.code_and_status().0.as_str(), "plugin/capacity");
     assert_eq!(agent.size(), (10, 10, false, false));
@@ -264,7 +264,7 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
         assert_eq!(
             result.warnings,
             [
-                "volume db: an expansion to 20B was started and its result is unknown; the next request for the volume asks the plugin again"
+                "volume db: an expansion to 20B was started and its outcome is unknown; the next request for the volume asks the plugin again"
             ]
         );
     }

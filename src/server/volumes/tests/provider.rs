@@ -40,7 +40,7 @@ fn snapshot_of(volume: &str, name: &str) -> SnapshotRequest {
 impl FakeAgent {
     async fn create_snapshot(&self, request: SnapshotRequest) -> Result<Snapshot, ServerError> {
         let snapshots = self.volumes.create_snapshots(vec![request]).await;
-        self.is_sound();
+        self.assert_consistent();
         Ok(snapshots?.remove(0))
     }
 
@@ -101,7 +101,7 @@ async fn a_provider_is_listed_page_by_page() {
     assert_eq!(
         text(gone),
         "controller list volumes: CSI.ControllerListVolumes: invalid starting token \"yesterday\": \
-         rpc error: code = Aborted desc = the token is not one of this list"
+         rpc error: code = Aborted desc = the page token is unknown"
     );
     assert_eq!(
         agent.backend.count(Rpc::ListVolumes),
@@ -205,7 +205,7 @@ async fn an_invalid_snapshot_is_refused_without_a_call() {
     let long = "x".repeat(129);
     let named = |plugin: &str| SnapshotRequest {
         plugin: Some(PluginId::new(plugin)),
-        ..of("db", "one")
+        ..snapshot_of("db", "one")
     };
     let create =
         "could not create snapshot: controller create snapshot: CSI.ControllerCreateSnapshot: ";
@@ -223,12 +223,12 @@ async fn an_invalid_snapshot_is_refused_without_a_call() {
         (
             snapshot_of("db", &long),
             "snapshot/invalid",
-            format!("{create}invalid Name: it has more than the 128 bytes that CSI allows"),
+            format!("{create}invalid Name: it is longer than the 128 bytes that CSI allows"),
         ),
         (
             snapshot_of("db", "a\u{7}"),
             "snapshot/invalid",
-            format!("{create}invalid Name: it has control characters"),
+            format!("{create}invalid Name: it contains control characters"),
         ),
         (
             named("nope"),
@@ -267,7 +267,7 @@ async fn snapshot_calls_send_the_right_secrets() {
         .update_settings(|settings| settings.secrets = wanted.clone());
     let cut = agent.create_snapshot(SnapshotRequest {
         secrets: Secrets::from_iter([("b", "2")]),
-        ..of("db", "one")
+        ..snapshot_of("db", "one")
     });
     cut.await.unwrap();
     assert_eq!(agent.snapshots(wanted.clone()).await.len(), 1);

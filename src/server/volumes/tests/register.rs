@@ -73,7 +73,7 @@ fn an_invalid_request_is_refused_before_any_call() {
                 namespace: Namespace::new("*"),
                 ..base()
             },
-            Some("a volume lives in one namespace, not in \"*\""),
+            Some("a volume cannot be in namespace \"*\""),
         ),
         (
             FakeAgent::request("a/b"),
@@ -91,14 +91,14 @@ fn an_invalid_request_is_refused_before_any_call() {
                 mount_options: Some(ext4().redacted()),
                 ..base()
             },
-            Some("mount flags are [REDACTED], which a server shows in place of them"),
+            Some("mount flags are [REDACTED], which a server shows instead of the values"),
         ),
         (
             VolumeRequest {
                 secrets: Some(Secrets::from_iter([("k", redacted)])),
                 ..base()
             },
-            Some("a secret is [REDACTED], which a server shows in place of it"),
+            Some("a secret is [REDACTED], which a server shows instead of the value"),
         ),
         (
             VolumeRequest {
@@ -111,7 +111,7 @@ fn an_invalid_request_is_refused_before_any_call() {
         ),
     ];
     for (request, expected) in cases {
-        let result = check(&request.into(), NEW);
+        let result = validate_submission(&request.into(), NEW);
         let expected = expected.map(|text| format!("validation: {text}"));
         assert_eq!(result.err().map(|error| error.text()), expected);
     }
@@ -137,11 +137,14 @@ fn the_id_and_name_of_an_existing_volume_are_not_validated() {
         name: None,
         ..FakeAgent::request("a/b")
     };
-    for on in [UpdateOrigin::Create, UpdateOrigin::Register] {
+    for origin in [UpdateOrigin::Create, UpdateOrigin::Register] {
         assert!(
-            check(
+            validate_submission(
                 &request.clone().into(),
-                ValidationTarget { on, exists: true }
+                ValidationTarget {
+                    origin,
+                    exists: true
+                }
             )
             .is_ok()
         );
@@ -382,7 +385,7 @@ async fn lost_secrets_are_replaced_by_registering_again() {
         text(agent.register(silent).await),
         "volume db: cannot decrypt the stored secrets with this agent's key"
     );
-    assert!(text(agent.delete("db").await).contains("do not open"));
+    assert!(text(agent.delete("db").await).contains("cannot decrypt"));
     agent.register(request).await.unwrap();
     agent.delete("db").await.unwrap();
 }
@@ -530,7 +533,7 @@ async fn a_journal_failure_is_an_error_and_a_retry_succeeds() {
     assert_eq!(error.code_and_status().0.as_str(), "journal/disk-full");
     assert_eq!(
         error.text(),
-        "cannot append to the agent's journal memory: as the test asked"
+        "cannot append to the agent's journal memory: an injected fault"
     );
     agent.register(request).await.unwrap();
 }
