@@ -146,7 +146,10 @@ impl CommandContext {
         if let Some((remark, sources)) = chosen.and_then(SelectedCluster::token_warning) {
             self.print_diagnostics(&remark.clone().into(), sources);
         }
-        let session = self.interrupts.unless_interrupted(self.servers.open(&target)).await??;
+        let session = self
+            .interrupts
+            .unless_interrupted(self.servers.open(&target))
+            .await??;
         let done = work(&*session.api).await;
         let closed = session.close().await;
         let exit = done?;

@@ -6,10 +6,10 @@
 
 mod args;
 mod change_options;
+mod cluster_contexts;
+mod command_context;
 mod command_line;
 mod commands;
-mod command_context;
-mod cluster_contexts;
 mod dispatch;
 mod durations;
 mod env;
@@ -19,6 +19,7 @@ mod given_secrets;
 mod interrupts;
 mod ledger;
 mod manual;
+mod process_environment;
 mod reference;
 mod run;
 mod runtime;
@@ -28,18 +29,17 @@ mod settings;
 mod specs;
 mod ui;
 mod workflow;
-mod process_environment;
 
 pub use commands::completion::{Shell, registration};
-pub use manual::{Page, pages};
-pub use reference::reference;
 pub use env::Environment;
 pub use error::CliError;
 pub use exit::Exit;
 pub use interrupts::Interrupts;
+pub use manual::{Page, pages};
+pub use process_environment::{InputStream, OutputStream, ProcessEnvironment, ProcessOwnership};
+pub use reference::reference;
 pub use run::run_command_line;
 pub use servers::{Companion, RealServers, Servers, Session};
 #[cfg(feature = "agent")]
 pub use settings::EmbeddedTarget;
 pub use settings::Target;
-pub use process_environment::{InputStream, ProcessOwnership, OutputStream, ProcessEnvironment};

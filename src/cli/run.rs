@@ -11,8 +11,8 @@ use super::commands::completion;
 use super::dispatch::dispatch;
 use super::env::Variable;
 use super::exit::Exit;
-use super::process_environment::{ProcessEnvironment, OutputStream};
-use super::settings::{uses_colour, output_width};
+use super::process_environment::{OutputStream, ProcessEnvironment};
+use super::settings::{output_width, uses_colour};
 use super::ui::{Printer, PrinterStream};
 use crate::diagnostic::{Code, Diagnostic};
 
@@ -44,7 +44,9 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
         None => exit,
         Some(error) => {
             let message = "cannot write all output to standard output";
-            context.print_diagnostic(&Diagnostic::error(Code::CliOutputFailed, message).note(error.to_string()));
+            context.print_diagnostic(
+                &Diagnostic::error(Code::CliOutputFailed, message).note(error.to_string()),
+            );
             exit.max(Exit::Error)
         }
     }

@@ -64,7 +64,7 @@ mod tests {
             (failure(FailureKind::TimedOut), Err("words")),
             (
                 failure(FailureKind::ConnectionLost),
-                Err("the connection broke: words"),
+                Err("connection lost: words"),
             ),
         ] {
             let got = check_refusal(&response, &codes);

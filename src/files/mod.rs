@@ -9,7 +9,8 @@ mod text;
 mod write;
 
 pub use config::{
-    CONTEXT_KEYS, ClusterContext, ClusterContexts, set_current_context, current_context, read_config,
+    CONTEXT_KEYS, ClusterContext, ClusterContexts, current_context, read_config,
+    set_current_context,
 };
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};

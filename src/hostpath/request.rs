@@ -43,7 +43,9 @@ impl CreateRequest {
             topology: request
                 .accessibility_requirements
                 .clone()
-                .filter(|requirement| !requirement.requisite.is_empty() || !requirement.preferred.is_empty()),
+                .filter(|requirement| {
+                    !requirement.requisite.is_empty() || !requirement.preferred.is_empty()
+                }),
             requested: RequestedVolume {
                 required_bytes: range.required,
                 limit_bytes: range.limit,

@@ -185,7 +185,7 @@ fn unable_plugin(check: PluginCheck<'_>, plugin: &Plugin) -> Option<Diagnostic> 
     let missing = missing_ability(check, plugin)?;
     let message = format!(
         "cannot {} volume {}: plugin `{}` {}",
-        check.operation.verb(),
+        missing.verb,
         check.volume.quoted(),
         check.plugin,
         missing.reason
@@ -200,6 +200,8 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
     if plugin.summary.controller_required && plugin.summary.controllers.healthy == 0 {
         return Some(MissingAbility {
             code: Code::PluginUnhealthy,
+            // The same for every operation, so that a replacement reports it once.
+            verb: "change",
             reason: "has no healthy controller",
             note: would_return(&format!("no healthy controllers for CSI plugin: {id}")),
             help: format!("run `nomad-csi plugin status {id}` to find the cause"),
@@ -257,6 +259,7 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
     };
     Some(MissingAbility {
         code,
+        verb: check.operation.verb(),
         reason,
         note,
         help: help.to_owned(),
@@ -270,6 +273,8 @@ fn would_return(text: &str) -> String {
 /// What a plugin lacks for an operation, as the parts of a diagnostic.
 struct MissingAbility {
     code: Code,
+    /// The verb before "volume".
+    verb: &'static str,
     /// A clause that follows the plugin's name.
     reason: &'static str,
     note: String,

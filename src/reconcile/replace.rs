@@ -110,7 +110,7 @@ const SNAPSHOT_PAUSES: [Duration; 6] = [
     Duration::from_secs(40),
 ];
 
-/// Takes a snapshot and waits until it is ready. Reports a snapshot that was taken in any case.
+/// Takes a snapshot and waits until it is ready. Reports the snapshot even if the replacement fails.
 async fn take_snapshot(
     execution: &Execution<'_>,
     planned: &PlannedVolume,

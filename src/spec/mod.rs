@@ -29,8 +29,8 @@ mod volume_spec;
 mod yaml;
 
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
-pub use encode::{WritableSpec, encode, encode_all, encode_file};
 pub use defaults::Defaults;
+pub use encode::{WritableSpec, encode, encode_all, encode_file};
 pub use parse::{Parsed, parse, parse_text};
 pub use syntax::Syntax;
 pub use template::template;

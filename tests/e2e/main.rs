@@ -19,10 +19,10 @@ mod agent_stop;
 mod embedded;
 mod hostpath;
 mod hostpath_concurrency;
+mod hostpath_fixture;
 mod hostpath_images;
 mod hostpath_reflink;
 mod hostpath_sequences;
-mod hostpath_fixture;
 #[path = "../support/http.rs"]
 mod http;
 #[path = "../support/namespace.rs"]

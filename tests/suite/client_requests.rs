@@ -308,10 +308,7 @@ async fn requests_that_would_arrive_changed_are_not_sent() {
         mount_flags: vec!["[REDACTED]".into()],
     });
     let registered = client.register_volume(&redacted).await;
-    failures.push((
-        "the mount flags are hidden",
-        registered.expect_err("redacted"),
-    ));
+    failures.push(("hides the mount flags", registered.expect_err("redacted")));
     for (reason, error) in failures {
         assert!(
             error.message.contains(reason),

@@ -59,6 +59,7 @@ mod server_recorded;
 mod shell;
 mod spec_examples;
 mod transcripts;
+mod voice;
 
 mod spec_files;
 mod spec_oracle;

@@ -252,6 +252,7 @@ fn the_picture_of_a_plan_shows_what_the_program_prints() {
     let url = server.url();
     let text = colored_output(directory.path(), "plan -f db.hcl --replace db", Some(&url));
     assert_eq!(server.unexpected(), Vec::<String>::new());
+    let text = text.replace(&url, "http://127.0.0.1:4646");
     compare("docs/images/plan.svg", &terminal_picture(&text));
 }
 

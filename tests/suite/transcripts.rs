@@ -52,7 +52,7 @@ transcripts! {
     plan_accounts_for_the_server_version = "plan/versions.md";
     plugin_status_shows_plugins = "plugin/status.md";
     a_socket_without_a_plugin_is_reported = "plugin/socket.md";
-    completion_scripts_and_manual_are_printed = "talk/completion.md";
+    completion_scripts_and_manual_are_printed = "command_line/completion.md";
     sets_in_a_file_are_shown_and_forgotten = "set/file.md";
     sets_in_variables_are_shown_and_forgotten = "set/nomad.md";
     snapshots_are_created_listed_and_deleted = "snapshot/snapshot.md";
@@ -62,8 +62,8 @@ transcripts! {
     a_volume_is_expanded = "volume/expand.md";
     orphans_are_listed_registered_and_deleted = "orphans/orphans.md";
     orphans_of_the_embedded_agent = "orphans/embedded.md";
-    codes_are_explained = "talk/explain.md";
-    wrong_usage_is_an_error = "talk/usage.md";
+    codes_are_explained = "command_line/explain.md";
+    wrong_usage_is_an_error = "command_line/usage.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
     unreadable_files_are_reported = "validate/files.md";
     differences_from_nomads_parser_are_reported = "validate/nomad-hcl.md";

@@ -35,7 +35,7 @@ pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
-pub(super) use diagnostic::{render, diagnostic_json};
+pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, ReportInput, report};
 pub(super) use import::{import_summary, volume_count};

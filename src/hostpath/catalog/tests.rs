@@ -82,7 +82,11 @@ fn records_survive_a_reopening() {
     assert_eq!(catalog.volume("1").unwrap(), None);
     assert_eq!(catalog.volume_by_name("a").unwrap(), None);
     assert_eq!(catalog.paths("1").unwrap(), BTreeMap::new());
-    assert_eq!(catalog.paths("10").unwrap().len(), 1, "the other volume keeps its path");
+    assert_eq!(
+        catalog.paths("10").unwrap().len(),
+        1,
+        "the other volume keeps its path"
+    );
 }
 
 #[test]

@@ -118,7 +118,11 @@ async fn an_interrupted_deletion_is_finished() {
             with_data,
         );
         let plugin = open(directory.path()).await;
-        assert_eq!(plugin.ready_volume(ID).unwrap(), None, "the volume does not exist for callers");
+        assert_eq!(
+            plugin.ready_volume(ID).unwrap(),
+            None,
+            "the volume does not exist for callers"
+        );
         recovery::finish_deletions(plugin.clone()).await;
         assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
         assert_eq!(plugin.catalog.unfinished_volumes().unwrap(), []);

@@ -217,7 +217,11 @@ fn redacted_flags_drift_only_by_presence() {
         case.wanted = vec![spec(request)];
         let found = case.one();
         assert_eq!(found.has_drifted(), drifted, "{before:?} {now:?}");
-        assert_eq!(found.not_comparable.contains(&SEEN), hidden, "{before:?} {now:?}");
+        assert_eq!(
+            found.not_comparable.contains(&SEEN),
+            hidden,
+            "{before:?} {now:?}"
+        );
         assert!(!format!("{found:?}").contains("\"ro\""), "flags are hidden");
     }
 }
@@ -252,7 +256,10 @@ fn an_unknown_value_is_not_a_difference() {
         case.set = set;
         let found = case.one();
         assert_eq!(found.state, DriftState::Unchanged);
-        assert_eq!(found.not_comparable, ["secrets", "mount_options.mount_flags"]);
+        assert_eq!(
+            found.not_comparable,
+            ["secrets", "mount_options.mount_flags"]
+        );
         assert!(!found.pending.contains(&"mount_options.mount_flags"));
     }
 }

@@ -18,7 +18,7 @@ mod sharding;
 mod stored_set;
 
 pub use crate::model::{SetName, SetNameProblem};
-pub use entry::{Ownership, LastVerified, StoredValue};
+pub use entry::{LastVerified, Ownership, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
 pub use set::LedgerSet;

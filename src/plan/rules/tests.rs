@@ -66,7 +66,8 @@ fn an_unknown_version_has_the_strictest_rules_and_causes_a_warning() {
     let remark = server_version_warning(None).expect("the version causes a warning");
     assert_eq!(remark.code, Code::PlanUnknownVersion);
     assert_eq!(server_version_warning(Some(&version("2.0.5"))), None);
-    let remark = server_version_warning(Some(&version("1.2.3"))).expect("the version causes a warning");
+    let remark =
+        server_version_warning(Some(&version("1.2.3"))).expect("the version causes a warning");
     assert_eq!(remark.code, Code::PlanUnseenField);
     assert!(remark.message.contains("capability"), "{}", remark.message);
 }
@@ -209,7 +210,7 @@ fn before_1_3_an_update_takes_the_volumes_place() {
 /// Nomad 1.1.18 accepts a new name, new parameters and a larger size, and changes only its record. The
 /// plan shows the change and warns.
 #[test]
-fn before_1_3_what_only_the_record_changes_is_told() {
+fn before_1_3_a_change_of_the_record_only_causes_a_warning() {
     let mut request = wanted();
     request.name = Some("other".into());
     request.parameters = Some([("type".to_owned(), "io2".to_owned())].into());
@@ -222,7 +223,7 @@ fn before_1_3_what_only_the_record_changes_is_told() {
     assert_eq!(fields, ["name", "capacity_min", "parameters"]);
     let warning = &planned.warnings[0];
     assert_eq!(warning.code, Code::PlanIgnoredField);
-    let all = "the new name, capacity_min, parameters of volume db";
+    let all = "the new name, capacity_min, parameters of volume `db`";
     assert!(warning.message.contains(all), "{}", warning.message);
     let planned = against(wanted(), existing(), of("1.2.16"));
     let ignored = |warning: &Diagnostic| warning.code == Code::PlanIgnoredField;

@@ -223,7 +223,7 @@ async fn a_lost_reply_is_resolved_without_a_second_call() {
             assert_eq!(outcome.warnings[0].code, Code::ApiOutcomeUnknown);
         } else {
             assert_eq!(failure(&outcome).code, Code::ApiOutcomeUnknown);
-            assert!(failure(&outcome).notes[0].contains("does not have the volume"));
+            assert!(failure(&outcome).notes[0].contains("does not exist after 7 seconds"));
         }
     }
 }
@@ -301,11 +301,7 @@ async fn a_volume_that_cannot_be_read_back_is_done_with_a_warning() {
     server.fail_next("read", CallFault::Refused);
     let outcome = run_one(&server, &plan).await;
     assert_eq!(outcome.status, Status::Done(None));
-    assert!(
-        outcome.warnings[0]
-            .message
-            .contains("could not be read back")
-    );
+    assert!(outcome.warnings[0].message.contains("cannot be read back"));
 }
 
 fn requests(asked: impl FnOnce(&mut PlanOptions)) -> PlanOptions {
@@ -421,7 +417,7 @@ async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     server.fail_next("create", CallFault::Refused);
     let outcome = run_one(&server, &plan_one).await;
     let notes = failure(&outcome).notes.join(" ");
-    assert!(notes.contains("is gone"), "{notes}");
+    assert!(notes.contains("the old volume `db` was removed"), "{notes}");
     let plan_two = plan_with(&server, vec![replacement], &asked).await;
     let outcome = run_one(&server, &plan_two).await;
     assert!(
@@ -703,7 +699,7 @@ async fn a_snapshot_uses_the_old_plugin_and_its_secrets() {
         let stop = CancellationToken::new();
         let outcome = replace_with(&server, replacement, &provider, &stop).await;
         assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
-        assert!(outcome.warnings[0].message.contains("of plugin hostpath"));
+        assert!(outcome.warnings[0].message.contains("of plugin `hostpath`"));
         let asked = provider.asked.lock().unwrap().remove(0);
         assert_eq!(asked.plugin_id, PluginId::new("hostpath"));
         assert_eq!(asked.secrets.expose().count(), secrets, "{plugin}");

@@ -729,7 +729,7 @@ async fn a_panic_gets_a_response() {
         .method("PUT")
         .uri("/v1/volume/csi/db/create");
     let answer = send(&services, request.body(Body::from(body)).unwrap()).await;
-    let text = "the agent failed inside: an operation on a volume";
+    let text = "internal error: a volume operation panicked";
     assert_eq!((answer.status, answer.text()), (500, text));
 }
 

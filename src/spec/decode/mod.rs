@@ -7,9 +7,9 @@
 
 mod blocks;
 mod document;
-mod set_and_ignore;
 mod reader;
 mod secrets;
+mod set_and_ignore;
 mod topology;
 mod unknown;
 mod volume;

@@ -200,7 +200,7 @@ fn lists_are_sorted_filtered_and_paged() {
                 "app/",
                 "a.b:app/x default:app/one default:app/two prod:app/one",
             ),
-            ("nobody", "", ""),
+            ("unknown", "", ""),
         ] {
             assert_eq!(
                 list(namespace, prefix, limit),
