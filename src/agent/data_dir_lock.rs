@@ -42,7 +42,7 @@ pub(super) async fn acquire_lock(
             Ok(lock) => return Ok(LockResult::Acquired(lock)),
             Err(refused) => refused,
         };
-        let LockError::Locked { owner: owner, .. } = &refused else {
+        let LockError::Locked { owner, .. } = &refused else {
             return Err(lock_problem(&refused, None));
         };
         let timeout = match on_lock_conflict {

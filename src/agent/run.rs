@@ -232,7 +232,7 @@ async fn release_directory(dirs: AgentDirs, lock: DataLock) {
         match mounts {
             Ok(mounts) => dirs.remove_if_temporary(&mounts),
             Err(error) => {
-                tracing::warn!(%error, "cannot list mounts; the temporary directory is not removed")
+                tracing::warn!(%error, "cannot list mounts; the temporary directory is not removed");
             }
         }
     });

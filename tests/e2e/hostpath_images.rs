@@ -491,6 +491,24 @@ fn repeating_a_lifecycle_completes_it_after_a_kill_during_a_call() {
     );
 }
 
+/// Writes the same growing number to every target in turn until `stop` is set. Returns the last one.
+fn write_numbers(
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    targets: Vec<(std::path::PathBuf, std::path::PathBuf)>,
+) -> std::thread::JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let mut number = 0_u64;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            number += 1;
+            for (_, target) in &targets {
+                std::fs::write(target.join("new"), number.to_string()).unwrap();
+                std::fs::rename(target.join("new"), target.join("number")).unwrap();
+            }
+        }
+        number
+    })
+}
+
 /// Two volumes are written in turn, one number ahead of the other, while a group snapshot is
 /// created. The copies are of the same moment: the first is as far as the second, or one number
 /// ahead.
@@ -516,20 +534,7 @@ fn the_snapshots_of_a_group_are_of_the_same_moment() {
                 targets.push((staging, target));
             }
             let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let writing = {
-                let (stop, targets) = (stop.clone(), targets.clone());
-                std::thread::spawn(move || {
-                    let mut number = 0_u64;
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        number += 1;
-                        for (_, target) in &targets {
-                            std::fs::write(target.join("new"), number.to_string()).unwrap();
-                            std::fs::rename(target.join("new"), target.join("number")).unwrap();
-                        }
-                    }
-                    number
-                })
-            };
+            let writing = write_numbers(stop.clone(), targets.clone());
             until_async("the first numbers", async || {
                 let is_there = targets
                     .iter()

@@ -284,7 +284,7 @@ fn write_specifications(
             return Ok(());
         }
     };
-    Ok(files::write_many(&context.directory, &files, output.force)?)
+    files::write_many(&context.directory, &files, output.force)
 }
 
 /// Returns a file name for each volume: its ID, below its namespace if there are several.

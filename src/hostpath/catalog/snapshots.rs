@@ -140,7 +140,7 @@ impl Catalog {
             let mut names = transaction.open_table(GROUP_NAMES)?;
             match group.state {
                 RecordState::Creating => {
-                    drop(names.insert(group.name.as_str(), group.id.as_str())?)
+                    drop(names.insert(group.name.as_str(), group.id.as_str())?);
                 }
                 RecordState::Ready => {}
                 RecordState::Deleting => drop(names.remove(group.name.as_str())?),

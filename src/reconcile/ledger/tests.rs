@@ -89,7 +89,7 @@ async fn a_second_command_waits_and_learns_the_holder() {
     let start = Instant::now();
     let refused = set
         .lock(&holder("bo"), patience, |holder| {
-            reported.push(holder.cloned())
+            reported.push(holder.cloned());
         })
         .await;
     let Err(refused) = refused else {

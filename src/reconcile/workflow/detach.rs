@@ -95,7 +95,7 @@ fn differs(before: &Volume, now: &Volume) -> bool {
 
 /// Returns the node: one of the volume's allocations is on it and the text is its name or the start of
 /// its ID, or the text is the full ID of any node.
-fn find_node(volume: &Volume, text: &str) -> Result<NodeId, Diagnostic> {
+fn find_node(volume: &Volume, text: &str) -> Result<NodeId, WorkflowError> {
     let allocs = volume
         .allocs
         .iter()
@@ -109,7 +109,8 @@ fn find_node(volume: &Volume, text: &str) -> Result<NodeId, Diagnostic> {
             let ids: Vec<_> = nodes.iter().map(|id| id.as_str()).collect();
             return Err(Diagnostic::error(Code::CliAmbiguousId, message)
                 .note(format!("the nodes are: {}", ids.join(", ")))
-                .help("type more of the node's ID"));
+                .help("type more of the node's ID")
+                .into());
         }
         (None, _) => {}
     }
@@ -129,13 +130,16 @@ fn find_node(volume: &Volume, text: &str) -> Result<NodeId, Diagnostic> {
             .note(
                 "the server shows no allocation of the volume, and the text is not a full node ID",
             )
-            .help("run `nomad node status -verbose` to list full node IDs"));
+            .help("run `nomad node status -verbose` to list full node IDs")
+            .into());
     }
     let nodes: Vec<_> = nodes.into_iter().collect();
-    Err(problem.help(format!(
-        "name one of these nodes, or any node by its full ID: {}",
-        nodes.join(", ")
-    )))
+    let nodes = nodes.join(", ");
+    Err(problem
+        .help(format!(
+            "name one of these nodes, or any node by its full ID: {nodes}"
+        ))
+        .into())
 }
 
 /// Explains which allocations on the node may use the volume. `None` if none does.

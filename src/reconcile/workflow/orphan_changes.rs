@@ -59,7 +59,7 @@ impl OrphanRequest<'_> {
 ///
 /// # Errors
 /// If the text is not a capability.
-pub fn parse_capability(text: &str) -> Result<Capability, Diagnostic> {
+pub fn parse_capability(text: &str) -> Result<Capability, WorkflowError> {
     let (access, attachment) = text.split_once(':').unwrap_or((text, "file-system"));
     match (AccessMode::parse(access), AttachmentMode::parse(attachment)) {
         (Some(access_mode), Some(attachment_mode)) => Ok(Capability {
@@ -76,7 +76,7 @@ pub fn parse_capability(text: &str) -> Result<Capability, Diagnostic> {
                 }
                 Some(_) | None => problem,
             };
-            Err(problem.help(CAPABILITY_HELP))
+            Err(problem.help(CAPABILITY_HELP).into())
         }
     }
 }
@@ -127,7 +127,7 @@ fn adoptions<'a>(
         match adoption(inventory, text) {
             Ok((id, listed)) if ids.insert(id.clone()) => adoptions.push((id, listed)),
             Ok(_) => {}
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -140,24 +140,23 @@ fn adoptions<'a>(
 fn adoption<'a>(
     inventory: &'a OrphanInventory,
     text: &str,
-) -> Result<(VolumeId, &'a ListedVolume), Diagnostic> {
+) -> Result<(VolumeId, &'a ListedVolume), Box<Diagnostic>> {
     let (id, external_id) = match text.split_once('=') {
         Some((id, external_id)) if inventory.inventory.find(text).is_none() => (id, external_id),
         Some(_) | None => (text, text),
     };
     let listed = inventory.find(external_id)?;
     if let Some(other) = listed.registered.first() {
-        return Err(registered(listed, other));
+        return Err(Box::new(registered(listed, other)));
     }
     let id = VolumeId::new(id);
     if let Some(problem) = id.problem() {
         let message = format!("a volume cannot have the ID `{}`", one_line(id.as_str()));
-        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+        let external_id = one_line(external_id);
+        let problem = Diagnostic::error(Code::CliInvalidValue, message)
             .note(problem.to_string())
-            .help(format!(
-                "choose an ID with `--adopt ID={}`",
-                one_line(external_id)
-            )));
+            .help(format!("choose an ID with `--adopt ID={external_id}`"));
+        return Err(Box::new(problem));
     }
     Ok((id, listed))
 }
@@ -166,7 +165,7 @@ async fn ask_for_capability(prompt: &dyn ApprovalPrompt) -> Result<Capability, W
     if prompt.is_interactive() {
         let question =
             "Capability (ACCESS_MODE:ATTACHMENT_MODE, such as single-node-writer:file-system): ";
-        return Ok(parse_capability(&prompt.ask(None, question).await?)?);
+        return parse_capability(&prompt.ask(None, question).await?);
     }
     let message = "nothing was registered: a capability is required";
     Err(Diagnostic::error(Code::CliInvalidValue, message)
@@ -250,7 +249,7 @@ fn deletions(inventory: &OrphanInventory, ids: &[String]) -> Result<Vec<Deletion
             (Ok(listed), _) => Some(listed),
             (Err(_), Some(_)) => None,
             (Err(problem), None) => {
-                unknown.push(problem);
+                unknown.push(*problem);
                 continue;
             }
         };

@@ -75,7 +75,7 @@ impl OrphanInventory {
     }
 
     /// Returns the provider's volume of an external ID.
-    pub(super) fn find(&self, id: &str) -> Result<&ListedVolume, Diagnostic> {
+    pub(super) fn find(&self, id: &str) -> Result<&ListedVolume, Box<Diagnostic>> {
         self.inventory.find(id).ok_or_else(|| {
             let message = format!(
                 "the provider of plugin `{}` has no volume `{}`",
@@ -84,10 +84,12 @@ impl OrphanInventory {
             );
             let problem = Diagnostic::error(Code::OrphanNotListed, message);
             let orphans = self.inventory.orphans();
-            match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
-                Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
-                None => problem.help(Code::OrphanNotListed.remedy()),
-            }
+            Box::new(
+                match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
+                    Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
+                    None => problem.help(Code::OrphanNotListed.remedy()),
+                },
+            )
         })
     }
 }

@@ -42,7 +42,7 @@ impl ChangeOptions {
     ///
     /// # Errors
     /// If the saved plan holds a value that this version does not know.
-    pub fn for_saved_plan(self, saved: &SavedPlan) -> Result<Self, Diagnostic> {
+    pub fn for_saved_plan(self, saved: &SavedPlan) -> Result<Self, WorkflowError> {
         let unusable = |problem: SavedPlanProblem| {
             let message = format!("the saved plan cannot be applied: {problem}");
             Diagnostic::error(Code::PlanUnusable, message)

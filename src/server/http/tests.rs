@@ -185,8 +185,8 @@ async fn every_path_responds_like_nomad() {
         (
             "GET /v1/volumes?type=csi&filter=Name",
             400,
-            "failed to create result paginator: failed to read filter expression: this agent has no \
-             filter expressions",
+            "failed to create result paginator: failed to read filter expression: this agent does not \
+             support filter expressions",
         ),
         ("GET /v1/volumes/external", 500, "no such plugin"),
         (

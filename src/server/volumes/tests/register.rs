@@ -520,6 +520,43 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
              neither volume can be deleted while the other is registered"
         ]
     );
+    assert_eq!(
+        text(agent.delete("one").await),
+        "volume one cannot be deleted: external volume vol-1 is also registered as two"
+    );
+    assert_eq!(agent.calls().1, 0);
+    agent.deregister("two", false).await.unwrap();
+    agent
+        .backend
+        .inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+    agent.delete("one").await.unwrap_err();
+    assert_eq!(
+        text(
+            agent
+                .register(agent.add_external_volume("vol-1", "three"))
+                .await
+        ),
+        "volume three cannot be registered: external volume vol-1 is being deleted as one"
+    );
+    agent.delete("one").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn mount_options_of_a_block_device_give_a_warning() {
+    let agent = agent().await;
+    let request = VolumeRequest {
+        capabilities: vec![capability(
+            AccessMode::SingleNodeWriter,
+            AttachmentMode::BlockDevice,
+        )],
+        mount_options: Some(ext4()),
+        ..agent.add_external_volume("vol-1", "db")
+    };
+    let result = agent.register(request).await.unwrap();
+    assert_eq!(
+        result.warnings,
+        ["volume db: mount options have no effect on a volume that is only used as a block device"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
