@@ -101,7 +101,8 @@ fn regenerated(text: &str) -> String {
                 (false, _) => "tested",
             };
             let proofs = proofs.join("<br>");
-            result += &format!("| {number} | {sentence} | {status} | {proofs} |");
+            let row = ["", number, sentence, status, &proofs, ""].join(" | ");
+            result += row.trim();
         } else {
             result += line;
         }
