@@ -243,7 +243,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::LedgerHeld,
         "src/reconcile/ledger/tests.rs",
-        "a_second_waits_for_the_first_and_hears_who_it_is",
+        "a_second_command_waits_and_learns_the_holder",
     ),
     (
         Code::VolumePending,
@@ -393,17 +393,17 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
         Code::ApplyHeldBack,
         "src/reconcile/execute/tests.rs",
-        "a_copy_is_made_after_its_source_and_not_without_it",
+        "a_copy_starts_after_its_source_succeeds",
     ),
     (
         Code::ApplySnapshotNotReady,
         "src/reconcile/execute/tests.rs",
-        "nothing_is_replaced_while_its_snapshot_is_not_ready",
+        "nothing_is_replaced_until_its_snapshot_is_ready",
     ),
     (
         Code::ApplySnapshotTaken,
         "src/reconcile/execute/tests.rs",
-        "a_snapshot_that_is_wanted_first_is_cut_first",
+        "a_requested_snapshot_is_taken_before_the_replacement",
     ),
     (
         Code::Internal,
