@@ -100,7 +100,7 @@ fn a_missing_volume_is_restored_until_the_process_is_stopped() {
     } = start(&agent, folder.path());
     wait_for_metric(
         &metrics,
-        r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
+        r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#,
     );
     wait_for_metric(
         &metrics,
@@ -117,7 +117,7 @@ fn a_missing_volume_is_restored_until_the_process_is_stopped() {
     );
     wait_for_metric(
         &metrics,
-        r#"nomad_csi_drift_volumes{set="web",state="same"} 1"#,
+        r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#,
     );
     let counted = metrics.ask("GET", "/metrics", None).unwrap().text();
     signal_process(child.id(), Signal::TERM);

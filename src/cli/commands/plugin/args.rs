@@ -1,12 +1,16 @@
 //! Arguments of `plugin`.
 
+#[cfg(feature = "agent")]
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+#[cfg(feature = "agent")]
+use clap::ValueHint;
+use clap::{Args, Subcommand};
 
-use crate::cli::args::{
-    OutputArgs, PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat,
-};
+use crate::cli::args::OutputArgs;
+#[cfg(feature = "agent")]
+use crate::cli::args::{PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat};
+#[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
 
 /// The subcommands of `plugin`.
