@@ -35,39 +35,69 @@ pub(super) fn dispatch(
     process: ProcessOwnership,
 ) -> Result<Exit, CliError> {
     match command {
-        Command::Validate(arguments) => validate::run(context, arguments),
-        Command::Explain(arguments) => explain::run(context, arguments),
-        Command::Completion(arguments) => completion::run(context, arguments),
-        Command::Man(arguments) => man::run(context, arguments, Cli::command()),
+        Command::Validate(arguments) => validate::validate_files(context, arguments),
+        Command::Explain(arguments) => explain::explain_code(context, arguments),
+        Command::Completion(arguments) => completion::print_completion_script(context, arguments),
+        Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Auth(AuthCommand::Check(arguments)) => {
             run_client(context, process, auth::check(context, arguments))
         }
-        Command::Context(command) => contexts::run(context, command),
-        Command::Plan(arguments) => run_client(context, process, plan::run(context, arguments)),
-        Command::Apply(arguments) => run_client(context, process, apply::run(context, arguments)),
-        Command::Import(arguments) => run_client(context, process, import::run(context, arguments)),
-        Command::Reconcile(arguments) => {
-            run_loop(context, process, reconcile::run(context, arguments))
+        Command::Context(command) => contexts::manage_contexts(context, command),
+        Command::Plan(arguments) => {
+            run_client(context, process, plan::show_plan(context, arguments))
         }
-        Command::Drift(arguments) => run_client(context, process, drift::run(context, arguments)),
-        Command::Set(command) => run_client(context, process, set::run(context, command)),
-        Command::Forget(arguments) => run_client(context, process, forget::run(context, arguments)),
+        Command::Apply(arguments) => run_client(
+            context,
+            process,
+            apply::apply_specifications(context, arguments),
+        ),
+        Command::Import(arguments) => run_client(
+            context,
+            process,
+            import::import_existing(context, arguments),
+        ),
+        Command::Reconcile(arguments) => run_loop(
+            context,
+            process,
+            reconcile::reconcile_until_stopped(context, arguments),
+        ),
+        Command::Drift(arguments) => {
+            run_client(context, process, drift::show_drift(context, arguments))
+        }
+        Command::Set(command) => run_client(context, process, set::show_sets(context, command)),
+        Command::Forget(arguments) => run_client(
+            context,
+            process,
+            forget::forget_from_set(context, arguments),
+        ),
         Command::Volume(command) => dispatch_volume(context, command, process),
-        Command::Snapshot(command) => run_client(context, process, snapshot::run(context, command)),
-        Command::Orphans(arguments) => {
-            run_client(context, process, orphans::run(context, arguments))
-        }
-        Command::Plugin(PluginCommand::Status(arguments)) => {
-            run_client(context, process, plugin::status::run(context, arguments))
-        }
+        Command::Snapshot(command) => run_client(
+            context,
+            process,
+            snapshot::manage_snapshots(context, command),
+        ),
+        Command::Orphans(arguments) => run_client(
+            context,
+            process,
+            orphans::manage_orphans(context, arguments),
+        ),
+        Command::Plugin(PluginCommand::Status(arguments)) => run_client(
+            context,
+            process,
+            plugin::status::show_plugins(context, arguments),
+        ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Serve(arguments)) => {
-            run_server(context, process, plugin::serve::run(context, arguments))
-        }
+        Command::Plugin(PluginCommand::Serve(arguments)) => run_server(
+            context,
+            process,
+            plugin::serve::serve_embedded_plugin(context, arguments),
+        ),
         #[cfg(feature = "agent")]
-        Command::Plugin(PluginCommand::Probe(arguments)) => {
-            run_client(context, process, plugin::probe::run(context, arguments))
-        }
+        Command::Plugin(PluginCommand::Probe(arguments)) => run_client(
+            context,
+            process,
+            plugin::probe::probe_plugin(context, arguments),
+        ),
         #[cfg(feature = "agent")]
         Command::Plugin(PluginCommand::Check(arguments)) => {
             let options = RuntimeOptions {
@@ -79,11 +109,13 @@ pub(super) fn dispatch(
                 context,
                 process,
                 &options,
-                plugin::check::run(context, arguments),
+                plugin::check::check_plugin(context, arguments),
             )
         }
         #[cfg(feature = "agent")]
-        Command::Agent(arguments) => run_server(context, process, agent::run(context, arguments)),
+        Command::Agent(arguments) => {
+            run_server(context, process, agent::serve_agent(context, arguments))
+        }
     }
 }
 
@@ -109,18 +141,26 @@ fn dispatch_volume(
         VolumeCommand::Delete(arguments) => {
             run_client(context, process, volume::remove::delete(context, arguments))
         }
-        VolumeCommand::Status(arguments) => {
-            run_client(context, process, volume::status::run(context, arguments))
-        }
-        VolumeCommand::Detach(arguments) => {
-            run_client(context, process, volume::detach::run(context, arguments))
-        }
-        VolumeCommand::Wait(arguments) => {
-            run_client(context, process, volume::wait::run(context, arguments))
-        }
-        VolumeCommand::Expand(arguments) => {
-            run_client(context, process, volume::expand::run(context, arguments))
-        }
-        VolumeCommand::Init(arguments) => volume::init::run(context, arguments),
+        VolumeCommand::Status(arguments) => run_client(
+            context,
+            process,
+            volume::status::show_volumes(context, arguments),
+        ),
+        VolumeCommand::Detach(arguments) => run_client(
+            context,
+            process,
+            volume::detach::detach_from_node(context, arguments),
+        ),
+        VolumeCommand::Wait(arguments) => run_client(
+            context,
+            process,
+            volume::wait::wait_for_state(context, arguments),
+        ),
+        VolumeCommand::Expand(arguments) => run_client(
+            context,
+            process,
+            volume::expand::expand_to_size(context, arguments),
+        ),
+        VolumeCommand::Init(arguments) => volume::init::write_example(context, arguments),
     }
 }

@@ -19,7 +19,7 @@ struct Running {
     _directory: tempfile::TempDir,
 }
 
-async fn run(router: Router) -> Running {
+async fn serve_router(router: Router) -> Running {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -52,7 +52,7 @@ fn hello() -> Router {
 
 #[tokio::test]
 async fn both_sockets_are_served_and_the_unix_socket_is_private() {
-    let running = run(hello()).await;
+    let running = serve_router(hello()).await;
     let tcp = TcpStream::connect(running.address).await.unwrap();
     let unix = UnixStream::connect(&running.socket).await.unwrap();
     assert!(fetch(tcp, "/").await.ends_with("hello"));
@@ -75,7 +75,7 @@ async fn a_stop_completes_running_requests_and_accepts_no_connections() {
             "finished"
         }
     };
-    let running = run(Router::new().route("/slow", get(slow))).await;
+    let running = serve_router(Router::new().route("/slow", get(slow))).await;
     let stream = TcpStream::connect(running.address).await.unwrap();
     let asked = tokio::spawn(fetch(stream, "/slow"));
     timeout(LONG, entered.notified()).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_request_without_an_end_does_not_block_the_stop() {
             std::future::pending::<()>().await;
         }
     };
-    let running = run(Router::new().route("/stuck", get(stuck))).await;
+    let running = serve_router(Router::new().route("/stuck", get(stuck))).await;
     let mut stream = UnixStream::connect(&running.socket).await.unwrap();
     stream
         .write_all(b"GET /stuck HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -119,7 +119,7 @@ async fn a_request_without_an_end_does_not_block_the_stop() {
 /// Also a client that keeps its connection after a request.
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_is_disconnected() {
-    let running = run(hello()).await;
+    let running = serve_router(hello()).await;
     for first in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
         let mut stream = UnixStream::connect(&running.socket).await.unwrap();
         stream.write_all(first.as_bytes()).await.unwrap();
@@ -135,7 +135,7 @@ async fn an_idle_client_is_disconnected() {
 
 #[tokio::test]
 async fn a_port_in_use_is_reported_with_help() {
-    let running = run(hello()).await;
+    let running = serve_router(hello()).await;
     let other = running.socket.with_file_name("other.sock");
     let problem = Listeners::open(Some(running.address), &other)
         .await

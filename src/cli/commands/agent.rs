@@ -35,7 +35,10 @@ pub(crate) struct AgentArgs {
 ///
 /// # Errors
 /// If the agent cannot start.
-pub(crate) async fn run(context: &CommandContext, arguments: &AgentArgs) -> Result<Exit, CliError> {
+pub(crate) async fn serve_agent(
+    context: &CommandContext,
+    arguments: &AgentArgs,
+) -> Result<Exit, CliError> {
     let data_dir = arguments.data_dir.as_ref();
     let config = AgentConfig::parse(&AgentOptions {
         dev: arguments.dev,

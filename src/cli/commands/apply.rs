@@ -81,7 +81,10 @@ pub(crate) struct ApplyOptions {
 ///
 /// # Errors
 /// If the saved plan cannot be read, and those of [`submit`].
-pub(crate) async fn run(context: &CommandContext, arguments: &ApplyArgs) -> Result<Exit, CliError> {
+pub(crate) async fn apply_specifications(
+    context: &CommandContext,
+    arguments: &ApplyArgs,
+) -> Result<Exit, CliError> {
     let saved = match &arguments.plan {
         Some(file) => Some(read_saved_plan(context, file)?),
         None => None,

@@ -56,7 +56,10 @@ const PATIENCE: Duration = Duration::from_millis(700);
 ///
 /// # Errors
 /// Never: all shells are known.
-pub(crate) fn run(context: &CommandContext, arguments: &CompletionArgs) -> Result<Exit, CliError> {
+pub(crate) fn print_completion_script(
+    context: &CommandContext,
+    arguments: &CompletionArgs,
+) -> Result<Exit, CliError> {
     context
         .printer
         .print_result(&registration(arguments.shell)?);

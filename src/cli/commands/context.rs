@@ -56,7 +56,10 @@ pub(crate) struct ContextShowArgs {
 ///
 /// # Errors
 /// If the config file is invalid, or does not have the context.
-pub(crate) fn run(context: &CommandContext, command: &ContextCommand) -> Result<Exit, CliError> {
+pub(crate) fn manage_contexts(
+    context: &CommandContext,
+    command: &ContextCommand,
+) -> Result<Exit, CliError> {
     let home = ConfigHome::of(&context.environment)?;
     match command {
         ContextCommand::List(arguments) => list(context, &home, arguments),

@@ -50,7 +50,10 @@ pub(crate) struct DriftArgs {
 ///
 /// # Errors
 /// If a specification has an error, the server or the ledger cannot be read, or the user interrupts.
-pub(crate) async fn run(context: &CommandContext, arguments: &DriftArgs) -> Result<Exit, CliError> {
+pub(crate) async fn show_drift(
+    context: &CommandContext,
+    arguments: &DriftArgs,
+) -> Result<Exit, CliError> {
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Accepted,

@@ -20,7 +20,10 @@ pub(crate) struct ExplainArgs {
 ///
 /// # Errors
 /// If the code does not exist.
-pub(crate) fn run(context: &CommandContext, arguments: &ExplainArgs) -> Result<Exit, CliError> {
+pub(crate) fn explain_code(
+    context: &CommandContext,
+    arguments: &ExplainArgs,
+) -> Result<Exit, CliError> {
     let text = match &arguments.code {
         None => list(),
         Some(word) => one(Code::parse(word).ok_or_else(|| unknown(word))?),

@@ -28,7 +28,7 @@ pub(crate) struct ForgetArgs {
 ///
 /// # Errors
 /// If no ledger is selected, and those of [`forget_volumes`].
-pub(crate) async fn run(
+pub(crate) async fn forget_from_set(
     context: &CommandContext,
     arguments: &ForgetArgs,
 ) -> Result<Exit, CliError> {

@@ -83,7 +83,7 @@ pub(crate) struct ImportOutputArgs {
 /// # Errors
 /// If the server cannot be read, a volume does not exist, a file exists already, or the ledger cannot
 /// be written.
-pub(crate) async fn run(
+pub(crate) async fn import_existing(
     context: &CommandContext,
     arguments: &ImportArgs,
 ) -> Result<Exit, CliError> {

@@ -25,7 +25,7 @@ pub(crate) struct ManArgs {
 ///
 /// # Errors
 /// If the command does not exist, or a page cannot be written.
-pub(crate) fn run(
+pub(crate) fn print_manual(
     context: &CommandContext,
     arguments: &ManArgs,
     command_line: clap::Command,

@@ -67,7 +67,10 @@ const STDIN: &str = "-";
 /// # Errors
 /// If a specification has an error, the server cannot be read, a file cannot be written, or the user
 /// interrupts.
-pub(crate) async fn run(context: &CommandContext, arguments: &PlanArgs) -> Result<Exit, CliError> {
+pub(crate) async fn show_plan(
+    context: &CommandContext,
+    arguments: &PlanArgs,
+) -> Result<Exit, CliError> {
     if arguments.out.is_some() && arguments.files.files.iter().any(|file| file == STDIN) {
         let message = "cannot save a plan from standard input";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)

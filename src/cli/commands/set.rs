@@ -53,7 +53,10 @@ pub(crate) struct SetShowArgs {
 ///
 /// # Errors
 /// If the ledger cannot be read, or does not have the set.
-pub(crate) async fn run(context: &CommandContext, command: &SetCommand) -> Result<Exit, CliError> {
+pub(crate) async fn show_sets(
+    context: &CommandContext,
+    command: &SetCommand,
+) -> Result<Exit, CliError> {
     context
         .with_cluster(async |client| {
             let work = async {

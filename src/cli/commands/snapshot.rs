@@ -100,7 +100,7 @@ pub(crate) struct SnapshotDeleteArgs {
 ///
 /// # Errors
 /// If an argument is invalid, the deletion is not approved, or the server refuses.
-pub(crate) async fn run(
+pub(crate) async fn manage_snapshots(
     context: &CommandContext,
     command: &SnapshotCommand,
 ) -> Result<Exit, CliError> {

@@ -28,7 +28,10 @@ pub(crate) struct ValidateArgs {
 ///
 /// # Errors
 /// If the selected namespace is invalid.
-pub(crate) fn run(context: &CommandContext, arguments: &ValidateArgs) -> Result<Exit, CliError> {
+pub(crate) fn validate_files(
+    context: &CommandContext,
+    arguments: &ValidateArgs,
+) -> Result<Exit, CliError> {
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
     let (specifications, diagnostics) = read_specifications(

@@ -133,7 +133,12 @@ async fn resolved(plan: &Plan) -> Resolved {
     resolving.await.unwrap().0
 }
 
-async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) -> Vec<Outcome> {
+async fn execute_plan(
+    server: &FakeServer,
+    plan: &Plan,
+    seen: &Seen,
+    parallelism: usize,
+) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
     let execution = Execution {
         api: server,
@@ -149,7 +154,9 @@ async fn run(server: &FakeServer, plan: &Plan, seen: &Seen, parallelism: usize) 
 }
 
 async fn run_one(server: &FakeServer, plan: &Plan) -> Outcome {
-    run(server, plan, &Seen::default(), 1).await.remove(0)
+    execute_plan(server, plan, &Seen::default(), 1)
+        .await
+        .remove(0)
 }
 
 fn failure(outcome: &Outcome) -> &Diagnostic {
@@ -255,7 +262,7 @@ async fn a_failure_does_not_stop_other_volumes() {
     let specs = ["a", "b", "c"].map(|id| wanted(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
     server.fail_next("create", CallFault::Refused);
-    let outcomes = run(&server, &plan, &Seen::default(), 1).await;
+    let outcomes = execute_plan(&server, &plan, &Seen::default(), 1).await;
     assert_eq!(failure(&outcomes[0]).code, Code::ApiServerError);
     for outcome in &outcomes[1..] {
         assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
@@ -271,7 +278,7 @@ async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
         stop_at: Some(1),
         ..Seen::default()
     };
-    let outcomes = run(&server, &plan, &seen, 1).await;
+    let outcomes = execute_plan(&server, &plan, &seen, 1).await;
     assert!(matches!(outcomes[0].status, Status::Done(_)));
     assert_eq!(outcomes[1].status, Status::NotStarted);
     assert_eq!(outcomes[2].status, Status::NotStarted);
@@ -333,7 +340,7 @@ async fn created(ids: &[&str]) -> FakeServer {
     let server = server();
     let specs = ids.iter().map(|id| wanted(id, 2000)).collect();
     let plan = plan(&server, specs).await;
-    run(&server, &plan, &Seen::default(), 1).await;
+    execute_plan(&server, &plan, &Seen::default(), 1).await;
     server
 }
 
@@ -347,7 +354,7 @@ async fn a_copy_starts_after_its_source_succeeds() {
         if fails {
             server.fail_next("create", CallFault::Refused);
         }
-        let outcomes = run(&server, &plan, &Seen::default(), 8).await;
+        let outcomes = execute_plan(&server, &plan, &Seen::default(), 8).await;
         let writes = server.writes();
         assert_eq!(writes[0], "create db");
         assert_eq!(writes.get(1).map_or("", String::as_str), second);

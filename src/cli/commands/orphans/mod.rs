@@ -4,4 +4,4 @@ mod args;
 mod run;
 
 pub(crate) use args::OrphansArgs;
-pub(crate) use run::run;
+pub(crate) use run::manage_orphans;

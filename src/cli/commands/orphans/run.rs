@@ -17,7 +17,7 @@ use crate::reconcile::workflow::{
 ///
 /// # Errors
 /// If an argument is invalid, a deletion is not approved, or the server refuses.
-pub(crate) async fn run(
+pub(crate) async fn manage_orphans(
     context: &CommandContext,
     arguments: &OrphansArgs,
 ) -> Result<Exit, CliError> {

@@ -25,7 +25,10 @@ pub(crate) const LEFT: &str = "aborted: volumes and snapshots of the checks may 
 ///
 /// # Errors
 /// If an argument is invalid, or no CSI plugin answers.
-pub(crate) async fn run(context: &CommandContext, arguments: &CheckArgs) -> Result<Exit, CliError> {
+pub(crate) async fn check_plugin(
+    context: &CommandContext,
+    arguments: &CheckArgs,
+) -> Result<Exit, CliError> {
     let selection = Selection {
         only: arguments.only.clone(),
         skip: arguments.skip.clone(),

@@ -13,7 +13,10 @@ use crate::conformance::ProbedPlugin;
 ///
 /// # Errors
 /// If no CSI plugin answers.
-pub(crate) async fn run(context: &CommandContext, arguments: &ProbeArgs) -> Result<Exit, CliError> {
+pub(crate) async fn probe_plugin(
+    context: &CommandContext,
+    arguments: &ProbeArgs,
+) -> Result<Exit, CliError> {
     let plugin = Plugin::at(context, &arguments.endpoint, arguments.timeout)?;
     let asking = ProbedPlugin::probe(&plugin.client);
     let profile = context

@@ -10,7 +10,10 @@ use crate::cli::exit::Exit;
 ///
 /// # Errors
 /// If the plugin cannot start.
-pub(crate) async fn run(context: &CommandContext, arguments: &ServeArgs) -> Result<Exit, CliError> {
+pub(crate) async fn serve_embedded_plugin(
+    context: &CommandContext,
+    arguments: &ServeArgs,
+) -> Result<Exit, CliError> {
     let options = PluginOptions {
         endpoint: arguments.endpoint.clone(),
         state_dir: context.directory.join(&arguments.state_dir),

@@ -19,7 +19,7 @@ const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
 ///
 /// # Errors
 /// If the server refuses, or the ID names no plugin or several.
-pub(crate) async fn run(
+pub(crate) async fn show_plugins(
     context: &CommandContext,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {

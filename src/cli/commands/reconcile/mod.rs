@@ -9,4 +9,4 @@ mod round_log;
 mod run;
 
 pub(crate) use args::ReconcileArgs;
-pub(crate) use run::run;
+pub(crate) use run::reconcile_until_stopped;

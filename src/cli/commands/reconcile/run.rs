@@ -27,7 +27,7 @@ use crate::telemetry::{METRICS_CONTENT_TYPE, ReconcileMetrics, serve_metrics};
 ///
 /// # Errors
 /// If the server's address or the address of the metrics cannot be used.
-pub(crate) async fn run(
+pub(crate) async fn reconcile_until_stopped(
     context: &CommandContext,
     arguments: &ReconcileArgs,
 ) -> Result<Exit, CliError> {

@@ -10,7 +10,7 @@ use crate::reconcile::workflow::detach_volume;
 ///
 /// # Errors
 /// Those of [`detach_volume`].
-pub(crate) async fn run(
+pub(crate) async fn detach_from_node(
     context: &CommandContext,
     arguments: &DetachArgs,
 ) -> Result<Exit, CliError> {

@@ -22,7 +22,7 @@ use crate::spec::Purpose;
 ///
 /// # Errors
 /// If the volume does not exist, an argument is invalid, and those of [`expand_volume`].
-pub(crate) async fn run(
+pub(crate) async fn expand_to_size(
     context: &CommandContext,
     arguments: &ExpandArgs,
 ) -> Result<Exit, CliError> {

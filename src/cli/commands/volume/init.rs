@@ -13,7 +13,10 @@ use crate::spec::{Syntax, template};
 ///
 /// # Errors
 /// If the file exists or cannot be written.
-pub(crate) fn run(context: &CommandContext, arguments: &InitArgs) -> Result<Exit, CliError> {
+pub(crate) fn write_example(
+    context: &CommandContext,
+    arguments: &InitArgs,
+) -> Result<Exit, CliError> {
     let named = arguments.file.as_deref();
     let by_name = named.and_then(Syntax::from_path);
     let syntax = arguments

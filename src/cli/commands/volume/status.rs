@@ -19,7 +19,7 @@ const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
 ///
 /// # Errors
 /// If the server refuses, or the ID names no volume or several.
-pub(crate) async fn run(
+pub(crate) async fn show_volumes(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {

@@ -10,7 +10,10 @@ use crate::reconcile::workflow::wait_for_condition;
 ///
 /// # Errors
 /// Those of [`wait_for_condition`].
-pub(crate) async fn run(context: &CommandContext, arguments: &WaitArgs) -> Result<Exit, CliError> {
+pub(crate) async fn wait_for_state(
+    context: &CommandContext,
+    arguments: &WaitArgs,
+) -> Result<Exit, CliError> {
     let WaitArgs {
         id,
         condition,
