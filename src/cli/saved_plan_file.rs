@@ -22,7 +22,7 @@ pub(super) struct SavedPlanFile {
     /// The set that owns the volumes.
     pub set: SetArgs,
     /// The ledger of the set.
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The namespace of volumes that declare none.
     pub namespace: Option<Namespace>,
 }
@@ -51,7 +51,7 @@ pub(super) fn read_saved_plan(
         set: SetArgs {
             set: origin.set.clone(),
         },
-        place: LedgerArgs {
+        ledger: LedgerArgs {
             ledger: LedgerChoice::parse(&origin.ledger)
                 .map(|choice| from_directory(choice, &origin.directory))
                 .map_err(|why| self::unusable(file, &why))?,

@@ -26,7 +26,7 @@ pub(super) enum StopReason {
     /// A finding is recorded.
     FindingRecorded,
     /// The plugin did not provide what the check needs.
-    Untried(String),
+    NotRun(String),
     /// The plugin's responses show that the check does not apply.
     NotApplicable(String),
 }
@@ -150,7 +150,7 @@ impl<'a> Check<'a> {
     /// Sends a call and closes the connection once the request is sent.
     ///
     /// # Errors
-    /// Stops the check as untried if the request cannot be sent.
+    /// Stops the check as not run if the request cannot be sent.
     pub(super) async fn call_and_disconnect<C: TrackedCall>(
         &mut self,
         request: C,
@@ -165,7 +165,7 @@ impl<'a> Check<'a> {
             got: "the connection was closed after the request".to_owned(),
             elapsed: started.elapsed(),
         });
-        left.map_err(|failure| StopReason::Untried(format!("cannot send {}: {failure}", C::RPC)))
+        left.map_err(|failure| StopReason::NotRun(format!("cannot send {}: {failure}", C::RPC)))
     }
 
     /// Sends a call that must succeed.
@@ -189,7 +189,7 @@ impl<'a> Check<'a> {
     /// Sends a call that prepares the check.
     ///
     /// # Errors
-    /// Stops the check as untried if the call fails.
+    /// Stops the check as not run if the call fails.
     pub(super) async fn prepare<C: TrackedCall>(
         &mut self,
         request: C,
@@ -198,7 +198,7 @@ impl<'a> Check<'a> {
         response.map_err(|failure| {
             let failure =
                 message_text::redact_secrets(&failure.to_string(), &self.options().secrets);
-            StopReason::Untried(format!("{} failed with {failure}", C::RPC))
+            StopReason::NotRun(format!("{} failed with {failure}", C::RPC))
         })
     }
 
@@ -301,11 +301,11 @@ impl<'a> Check<'a> {
     /// Creates a directory, if it is missing. The clean-up removes it.
     ///
     /// # Errors
-    /// Stops the check as untried if the directory cannot be created.
+    /// Stops the check as not run if the directory cannot be created.
     pub(super) async fn create_directory(&mut self, path: &Path) -> Result<(), StopReason> {
         let created = self.session.files.create_directories(path).await;
         let created = created.map_err(|error| {
-            StopReason::Untried(format!("cannot create `{}`: {error}", path.display()))
+            StopReason::NotRun(format!("cannot create `{}`: {error}", path.display()))
         })?;
         for directory in created {
             self.resources.add(Resource::Directory(directory));

@@ -44,7 +44,7 @@ pub enum Verdict {
     /// The plugin breaks a rule; see the findings.
     Failed,
     /// The plugin did not provide what the check needs, so the result is unknown.
-    Untried(String),
+    NotRun(String),
     /// The check does not apply to the plugin, or needs an option.
     Skipped(String),
 }
@@ -56,8 +56,8 @@ pub struct Tally {
     pub passed: usize,
     /// Failed checks.
     pub failed: usize,
-    /// Untried checks.
-    pub untried: usize,
+    /// Checks that could not run.
+    pub not_run: usize,
     /// Skipped checks.
     pub skipped: usize,
     /// Findings of the level advice.
@@ -72,7 +72,7 @@ impl Report {
             let count = match outcome.verdict {
                 Verdict::Passed => &mut tally.passed,
                 Verdict::Failed => &mut tally.failed,
-                Verdict::Untried(_) => &mut tally.untried,
+                Verdict::NotRun(_) => &mut tally.not_run,
                 Verdict::Skipped(_) => &mut tally.skipped,
             };
             *count += 1;
@@ -82,9 +82,9 @@ impl Report {
         tally
     }
 
-    /// Whether no check failed or is untried, and nothing is left over.
+    /// Whether no check failed and every check ran, and nothing is left over.
     pub fn is_clean(&self) -> bool {
         let tally = self.tally();
-        tally.failed == 0 && tally.untried == 0 && self.leftovers.is_empty()
+        tally.failed == 0 && tally.not_run == 0 && self.leftovers.is_empty()
     }
 }

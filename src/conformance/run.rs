@@ -110,7 +110,7 @@ impl RunState {
         }
         let since = self.plugin_lost_since?;
         let reason = format!("the plugin no longer listens since {since}");
-        Some(Verdict::Untried(reason))
+        Some(Verdict::NotRun(reason))
     }
 
     /// Adds leftovers, without those of an earlier check.
@@ -140,10 +140,10 @@ async fn run_check(
         state.plugin_lost_since = Some(case.id);
     }
     let verdict = match ended {
-        None => Verdict::Untried("the run was interrupted".to_owned()),
+        None => Verdict::NotRun("the run was interrupted".to_owned()),
         Some(_) if check.has_failed() => Verdict::Failed,
         Some(Ok(()) | Err(StopReason::FindingRecorded)) => Verdict::Passed,
-        Some(Err(StopReason::Untried(reason))) => Verdict::Untried(reason),
+        Some(Err(StopReason::NotRun(reason))) => Verdict::NotRun(reason),
         Some(Err(StopReason::NotApplicable(reason))) => Verdict::Skipped(reason),
     };
     let elapsed = started.elapsed();

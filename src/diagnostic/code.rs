@@ -312,7 +312,7 @@ codes! {
         "Use the version that wrote it. As a last resort remove the ledger: the set then owns nothing, and volumes without an owner are never removed.";
     LedgerFile = "ledger/file": "The ledger file cannot be used.",
         "Check that its directory exists, that you own it, and that its disk has free space.";
-    LedgerUnfinished = "ledger/unfinished": "An earlier command was interrupted while it changed the volume, before it recorded the result.",
+    LedgerInterrupted = "ledger/interrupted": "An earlier command was interrupted while it changed the volume, before it recorded the result.",
         "Run `apply` to continue; no repair is needed, because the plan uses the volume's current state.";
 
     // --- orphan: volumes of a provider that no server has registered

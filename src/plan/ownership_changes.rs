@@ -117,10 +117,10 @@ pub fn interrupted_step_warnings(set: &LedgerSet, observed: &ObservedState) -> V
             Some(volume) => format!("the volume exists, at index {}", volume.modify_index),
             None => "the volume does not exist".to_owned(),
         };
-        Diagnostic::warning(Code::LedgerUnfinished, message)
+        Diagnostic::warning(Code::LedgerInterrupted, message)
             .note(format!("{} started it", intent.by))
             .note(there)
-            .help(Code::LedgerUnfinished.remedy())
+            .help(Code::LedgerInterrupted.remedy())
     });
     warnings.collect()
 }

@@ -18,7 +18,6 @@ pub struct ErrorBody {
     /// The plain text for other clients: Nomad's error text where Nomad has one.
     pub text: String,
     /// IDs of the allocations whose claims prevent the operation.
-    #[serde(rename = "holders")]
     pub claiming_allocs: Vec<String>,
 }
 

@@ -230,7 +230,7 @@ async fn multiple_errors_of_a_create_become_lines() {
 async fn the_embedded_agents_typed_error_takes_precedence() {
     let media_type = "application/vnd.nomad-csi.error+json";
     let body = r#"{"code":"volume/in-use","message":"volume `db0` is claimed","help":["Stop web."],
-        "text":"volume in use: db0","holders":["a1","a2"]}"#;
+        "text":"volume in use: db0","claiming_allocs":["a1","a2"]}"#;
     let error = create(response(500, media_type, &[], body.as_bytes())).await;
     let error = error.expect_err("the request fails");
     assert_eq!(error.code, Code::VolumeInUse);

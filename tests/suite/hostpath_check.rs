@@ -137,7 +137,7 @@ fn report_lines(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
     for outcome in &report.outcomes {
         let has_no_findings = outcome.findings.is_empty();
-        let was_tried = !matches!(outcome.verdict, Verdict::Untried(_));
+        let was_tried = !matches!(outcome.verdict, Verdict::NotRun(_));
         if has_no_findings && was_tried {
             continue;
         }

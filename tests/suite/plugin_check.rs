@@ -295,7 +295,7 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
             Vec::<String>::new(),
             "at creation {count}"
         );
-        let interrupted = Verdict::Untried("the run was interrupted".to_owned());
+        let interrupted = Verdict::NotRun("the run was interrupted".to_owned());
         let interrupted_checks = report
             .outcomes
             .iter()
@@ -304,9 +304,9 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
     }
 }
 
-/// Checks after a crash of the plugin are untried, not failed.
+/// Checks after a crash of the plugin are reported as not run, not as failed.
 #[tokio::test]
-async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_untried() {
+async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let plugin = Exemplar::start(&socket, Some(D::CrashesOnToken));
@@ -320,7 +320,7 @@ async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_untried() {
     for outcome in &report.outcomes {
         let expected = match outcome.case.id {
             "list/bad-token" => Verdict::Failed,
-            _ => Verdict::Untried(reason.clone()),
+            _ => Verdict::NotRun(reason.clone()),
         };
         assert_eq!(outcome.verdict, expected, "{}", outcome.case.id);
     }

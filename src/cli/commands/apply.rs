@@ -40,7 +40,7 @@ pub(crate) struct ApplyArgs {
     pub set: SetArgs,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The prompt, the failures and the plugins.
     #[command(flatten)]
     pub options: ApplyOptions,
@@ -55,7 +55,7 @@ pub(crate) struct ApplyArgs {
     pub output: OutputArgs,
     /// The additional changes.
     #[command(flatten)]
-    pub choices: ChangeArgs,
+    pub changes: ChangeArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
@@ -97,7 +97,7 @@ pub(crate) async fn apply_specifications(
     let submission = Submission {
         files: saved.map_or(&files, |saved| &saved.files),
         set: saved.map_or(&arguments.set, |saved| &saved.set),
-        ledger: Some(saved.map_or(&arguments.place, |saved| &saved.place)),
+        ledger: Some(saved.map_or(&arguments.ledger, |saved| &saved.ledger)),
         mode: ApplyMode::Apply {
             is_approved: arguments.options.yes,
             keep_going: arguments.options.keep_going,
@@ -105,7 +105,7 @@ pub(crate) async fn apply_specifications(
         },
         output: &arguments.output.output,
         parallelism: arguments.parallelism.parallelism,
-        changes: &arguments.choices,
+        changes: &arguments.changes,
         policy_override: arguments.policy_override,
         waits_until_schedulable: arguments.wait,
         saved_plan: saved.map(|saved| &saved.plan),

@@ -40,7 +40,7 @@ pub(crate) struct DriftArgs {
     pub output: ReportFormat,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
@@ -63,7 +63,7 @@ pub(crate) async fn show_drift(
     context
         .with_cluster(async |cluster| {
             let reading = async {
-                let access = ledger_access(context, &arguments.place, cluster);
+                let access = ledger_access(context, &arguments.ledger, cluster);
                 let set = specifications.set.as_ref();
                 let record = AppliedRecord::read(access.as_ref(), set).await?;
                 print_drift(context, cluster, &specifications, &record, arguments).await

@@ -21,7 +21,7 @@ pub(crate) struct ForgetArgs {
     pub set: SetName,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
 }
 
 /// Removes volumes from a set.
@@ -35,7 +35,7 @@ pub(crate) async fn forget_from_set(
     context
         .with_cluster(async |cluster| {
             let selection = SetSelection {
-                access: required_ledger(context, &arguments.place, cluster)?,
+                access: required_ledger(context, &arguments.ledger, cluster)?,
                 name: arguments.set.clone(),
             };
             let scope = context.namespace()?.unwrap_or_default();

@@ -55,7 +55,7 @@ pub(crate) struct ImportArgs {
     pub output: ImportOutputArgs,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
@@ -125,7 +125,7 @@ async fn import_registered(
     match &arguments.set {
         Some(set) => {
             let selection = SetSelection {
-                access: required_ledger(context, &arguments.place, cluster)?,
+                access: required_ledger(context, &arguments.ledger, cluster)?,
                 name: set.clone(),
             };
             let write = || Ok(write_specifications(context, arguments, &specs)?);

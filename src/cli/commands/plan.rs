@@ -36,7 +36,7 @@ pub(crate) struct PlanArgs {
     pub set: SetArgs,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
     /// Write a report to a file or to standard output (`-`); repeatable
@@ -98,7 +98,7 @@ async fn print_plan(
     arguments: &PlanArgs,
 ) -> Result<Exit, CliError> {
     let workflow = context.workflow(cluster, "plan", arguments.parallelism.parallelism);
-    let access = ledger_access(context, &arguments.place, cluster);
+    let access = ledger_access(context, &arguments.ledger, cluster);
     let selection = SetSelection::new(access, specifications.set.as_ref());
     let set = match &selection {
         Some(selection) => Some(workflow.unless_interrupted(selection.open()).await??),
@@ -228,8 +228,8 @@ fn plan_origin(
         directory: context.directory.display().to_string(),
         namespace: context.namespace()?.map(|namespace| namespace.to_string()),
         set: set.map(ToString::to_string),
-        ledger: arguments.place.ledger.to_string(),
-        ledger_namespace: arguments.place.ledger_namespace.clone(),
+        ledger: arguments.ledger.ledger.to_string(),
+        ledger_namespace: arguments.ledger.ledger_namespace.clone(),
     })
 }
 

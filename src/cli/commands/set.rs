@@ -29,7 +29,7 @@ pub(crate) enum SetCommand {
 pub(crate) struct SetListArgs {
     /// The ledger.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -43,7 +43,7 @@ pub(crate) struct SetShowArgs {
     pub name: SetName,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -75,7 +75,7 @@ async fn list(
     client: &dyn ClusterApi,
     arguments: &SetListArgs,
 ) -> Result<Exit, CliError> {
-    let access = required_ledger(context, &arguments.place, client)?;
+    let access = required_ledger(context, &arguments.ledger, client)?;
     let (mut sets, mut unread) = (vec![], vec![]);
     for set in access.all_sets().await? {
         match set {
@@ -105,7 +105,7 @@ async fn show(
     client: &dyn ClusterApi,
     arguments: &SetShowArgs,
 ) -> Result<Exit, CliError> {
-    let access = required_ledger(context, &arguments.place, client)?;
+    let access = required_ledger(context, &arguments.ledger, client)?;
     let set = access.open_set(&arguments.name).await?;
     if !set.exists() {
         let workflow = context.workflow(client, "set show", 1);

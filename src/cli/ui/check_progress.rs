@@ -61,7 +61,7 @@ impl CheckObserver for CheckProgress {
         if let Some(bar) = &*self.bar() {
             bar.inc(1);
         }
-        let is_bad = matches!(outcome.verdict, Verdict::Failed | Verdict::Untried(_));
+        let is_bad = matches!(outcome.verdict, Verdict::Failed | Verdict::NotRun(_));
         if is_bad {
             let word = verdict_word(&outcome.verdict);
             self.printer

@@ -54,14 +54,14 @@ impl std::str::FromStr for CheckReportFile {
     }
 }
 
-/// Returns JUnit XML: one suite per area, one case per check. An untried check is an error.
+/// Returns JUnit XML: one suite per area, one case per check. A check that could not run is an error.
 fn junit(report: &Report) -> String {
     let tally = report.tally();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"nomad-csi plugin check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{:.3}\">\n",
         report.outcomes.len(),
         tally.failed,
-        tally.untried,
+        tally.not_run,
         report.elapsed.as_secs_f64(),
     );
     for area in Area::ALL {
@@ -85,7 +85,7 @@ fn suite(area: Area, outcomes: &[&CheckOutcome]) -> String {
         area.as_str(),
         outcomes.len(),
         count(|verdict| *verdict == Verdict::Failed),
-        count(|verdict| matches!(verdict, Verdict::Untried(_))),
+        count(|verdict| matches!(verdict, Verdict::NotRun(_))),
         count(|verdict| matches!(verdict, Verdict::Skipped(_))),
     )
 }
@@ -101,7 +101,7 @@ fn case(outcome: &CheckOutcome) -> String {
                 xml(&findings(outcome))
             )
         }
-        Verdict::Untried(reason) => format!("<error message=\"{}\"/>", xml(reason)),
+        Verdict::NotRun(reason) => format!("<error message=\"{}\"/>", xml(reason)),
         Verdict::Skipped(reason) => format!("<skipped message=\"{}\"/>", xml(reason)),
     };
     format!(
@@ -134,13 +134,13 @@ fn markdown(report: &Report) -> String {
     let Tally {
         passed,
         failed,
-        untried,
+        not_run,
         skipped,
         advice,
     } = report.tally();
     let info = &report.plugin.info;
     let mut parts = vec![format!(
-        "**{passed} passed, {failed} failed, {untried} untried, {skipped} skipped** ({advice} with advice): plugin {} {}\n",
+        "**{passed} passed, {failed} failed, {not_run} not run, {skipped} skipped** ({advice} with advice): plugin {} {}\n",
         code(&info.name),
         code(&info.vendor_version)
     )];

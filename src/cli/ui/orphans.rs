@@ -60,7 +60,7 @@ fn size(listed: &ListedVolume) -> String {
 
 fn state(listed: &ListedVolume) -> &'static str {
     match listed.deletion {
-        Some(_) => "deletion begun",
+        Some(_) => "deletion started",
         None => "orphan",
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn set_list(sets: &[LedgerSet]) -> String {
             set.intents().count().to_string(),
         ]
     });
-    table(["Set", "Volumes", "Protected", "Unfinished"], rows)
+    table(["Set", "Volumes", "Protected", "Interrupted"], rows)
 }
 
 /// Returns the summary of a set as JSON.
@@ -26,7 +26,7 @@ pub(crate) fn set_summary(set: &LedgerSet) -> Document {
     Document::of(&json!({
         "ID": set.name().as_str(),
         "Protected": protected(set),
-        "Unfinished": set.intents().count(),
+        "Interrupted": set.intents().count(),
         "Volumes": set.owned().count(),
     }))
 }
@@ -69,7 +69,7 @@ pub(crate) fn set_detail(set: &LedgerSet, now: &TimeReference) -> String {
             ]
         });
         let headings = ["ID", "Namespace", "Step", "Started", "By"];
-        sections.push(heading("Unfinished") + &table(headings, rows));
+        sections.push(heading("Interrupted") + &table(headings, rows));
     }
     sections.join("\n")
 }
@@ -85,14 +85,14 @@ pub(crate) fn set_document(set: &LedgerSet) -> Document {
                 "ID": key.id.as_str(),
                 "Namespace": key.namespace.as_str(),
                 "Protected": owned.protect,
-                "SeenEqual": owned.last_verified.map(|seen| json!({
+                "LastVerified": owned.last_verified.map(|seen| json!({
                     "Index": seen.modify_index,
                     "Time": seen.at,
                 })),
             })
         })
         .collect();
-    let unfinished: Value = set
+    let interrupted: Value = set
         .intents()
         .map(|(key, intent)| {
             json!({
@@ -106,7 +106,7 @@ pub(crate) fn set_document(set: &LedgerSet) -> Document {
         .collect();
     Document::of(&json!({
         "ID": set.name().as_str(),
-        "Unfinished": unfinished,
+        "Interrupted": interrupted,
         "Volumes": volumes,
     }))
 }

@@ -19,18 +19,18 @@ pub(super) fn verdict_word(verdict: &Verdict) -> String {
     let style = match verdict {
         Verdict::Passed => GREEN,
         Verdict::Failed => RED,
-        Verdict::Untried(_) => YELLOW,
+        Verdict::NotRun(_) => YELLOW,
         Verdict::Skipped(_) => PLAIN,
     };
     format!("{style}{}{style:#}", word(verdict))
 }
 
-/// Returns the verdict's name in documents.
+/// Returns the verdict as a word.
 pub(crate) fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Passed => "passed",
         Verdict::Failed => "failed",
-        Verdict::Untried(_) => "untried",
+        Verdict::NotRun(_) => "not run",
         Verdict::Skipped(_) => "skipped",
     }
 }
@@ -50,7 +50,7 @@ pub(crate) fn report_text(report: &Report) -> String {
     });
     let mut sections = vec![table(["Check", "Verdict", "Requirement"], rows)];
     sections.extend(by_reason("Skipped", &report.outcomes, skipped));
-    sections.extend(by_reason("Could not run", &report.outcomes, untried));
+    sections.extend(by_reason("Could not run", &report.outcomes, reason_not_run));
     sections.extend(report.outcomes.iter().filter_map(details));
     if !report.leftovers.is_empty() {
         let lines = report
@@ -64,7 +64,7 @@ pub(crate) fn report_text(report: &Report) -> String {
     sections.join("\n")
 }
 
-/// Returns the skipped or untried checks, grouped by reason.
+/// Returns the checks that were skipped or could not run, grouped by reason.
 fn by_reason(
     title: &str,
     outcomes: &[CheckOutcome],
@@ -91,13 +91,13 @@ fn by_reason(
 fn skipped(outcome: &CheckOutcome) -> Option<&str> {
     match &outcome.verdict {
         Verdict::Skipped(reason) => Some(reason),
-        Verdict::Passed | Verdict::Failed | Verdict::Untried(_) => None,
+        Verdict::Passed | Verdict::Failed | Verdict::NotRun(_) => None,
     }
 }
 
-fn untried(outcome: &CheckOutcome) -> Option<&str> {
+fn reason_not_run(outcome: &CheckOutcome) -> Option<&str> {
     match &outcome.verdict {
-        Verdict::Untried(reason) => Some(reason),
+        Verdict::NotRun(reason) => Some(reason),
         Verdict::Passed | Verdict::Failed | Verdict::Skipped(_) => None,
     }
 }
@@ -137,7 +137,7 @@ fn summary(report: &Report) -> String {
     let Tally {
         passed,
         failed,
-        untried,
+        not_run,
         skipped,
         advice,
     } = report.tally();
@@ -150,7 +150,7 @@ fn summary(report: &Report) -> String {
     } else {
         ""
     };
-    format!("{passed} passed, {failed} failed, {untried} untried, {skipped} skipped{advice}{end}\n")
+    format!("{passed} passed, {failed} failed, {not_run} not run, {skipped} skipped{advice}{end}\n")
 }
 
 /// Returns the report as JSON.
@@ -168,7 +168,7 @@ pub(crate) fn report_json(report: &Report) -> Value {
         "summary": {
             "passed": tally.passed,
             "failed": tally.failed,
-            "untried": tally.untried,
+            "not_run": tally.not_run,
             "skipped": tally.skipped,
             "advice": tally.advice,
         },
@@ -181,7 +181,7 @@ pub(crate) fn report_json(report: &Report) -> Value {
 
 fn outcome_json(outcome: &CheckOutcome) -> Value {
     let reason = match &outcome.verdict {
-        Verdict::Untried(reason) | Verdict::Skipped(reason) => Some(reason),
+        Verdict::NotRun(reason) | Verdict::Skipped(reason) => Some(reason),
         Verdict::Passed | Verdict::Failed => None,
     };
     json!({
@@ -189,7 +189,7 @@ fn outcome_json(outcome: &CheckOutcome) -> Value {
         "title": outcome.case.title,
         "section": outcome.case.section,
         "destructive": outcome.case.effect == Effect::Creates,
-        "verdict": word(&outcome.verdict),
+        "verdict": word(&outcome.verdict).replace(' ', "_"),
         "reason": reason,
         "seconds": outcome.elapsed.as_secs_f64(),
         "findings": outcome.findings.iter().map(finding_json).collect::<Vec<_>>(),

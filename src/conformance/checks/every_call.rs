@@ -50,7 +50,7 @@ async fn log(check: &mut Check<'_>) -> CheckResult {
     let start = check.session.log_start;
     let read = check.session.files.tail(&path, start, MAX_LOG_BYTES).await;
     let (bytes, _) = read.map_err(|error| {
-        StopReason::Untried(format!("cannot read the log `{}`: {error}", path.display()))
+        StopReason::NotRun(format!("cannot read the log `{}`: {error}", path.display()))
     })?;
     let text = String::from_utf8_lossy(&bytes);
     let secrets = &check.options().secrets;

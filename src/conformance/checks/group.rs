@@ -123,7 +123,7 @@ async fn group(check: &mut Check<'_>) -> Result<VolumeGroupSnapshot, StopReason>
     let wanted = request(check, &volumes);
     let response = check.prepare(wanted).await?.group_snapshot;
     response.ok_or_else(|| {
-        StopReason::Untried("CreateVolumeGroupSnapshot returned no group snapshot".to_owned())
+        StopReason::NotRun("CreateVolumeGroupSnapshot returned no group snapshot".to_owned())
     })
 }
 

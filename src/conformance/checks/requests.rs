@@ -114,7 +114,7 @@ impl Check<'_> {
     /// Creates a volume for use in a check.
     ///
     /// # Errors
-    /// Stops the check as untried if the call fails.
+    /// Stops the check as not run if the call fails.
     pub(super) async fn new_volume(&mut self) -> Result<Volume, StopReason> {
         let request = self.create_request();
         self.create_volume(request).await
@@ -123,20 +123,20 @@ impl Check<'_> {
     /// Creates the requested volume for use in a check.
     ///
     /// # Errors
-    /// Stops the check as untried if the call fails.
+    /// Stops the check as not run if the call fails.
     pub(super) async fn create_volume(
         &mut self,
         request: CreateVolumeRequest,
     ) -> Result<Volume, StopReason> {
         let volume = self.prepare(request).await?.volume;
         let volume = volume.filter(|volume| !volume.volume_id.is_empty());
-        volume.ok_or_else(|| StopReason::Untried("CreateVolume returned no volume".to_owned()))
+        volume.ok_or_else(|| StopReason::NotRun("CreateVolume returned no volume".to_owned()))
     }
 
     /// Creates a volume with one capability.
     ///
     /// # Errors
-    /// Stops the check as untried if the call fails.
+    /// Stops the check as not run if the call fails.
     pub(super) async fn new_volume_with(
         &mut self,
         capability: VolumeCapability,

@@ -182,7 +182,7 @@ impl Check<'_> {
     /// Creates a snapshot for use in a check, and waits until it is ready.
     ///
     /// # Errors
-    /// Stops the check as untried if a call fails.
+    /// Stops the check as not run if a call fails.
     pub(super) async fn new_snapshot(&mut self, volume_id: &str) -> Result<Snapshot, StopReason> {
         let request = self.snapshot_request(volume_id);
         self.ready_snapshot(request).await
@@ -197,14 +197,14 @@ impl Check<'_> {
             let snapshot = snapshot.unwrap_or_default();
             if snapshot.snapshot_id.is_empty() {
                 let why = "CreateSnapshot returned no snapshot";
-                return Err(StopReason::Untried(why.to_owned()));
+                return Err(StopReason::NotRun(why.to_owned()));
             }
             if snapshot.ready_to_use {
                 return Ok(snapshot);
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err(StopReason::Untried(
+        Err(StopReason::NotRun(
             "the snapshot did not become ready".to_owned(),
         ))
     }
@@ -213,7 +213,7 @@ impl Check<'_> {
     /// while the volume is unpublished, and publishes the volume again.
     ///
     /// # Errors
-    /// Stops the check as untried if a call fails.
+    /// Stops the check as not run if a call fails.
     pub(super) async fn snapshot_in_use(
         &mut self,
         used: VolumeUse,

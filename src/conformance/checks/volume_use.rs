@@ -123,7 +123,7 @@ impl Check<'_> {
     /// Returns a new target path. The parent exists; the plugin creates the path itself.
     ///
     /// # Errors
-    /// Stops the check as untried if the parent cannot be created.
+    /// Stops the check as not run if the parent cannot be created.
     pub(super) async fn new_target_path(&mut self) -> Result<String, StopReason> {
         let parent = self.options().target_directory.clone();
         self.create_directory(&parent).await?;
@@ -133,7 +133,7 @@ impl Check<'_> {
     /// Attaches a volume if the plugin has that, and chooses paths for it. Stages nothing.
     ///
     /// # Errors
-    /// Stops the check as untried if that fails.
+    /// Stops the check as not run if that fails.
     pub(super) async fn attached(
         &mut self,
         volume: Volume,
@@ -166,7 +166,7 @@ impl Check<'_> {
     /// Attaches a volume, and stages it if the plugin has that.
     ///
     /// # Errors
-    /// Stops the check as untried if that fails.
+    /// Stops the check as not run if that fails.
     pub(super) async fn staged(
         &mut self,
         volume: Volume,
@@ -182,7 +182,7 @@ impl Check<'_> {
     /// Attaches, stages and publishes a volume.
     ///
     /// # Errors
-    /// Stops the check as untried if that fails.
+    /// Stops the check as not run if that fails.
     pub(super) async fn published(
         &mut self,
         volume: Volume,
@@ -196,7 +196,7 @@ impl Check<'_> {
     /// Creates a volume and publishes it.
     ///
     /// # Errors
-    /// Stops the check as untried if that fails.
+    /// Stops the check as not run if that fails.
     pub(super) async fn new_published(
         &mut self,
         capability: VolumeCapability,
@@ -208,7 +208,7 @@ impl Check<'_> {
     /// Unpublishes, unstages and detaches a volume.
     ///
     /// # Errors
-    /// Stops the check as untried if that fails.
+    /// Stops the check as not run if that fails.
     pub(super) async fn end_use(&mut self, used: &VolumeUse) -> Result<(), StopReason> {
         self.prepare(Self::unpublish_request(used)).await?;
         if self.stages() {
@@ -224,22 +224,22 @@ impl Check<'_> {
     /// Returns what is at a path of this machine.
     ///
     /// # Errors
-    /// Stops the check as untried if the path cannot be inspected.
+    /// Stops the check as not run if the path cannot be inspected.
     pub(super) async fn path_kind(&self, path: &str) -> Result<PathKind, StopReason> {
         let kind = self.session.files.kind(Path::new(path)).await;
-        kind.map_err(|error| StopReason::Untried(format!("cannot inspect `{path}`: {error}")))
+        kind.map_err(|error| StopReason::NotRun(format!("cannot inspect `{path}`: {error}")))
     }
 
     /// Writes to a published volume.
     ///
     /// # Errors
-    /// Stops the check as untried if the write fails.
+    /// Stops the check as not run if the write fails.
     pub(super) async fn write_data(&self, used: &VolumeUse, text: &str) -> Result<(), StopReason> {
         let written = self.try_write(used, text).await;
         written.map_err(|error| {
             let path = used.data_path();
             let hint = "the target path must be visible and writable for this user";
-            StopReason::Untried(format!(
+            StopReason::NotRun(format!(
                 "cannot write to `{}`: {error}; {hint}",
                 path.display()
             ))
@@ -277,11 +277,11 @@ impl Check<'_> {
     /// Returns the size of a published volume as a workload sees it.
     ///
     /// # Errors
-    /// Stops the check as untried if the path cannot be inspected.
+    /// Stops the check as not run if the path cannot be inspected.
     pub(super) async fn visible_size(&self, used: &VolumeUse) -> Result<u64, StopReason> {
         let size = self.session.files.size(Path::new(&used.target)).await;
         size.map_err(|error| {
-            StopReason::Untried(format!(
+            StopReason::NotRun(format!(
                 "cannot determine the size of `{}`: {error}",
                 used.target
             ))
@@ -290,11 +290,11 @@ impl Check<'_> {
 }
 
 /// # Errors
-/// Stops the check as untried if the path is not valid UTF-8, as CSI requires.
+/// Stops the check as not run if the path is not valid UTF-8, as CSI requires.
 fn path_text(path: &Path) -> Result<String, StopReason> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| {
-        StopReason::Untried(format!("the path `{}` is not valid UTF-8", path.display()))
+        StopReason::NotRun(format!("the path `{}` is not valid UTF-8", path.display()))
     })
 }
 

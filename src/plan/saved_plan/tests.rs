@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
+use crate::plan::action::ClaimWait;
 use crate::plan::build::build_plan;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::rules::MergeRules;
@@ -154,6 +155,24 @@ fn a_saved_plan_is_read_back() {
     assert_eq!(read, saved);
     assert_eq!(read.options(), Ok(options));
     assert_eq!(read.approvals(), Ok(approvals));
+}
+
+/// Programs before 0.1 wrote `waits` for the action `wait`.
+#[test]
+fn the_earlier_name_of_a_waiting_volume_is_read() {
+    let mut plan = plan(larger(), &there(Some(existing())), &PlanOptions::default());
+    plan.volumes[0].action = Action::WaitingForClaims(ClaimWait {
+        reasons: vec![],
+        claims: vec![],
+    });
+    let observed = there(Some(existing()));
+    let origin = PlanOrigin::default();
+    let (options, approvals) = (PlanOptions::default(), Approvals::default());
+    let saved = SavedPlan::of(origin, &plan, &observed, &options, &approvals);
+    let text = saved.write();
+    let earlier = text.replace("\"action\": \"wait\"", "\"action\": \"waits\"");
+    assert_ne!(earlier, text);
+    assert_eq!(SavedPlan::read(&earlier), Ok(saved));
 }
 
 #[test]

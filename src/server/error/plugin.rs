@@ -200,10 +200,10 @@ impl PluginFailure {
         );
         let failure = match &self.error {
             ForwardError::NoController(error) => {
-                return format!("plugin {plugin} cannot {verb} {target}: {error}");
+                return format!("plugin `{plugin}` cannot {verb} {target}: {error}");
             }
             ForwardError::Failed { error, .. } => format!(
-                "plugin {plugin} did not {verb} {target}: {} ({})",
+                "plugin `{plugin}` did not {verb} {target}: {} ({})",
                 error.message,
                 error.code.as_str()
             ),
@@ -212,7 +212,7 @@ impl PluginFailure {
                     format!("; its last answer: {}", error.message)
                 });
                 format!(
-                    "plugin {plugin} did not answer {} of {target} within {} s{last}",
+                    "plugin `{plugin}` did not answer {} of {target} within {} s{last}",
                     self.operation.rpc(),
                     after.as_secs()
                 )
@@ -259,11 +259,13 @@ impl PluginFailure {
 
     fn target_description(&self) -> String {
         match &self.target {
-            CallTarget::Volume(volume) => format!("volume {volume}"),
+            CallTarget::Volume(volume) => format!("volume {}", volume.quoted()),
             CallTarget::Volumes => "the provider's volumes".to_owned(),
             CallTarget::Snapshot { volume, .. } => {
-                let of = volume.as_ref().map(|volume| format!(" of volume {volume}"));
-                format!("snapshot {}{}", self.subject, of.unwrap_or_default())
+                let of = volume
+                    .as_ref()
+                    .map(|volume| format!(" of volume {}", volume.quoted()));
+                format!("snapshot `{}`{}", self.subject, of.unwrap_or_default())
             }
             CallTarget::Snapshots => "the provider's snapshots".to_owned(),
         }

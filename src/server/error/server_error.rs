@@ -360,13 +360,13 @@ impl ServerError {
             Self::Variable(error) => error.message(),
             Self::Snapshot(error) => error.message(),
             Self::UnknownPath => "this path does not exist".into(),
-            Self::NoPathToRegion(region) => format!("this agent is not in region {region}"),
-            Self::NoSuchPlugin(id) => format!("plugin {id} does not exist"),
+            Self::NoPathToRegion(region) => format!("this agent is not in region `{region}`"),
+            Self::NoSuchPlugin(id) => format!("plugin `{id}` does not exist"),
             Self::NotSupported { plugin, operation } => {
-                format!("plugin {plugin} cannot {}", operation.as_str())
+                format!("plugin `{plugin}` cannot {}", operation.as_str())
             }
             Self::Invalid { volume, problems } => {
-                format!("volume {volume} is not valid: {}", problems.join("; "))
+                format!("volume `{volume}` is not valid: {}", problems.join("; "))
             }
             Self::InBatch { error, .. } => {
                 format!("{}; no volume was registered", error.message())
@@ -376,12 +376,12 @@ impl ServerError {
                 messages.join("; ")
             }
             Self::PluginHasNoController(id) => {
-                format!("plugin {id} cannot create volumes: it has no controller")
+                format!("plugin `{id}` cannot create volumes: it has no controller")
             }
-            Self::CannotCreate(id) => format!("plugin {id} cannot create volumes"),
+            Self::CannotCreate(id) => format!("plugin `{id}` cannot create volumes"),
             Self::CannotCopy { plugin, source } => {
                 format!(
-                    "plugin {plugin} cannot create volumes from {}",
+                    "plugin `{plugin}` cannot create volumes from {}",
                     source.as_str()
                 )
             }
@@ -389,42 +389,64 @@ impl ServerError {
                 volume, refusals, ..
             } => {
                 let reasons: Vec<_> = refusals.iter().map(|r| r.reason.as_str()).collect();
-                format!("volume {volume} cannot be updated: {}", reasons.join("; "))
+                format!(
+                    "volume {} cannot be updated: {}",
+                    volume.quoted(),
+                    reasons.join("; ")
+                )
             }
             Self::CannotExpand { volume, .. } => {
-                format!("volume {volume} cannot be expanded: its plugin does not support expansion")
+                format!(
+                    "volume {} cannot be expanded: its plugin does not support expansion",
+                    volume.quoted()
+                )
             }
             Self::VolumeNotFound(volume)
             | Self::NoSuchVolume(volume)
             | Self::NoSuchSource(volume) => {
-                format!("volume {volume} does not exist")
+                format!("volume {} does not exist", volume.quoted())
             }
             Self::VolumeInUse {
                 volume,
                 claiming_allocs,
             } => {
-                format!("volume {volume} is claimed by {}", joined(claiming_allocs))
+                let claims = claiming_allocs
+                    .iter()
+                    .map(|alloc| format!("allocation `{alloc}`"));
+                let claims: Vec<_> = claims.collect();
+                format!(
+                    "volume {} is claimed by {}",
+                    volume.quoted(),
+                    claims.join(", ")
+                )
             }
             Self::BeingDeleted(volume) => {
-                format!("volume {volume} is being deleted: its last deletion did not complete")
+                format!(
+                    "volume {} is being deleted: its last deletion did not complete",
+                    volume.quoted()
+                )
             }
             Self::SourceBeingDeleted {
                 volume,
                 external_id,
                 other,
             } => format!(
-                "volume {volume} cannot be registered: external volume {external_id} is being deleted as {other}"
+                "volume {} cannot be registered: external volume `{external_id}` is being deleted as {}",
+                volume.quoted(),
+                other.quoted()
             ),
             Self::Shared {
                 volume,
                 external_id,
                 others,
             } => format!(
-                "volume {volume} cannot be deleted: external volume {external_id} is also registered as {}",
+                "volume {} cannot be deleted: external volume `{external_id}` is also registered as {}",
+                volume.quoted(),
                 joined(others)
             ),
             Self::CannotDelete { volume, plugin } => format!(
-                "volume {volume} cannot be deleted: plugin {plugin} has no controller or cannot delete volumes"
+                "volume {} cannot be deleted: plugin `{plugin}` has no controller or cannot delete volumes",
+                volume.quoted()
             ),
             Self::Plugin(failure) => failure.message(),
             Self::QueueFull { name, error } => format!("{error} for {name}"),
@@ -433,7 +455,10 @@ impl ServerError {
                 waited.as_secs()
             ),
             Self::RepeatedConflict(volume) => {
-                format!("volume {volume} cannot be updated: it changed during every attempt")
+                format!(
+                    "volume {} cannot be updated: it changed during every attempt",
+                    volume.quoted()
+                )
             }
             Self::Commit(error) => match std::error::Error::source(error) {
                 Some(reason) => format!("{error}: {reason}"),
@@ -569,9 +594,9 @@ fn commit_code(error: &CommitError) -> Code {
     }
 }
 
-fn joined<T: ToString>(items: &[T]) -> String {
-    let texts: Vec<_> = items.iter().map(ToString::to_string).collect();
-    texts.join(", ")
+fn joined(volumes: &[NamespacedId]) -> String {
+    let names: Vec<_> = volumes.iter().map(NamespacedId::quoted).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]

@@ -63,12 +63,14 @@ impl SnapshotError {
             Self::MissingName => "the snapshot has no name".into(),
             Self::Name(problem) => format!("the name of the snapshot is invalid: {problem}"),
             Self::MissingId => "the request has no snapshot ID".into(),
-            Self::UnknownPlugin(id) => format!("plugin {id} does not exist"),
+            Self::UnknownPlugin(id) => format!("plugin `{id}` does not exist"),
             Self::OtherPlugin {
                 volume,
                 provider,
                 named,
-            } => format!("volume {volume} belongs to plugin {provider}, not to plugin {named}"),
+            } => {
+                format!("volume `{volume}` belongs to plugin `{provider}`, not to plugin `{named}`")
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct ReconcileArgs {
     pub changes: StandingChangeArgs,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,

@@ -158,7 +158,7 @@ impl RoundReporter for RoundLog<'_> {
             let result = match &outcome.status {
                 Status::Unchanged | Status::Blocked => continue,
                 Status::Done(_) | Status::Removed => "done",
-                Status::NotStarted => "not-begun",
+                Status::NotStarted => "not-started",
                 Status::Stale(why) | Status::DependencyFailed(why) | Status::Failed(why) => {
                     failures.push(why.clone());
                     "failed"

@@ -134,7 +134,7 @@ async fn reconcile(
     };
     let request = RoundRequest {
         specifications,
-        ledger: ledger_access(context, &arguments.place, cluster),
+        ledger: ledger_access(context, &arguments.ledger, cluster),
         ignore: &ignore,
         changes,
     };

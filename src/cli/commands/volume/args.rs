@@ -108,7 +108,7 @@ pub(crate) struct DeregisterArgs {
     pub if_exists: bool,
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
 }
 
 /// Arguments of `volume delete`.
@@ -131,7 +131,7 @@ pub(crate) struct DeleteArgs {
     pub if_exists: bool,
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
 }
 
 /// Arguments of `volume status`.
@@ -201,7 +201,7 @@ pub(crate) struct ExpandArgs {
     pub set: Option<String>,
     /// The ledger of the set.
     #[command(flatten)]
-    pub place: LedgerArgs,
+    pub ledger: LedgerArgs,
     #[arg(long, value_name = "VERSION", help = SERVER_VERSION_HELP)]
     pub server_version: Option<ServerVersion>,
     /// The output format.

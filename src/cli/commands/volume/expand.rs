@@ -42,7 +42,7 @@ pub(crate) async fn expand_to_size(
                     with_size(context, &existing, set, size, max_size)?
                 }
             };
-            let access = ledger_access(context, &arguments.place, cluster);
+            let access = ledger_access(context, &arguments.ledger, cluster);
             let set = SetSelection::new(access, specifications.set.as_ref());
             let request = ExpandRequest {
                 existing: &existing,

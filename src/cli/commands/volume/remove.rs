@@ -31,7 +31,7 @@ pub(crate) async fn deregister(
         secrets: Secrets::default(),
         ledger: None,
     };
-    remove(context, &arguments.place, request).await
+    remove(context, &arguments.ledger, request).await
 }
 
 /// `volume delete`.
@@ -51,7 +51,7 @@ pub(crate) async fn delete(
         if_exists: arguments.if_exists,
         ledger: None,
     };
-    remove(context, &arguments.place, request).await
+    remove(context, &arguments.ledger, request).await
 }
 
 async fn remove(
