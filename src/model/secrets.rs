@@ -203,7 +203,7 @@ pub enum SecretOwner {
 impl std::fmt::Display for SecretOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Volume(key) => write!(f, "volume {key}"),
+            Self::Volume(key) => write!(f, "volume {}", key.quoted()),
             Self::Variable(key) => write!(f, "variable {key}"),
         }
     }

@@ -482,7 +482,7 @@ mod tests {
         );
         assert_eq!(
             failure.message(),
-            "plugin ebs0 did not answer CreateVolume of volume db within 120 s; the call may still have \
+            "plugin `ebs0` did not answer CreateVolume of volume `db` within 120 s; the call may still have \
              taken effect"
         );
         assert!(failure.help()[1].contains("csi-db-1"));

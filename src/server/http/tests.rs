@@ -603,7 +603,7 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
     );
     assert_eq!(
         body.message,
-        "plugin fake did not delete volume db: scripted Internal (Internal); the call may still \
+        "plugin `fake` did not delete volume `db`: scripted Internal (Internal); the call may still \
          have taken effect"
     );
     assert_eq!(body.help.len(), 1);

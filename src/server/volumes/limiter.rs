@@ -22,9 +22,9 @@ pub(super) enum LockedResource {
 impl std::fmt::Display for LockedResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Volume(key) => write!(f, "volume {key}"),
-            Self::External(plugin, id) => write!(f, "external volume {id} of plugin {plugin}"),
-            Self::Snapshot(plugin, id) => write!(f, "snapshot {id} of plugin {plugin}"),
+            Self::Volume(key) => write!(f, "volume {}", key.quoted()),
+            Self::External(plugin, id) => write!(f, "external volume `{id}` of plugin `{plugin}`"),
+            Self::Snapshot(plugin, id) => write!(f, "snapshot `{id}` of plugin `{plugin}`"),
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrig
     match origin {
         UpdateOrigin::Create if given(request.context.as_ref()) => warnings.push(format!(
             "volume {}: the context of the request was ignored; the plugin gives a new volume its context",
-            request.key()
+            request.key().quoted()
         )),
         UpdateOrigin::Create | UpdateOrigin::Register => {}
     }
@@ -24,7 +24,7 @@ pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrig
     if only_blocks && options.is_some_and(|options| !options.is_empty()) {
         warnings.push(format!(
             "volume {}: mount options have no effect on a volume that is only used as a block device",
-            request.key()
+            request.key().quoted()
         ));
     }
     warnings
@@ -50,11 +50,12 @@ fn shared_with(
     let others: Vec<_> = registered
         .iter()
         .filter(|other| *other != key)
-        .map(ToString::to_string)
+        .map(NamespacedId::quoted)
         .collect();
     (!others.is_empty()).then(|| {
         format!(
-            "volume {key}: external volume {external_id} is also registered as {}; claims are tracked separately, and neither volume can be deleted while the other is registered",
+            "volume {}: external volume `{external_id}` is also registered as {}; claims are tracked separately, and neither volume can be deleted while the other is registered",
+            key.quoted(),
             others.join(", ")
         )
     })
@@ -65,14 +66,14 @@ pub(super) fn expansion_warnings(record: &VolumeRecord) -> impl Iterator<Item = 
     let unknown = record.expanding.map(|to| {
         format!(
             "volume {}: an expansion to {} was started and its outcome is unknown; the next request for the volume asks the plugin again",
-            record.key(),
+            record.key().quoted(),
             to.min
         )
     });
     let pending = record.node_expansion_pending.then(|| {
         format!(
             "volume {}: the provider expanded it; the plugin also requires expansion on the nodes, which is pending",
-            record.key()
+            record.key().quoted()
         )
     });
     unknown.into_iter().chain(pending)

@@ -128,7 +128,7 @@ async fn a_context_in_a_create_is_ignored() {
         assert_eq!(
             result.warnings,
             [
-                "volume db: the context of the request was ignored; the plugin gives a new volume its context"
+                "volume `db`: the context of the request was ignored; the plugin gives a new volume its context"
             ]
         );
     }

@@ -256,6 +256,6 @@ async fn a_full_queue_is_an_immediate_error() {
     first.unwrap();
     assert_eq!(
         second.text(),
-        "0 operations are already waiting for volume db"
+        "0 operations are already waiting for volume `db`"
     );
 }

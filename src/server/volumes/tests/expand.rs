@@ -264,7 +264,7 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
         assert_eq!(
             result.warnings,
             [
-                "volume db: an expansion to 20B was started and its outcome is unknown; the next request for the volume asks the plugin again"
+                "volume `db`: an expansion to 20B was started and its outcome is unknown; the next request for the volume asks the plugin again"
             ]
         );
     }

@@ -383,7 +383,7 @@ async fn lost_secrets_are_replaced_by_registering_again() {
     };
     assert_eq!(
         text(agent.register(silent).await),
-        "volume db: cannot decrypt the stored secrets with this agent's key"
+        "volume `db`: cannot decrypt the stored secrets with this agent's key"
     );
     assert!(text(agent.delete("db").await).contains("cannot decrypt"));
     agent.register(request).await.unwrap();
@@ -516,13 +516,13 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
     assert_eq!(
         result.warnings,
         [
-            "volume two: external volume vol-1 is also registered as one; claims are tracked separately, and \
+            "volume `two`: external volume `vol-1` is also registered as `one`; claims are tracked separately, and \
              neither volume can be deleted while the other is registered"
         ]
     );
     assert_eq!(
         text(agent.delete("one").await),
-        "volume one cannot be deleted: external volume vol-1 is also registered as two"
+        "volume `one` cannot be deleted: external volume `vol-1` is also registered as `two`"
     );
     assert_eq!(agent.calls().1, 0);
     agent.deregister("two", false).await.unwrap();
@@ -536,7 +536,7 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
                 .register(agent.add_external_volume("vol-1", "three"))
                 .await
         ),
-        "volume three cannot be registered: external volume vol-1 is being deleted as one"
+        "volume `three` cannot be registered: external volume `vol-1` is being deleted as `one`"
     );
     agent.delete("one").await.unwrap();
 }
@@ -555,7 +555,9 @@ async fn mount_options_of_a_block_device_give_a_warning() {
     let result = agent.register(request).await.unwrap();
     assert_eq!(
         result.warnings,
-        ["volume db: mount options have no effect on a volume that is only used as a block device"]
+        [
+            "volume `db`: mount options have no effect on a volume that is only used as a block device"
+        ]
     );
 }
 
@@ -599,7 +601,7 @@ async fn waiting_ends_with_an_error() {
     assert_eq!(second.code_and_status().0.as_str(), "server/busy");
     assert_eq!(
         second.text(),
-        "the operation was not started: other operations on volume db took longer than 10 s"
+        "the operation was not started: other operations on volume `db` took longer than 10 s"
     );
 }
 
