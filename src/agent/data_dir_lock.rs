@@ -105,14 +105,14 @@ pub(super) fn lock_problem(error: &LockError, owner: Option<&LockOwner>) -> Diag
     problem.into()
 }
 
-fn remedy(error: &LockError, source: &(dyn std::error::Error + 'static)) -> &'static str {
+fn remedy(error: &LockError, source: &(dyn std::error::Error + 'static)) -> String {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     let io = source.downcast_ref::<std::io::Error>();
     match io.map(std::io::Error::kind) {
         Some(StorageFull | QuotaExceeded) => {
-            "free space on its file system; no acknowledged change is lost"
+            "free space on its file system; no acknowledged change is lost".to_owned()
         }
-        Some(_) | None => error.code().remedy(),
+        Some(_) | None => error.code().advice(),
     }
 }
 

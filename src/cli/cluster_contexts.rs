@@ -264,7 +264,7 @@ impl SelectedCluster {
                     let message = format!("the token of context `{}`: {remark}", self.name);
                     let warning = Diagnostic::warning(remark.code, message)
                         .label(*place, "referenced here")
-                        .help(remark.code.remedy());
+                        .help(remark.code.advice());
                     // A repeated lookup produces the same warning.
                     drop(self.token_warning.set(warning));
                 }
@@ -274,7 +274,7 @@ impl SelectedCluster {
                 let message = format!("cannot read the token of context `{}`: {remark}", self.name);
                 let diagnostic = Diagnostic::error(remark.code, message)
                     .label(*place, "referenced here")
-                    .help(remark.code.remedy());
+                    .help(remark.code.advice());
                 CliError::from(diagnostic).with_sources(Arc::clone(&self.sources))
             })
     }

@@ -88,11 +88,11 @@ fn look_up(
             let found = source.resolve(reference, directory).map_err(|remark| {
                 let message = format!("secret `{key}` has no value: {remark}");
                 let problem = Diagnostic::error(remark.code, message);
-                Diagnostics::from(problem.help(remark.code.remedy()))
+                Diagnostics::from(problem.help(remark.code.advice()))
             })?;
             warnings.extend(found.warning.map(|remark| {
                 let message = format!("secret `{key}`: {remark}");
-                Diagnostic::warning(remark.code, message).help(remark.code.remedy())
+                Diagnostic::warning(remark.code, message).help(remark.code.advice())
             }));
             Ok(found.value)
         });

@@ -83,6 +83,6 @@ fn unusable(file: &Path, why: &str) -> CliError {
     let file = one_line(&file.display().to_string());
     let message = format!("cannot apply `{file}`: {}", one_line(why));
     Diagnostic::error(Code::PlanUnusable, message)
-        .help(Code::PlanUnusable.remedy())
+        .help(Code::PlanUnusable.advice())
         .into()
 }

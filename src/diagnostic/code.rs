@@ -464,6 +464,15 @@ impl Code {
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == text)
     }
+
+    /// Returns the remedy as a `help` line writes it: no capital at its start, no full stop at its
+    /// end.
+    pub fn advice(self) -> String {
+        let sentence = self.remedy();
+        let text = sentence.strip_suffix('.').unwrap_or(sentence);
+        let (first, rest) = text.split_at(1);
+        first.to_ascii_lowercase() + rest
+    }
 }
 
 impl std::fmt::Display for Code {
@@ -493,6 +502,7 @@ mod tests {
             for sentence in [code.cause(), code.remedy()] {
                 assert!(sentence.ends_with('.'), "{code}: {sentence}");
             }
+            assert!(code.remedy().is_char_boundary(1), "{code}");
         }
     }
 }

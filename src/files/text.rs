@@ -14,7 +14,7 @@ pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnosti
     let name = file.display();
     let refused = |code: Code, why: String| {
         let message = format!("cannot read `{name}`: {why}");
-        Diagnostics::from(Diagnostic::error(code, message).help(code.remedy()))
+        Diagnostics::from(Diagnostic::error(code, message).help(code.advice()))
     };
     let unreadable = |error: std::io::Error| {
         let code = match error.kind() {

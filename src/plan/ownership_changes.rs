@@ -120,7 +120,7 @@ pub fn interrupted_step_warnings(set: &LedgerSet, observed: &ObservedState) -> V
         Diagnostic::warning(Code::LedgerInterrupted, message)
             .note(format!("{} started it", intent.by))
             .note(there)
-            .help(Code::LedgerInterrupted.remedy())
+            .help(Code::LedgerInterrupted.advice())
     });
     warnings.collect()
 }

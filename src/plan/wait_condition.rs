@@ -42,6 +42,15 @@ impl WaitCondition {
         }
     }
 
+    /// Describes a volume that does not meet the condition: `not schedulable`.
+    pub const fn unmet(self) -> &'static str {
+        match self {
+            Self::Schedulable => "not schedulable",
+            Self::Unclaimed => "still claimed",
+            Self::Absent => "still registered",
+        }
+    }
+
     /// Returns the status of the condition for a volume as it was read.
     pub fn status(self, volume: Option<&Volume>) -> ConditionStatus {
         match (self, volume) {

@@ -120,7 +120,7 @@ impl LedgerError {
             diagnostic = diagnostic.note(format!("server response: {}", text.trim()));
         }
         if self.help.is_empty() {
-            return diagnostic.help(self.code.remedy());
+            return diagnostic.help(self.code.advice());
         }
         diagnostic.help.extend(self.help.iter().cloned());
         diagnostic

@@ -46,7 +46,7 @@ impl ApiError {
             diagnostic = diagnostic.note(format!("server response{status}: {text}"));
         }
         if self.help.is_empty() {
-            return diagnostic.help(self.code.remedy());
+            return diagnostic.help(self.code.advice());
         }
         diagnostic.help.extend(self.help.iter().cloned());
         diagnostic

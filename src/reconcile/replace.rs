@@ -149,7 +149,7 @@ async fn take_snapshot(
     warnings.extend(taken);
     let message = format!("snapshot `{}` of volume `{key}` is not ready", request.name);
     let not_ready = Diagnostic::error(Code::ApplySnapshotNotReady, message)
-        .help(Code::ApplySnapshotNotReady.remedy());
+        .help(Code::ApplySnapshotNotReady.advice());
     Err(Status::Failed(not_replaced(key, not_ready)))
 }
 
@@ -161,7 +161,7 @@ fn snapshot_taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
     } else {
         format!("snapshot `{id}` of volume `{key}` at plugin `{plugin}` is not ready yet")
     };
-    Diagnostic::warning(Code::ApplySnapshotTaken, message).help(Code::ApplySnapshotTaken.remedy())
+    Diagnostic::warning(Code::ApplySnapshotTaken, message).help(Code::ApplySnapshotTaken.advice())
 }
 
 fn not_replaced(key: &NamespacedId, why: Diagnostic) -> Diagnostic {

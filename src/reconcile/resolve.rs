@@ -133,7 +133,7 @@ impl Problem {
             1 => diagnostic.note("1 other secret has the same reference"),
             others => diagnostic.note(format!("{others} other secrets have the same reference")),
         }
-        .help(self.issue.code.remedy())
+        .help(self.issue.code.advice())
     }
 }
 

@@ -56,7 +56,7 @@ impl Rules<'_> {
         if self.spec.request.id.as_str().is_empty() {
             return "this volume".to_owned();
         }
-        format!("volume `{}`", self.spec.key())
+        format!("volume {}", self.spec.key().quoted())
     }
 
     fn is_given(&self, field: &str) -> bool {
@@ -277,7 +277,7 @@ fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
             diagnostics.push(
                 Diagnostic::error(
                     Code::SpecDuplicateVolume,
-                    format!("volume `{}` is declared twice", spec.key()),
+                    format!("volume {} is declared twice", spec.key().quoted()),
                 )
                 .label(place, "repeated here")
                 .label(first, "first here"),

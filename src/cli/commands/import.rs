@@ -139,8 +139,8 @@ async fn import_registered(
 
 fn not_found(keys: &[NamespacedId]) -> Diagnostics {
     let problem = |key: &NamespacedId| {
-        let message = format!("volume `{}` does not exist", one_line(&key.to_string()));
-        Diagnostic::error(Code::VolumeNotFound, message).help(Code::VolumeNotFound.remedy())
+        let message = format!("volume {} does not exist", one_line(&key.quoted()));
+        Diagnostic::error(Code::VolumeNotFound, message).help(Code::VolumeNotFound.advice())
     };
     keys.iter().map(problem).collect()
 }
@@ -226,7 +226,7 @@ fn import_terraform(
     let refused = |why: &str| {
         let message = format!("cannot read `{shown}` as Terraform state: {why}");
         Diagnostic::error(Code::ImportTerraformState, message)
-            .help(Code::ImportTerraformState.remedy())
+            .help(Code::ImportTerraformState.advice())
     };
     let text = files::read_text(&context.directory, file)?;
     let found = read_terraform_state(&text).map_err(|why| refused(&why))?;
@@ -243,7 +243,7 @@ fn import_terraform(
     ));
     let problems = found.problems.iter().map(|problem| {
         Diagnostic::error(Code::ImportTerraformState, format!("{problem} ({shown})"))
-            .help(Code::ImportTerraformState.remedy())
+            .help(Code::ImportTerraformState.advice())
     });
     let problems: Diagnostics = problems.collect();
     if problems.is_empty() {

@@ -158,8 +158,8 @@ fn still_used(volume: &Volume, node: &NodeId) -> Option<Diagnostic> {
         count => format!("{count} allocations"),
     };
     let message = format!(
-        "cannot detach volume `{}` from node `{node}`: {count} may use it there",
-        volume.key()
+        "cannot detach volume {} from node `{node}`: {count} may use it there",
+        volume.key().quoted()
     );
     let mut problem = Diagnostic::error(Code::VolumeInUse, message);
     for claim in claims {

@@ -236,7 +236,7 @@ fn deletions(inventory: &OrphanInventory, ids: &[String]) -> Result<Vec<Deletion
     if !inventory.is_complete {
         let message = "nothing was deleted: the token may not list the volumes of every namespace, so the volumes may be registered";
         let problem = Diagnostic::error(Code::OrphanUnseenNamespaces, message);
-        blocked.push(problem.help(Code::OrphanUnseenNamespaces.remedy()));
+        blocked.push(problem.help(Code::OrphanUnseenNamespaces.advice()));
     }
     let mut deletions: Vec<Deletion> = vec![];
     let mut unknown = vec![];
@@ -289,7 +289,7 @@ fn not_deletable(listed: &ListedVolume) -> Option<Diagnostic> {
                 "the provider has it published to: {}",
                 nodes.join(", ")
             ))
-            .help(Code::OrphanInUse.remedy()),
+            .help(Code::OrphanInUse.advice()),
     )
 }
 

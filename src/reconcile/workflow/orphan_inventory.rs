@@ -69,7 +69,7 @@ impl OrphanInventory {
             let message = "the token may not list the volumes of every namespace; an orphan may be registered";
             context.reporter.diagnostic(
                 Diagnostic::warning(Code::OrphanUnseenNamespaces, message)
-                    .help(Code::OrphanUnseenNamespaces.remedy()),
+                    .help(Code::OrphanUnseenNamespaces.advice()),
             );
         }
     }
@@ -87,7 +87,7 @@ impl OrphanInventory {
             Box::new(
                 match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
                     Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
-                    None => problem.help(Code::OrphanNotListed.remedy()),
+                    None => problem.help(Code::OrphanNotListed.advice()),
                 },
             )
         })

@@ -152,7 +152,7 @@ fn prune_warning(set: &LedgerSet, wanted: &[VolumeSpec]) -> Option<Diagnostic> {
         let message = format!("set `{name}` owns no volumes, so `--prune` removes nothing");
         let warning = Diagnostic::warning(Code::SetNotFound, message)
             .note("a set owns the volumes that were applied with it, as its ledger records")
-            .help(Code::SetNotFound.remedy());
+            .help(Code::SetNotFound.advice());
         return Some(warning);
     }
     if !wanted.is_empty() {

@@ -33,7 +33,7 @@ pub(super) fn check_saved_plan(
     let message = format!("the saved plan was already applied {ago}");
     let problem = Diagnostic::error(Code::PlanApplied, message)
         .note(format!("the ledger of set `{set}` records it"))
-        .help(Code::PlanApplied.remedy());
+        .help(Code::PlanApplied.advice());
     Err(WorkflowError::blocked([problem]))
 }
 

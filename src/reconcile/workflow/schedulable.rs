@@ -40,7 +40,7 @@ pub(super) async fn wait_until_schedulable(
         };
         let message = format!("volume `{shown}` was applied, but is not schedulable");
         let problem = Diagnostic::error(Code::VolumeNotYet, message).note(why);
-        Ok::<_, WorkflowError>(Some(problem.help(Code::VolumeNotYet.remedy())))
+        Ok::<_, WorkflowError>(Some(problem.help(Code::VolumeNotYet.advice())))
     });
     let waiting = stream::iter(waits)
         .buffered(context.parallelism)

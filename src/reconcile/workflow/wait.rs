@@ -27,14 +27,14 @@ pub async fn wait_for_condition(
             report_met(context, id, condition);
             return Ok(());
         };
-        let shown = volume.to_string();
+        let (shown, quoted) = (volume.to_string(), volume.quoted());
         let request = WaitRequest {
             volume,
             condition,
             timeout,
         };
         let mut report = |why: &str| {
-            let line = format!("volume {shown}: not {condition} yet: {why}");
+            let line = format!("volume {shown}: {}: {why}", condition.unmet());
             context.reporter.status(&line);
         };
         match wait_for_volume(context.api, &request, &mut report).await? {
@@ -46,7 +46,7 @@ pub async fn wait_for_condition(
                 Err(volume_not_found(context.api, scope, id).await.into())
             }
             WaitOutcome::TimedOut(why) => {
-                let problem = timed_out(&shown, condition, timeout_text, &why);
+                let problem = timed_out(&quoted, condition, timeout_text, &why);
                 Err(WorkflowError::blocked([problem]))
             }
         }
@@ -78,7 +78,10 @@ async fn find_namespace(
 }
 
 fn timed_out(volume: &str, condition: WaitCondition, timeout: &str, why: &str) -> Diagnostic {
-    let message = format!("timed out after {timeout}: volume `{volume}` is not {condition}");
+    let message = format!(
+        "timed out after {timeout}: volume {volume} is {}",
+        condition.unmet()
+    );
     let help = match condition {
         WaitCondition::Schedulable => {
             "run `nomad-csi plugin status` to check the plugin, or wait longer with `--timeout`"

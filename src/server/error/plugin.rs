@@ -231,13 +231,13 @@ impl PluginFailure {
     }
 
     pub(super) fn help(&self) -> Vec<String> {
-        let remedy = self.code().remedy().to_owned();
+        let remedy = self.code().advice();
         match (&self.residual, self.operation) {
             (ResidualState::None | ResidualState::Unrecorded, _) => vec![remedy],
             (ResidualState::PendingIntent { provider_name }, ControllerOperation::Create) => vec![
                 remedy,
                 format!(
-                    "If the provider has created the volume, its name there is {provider_name}."
+                    "look for `{provider_name}` at the provider: that is the volume's name if it was created"
                 ),
             ],
             (ResidualState::PendingIntent { .. }, _) => vec![remedy],

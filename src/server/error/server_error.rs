@@ -487,7 +487,7 @@ impl ServerError {
         }
         let parts = self.parts();
         if parts.is_empty() {
-            return vec![self.code_and_status().0.remedy().to_owned()];
+            return vec![self.code_and_status().0.advice()];
         }
         let mut help: Vec<String> = parts.iter().flat_map(Self::help).collect();
         help.dedup();

@@ -121,7 +121,7 @@ fn sealed_secrets_without_their_key_are_refused_and_no_key_is_created() {
     let missing = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
     assert_eq!(missing.code(), Code::KeyMissing);
     assert!(
-        missing.to_string().contains("db (namespace prod)"),
+        missing.to_string().contains("`db` (namespace `prod`)"),
         "{missing}"
     );
     assert!(!path.exists());
