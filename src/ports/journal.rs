@@ -51,7 +51,7 @@ impl JournalErrorKind {
 
 /// A journal operation failed and changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot {operation} the agent's journal {}", path.display())]
+#[error("cannot {operation} the agent's journal `{}`", path.display())]
 pub struct JournalError {
     /// The kind of failure.
     pub kind: JournalErrorKind,

@@ -88,7 +88,7 @@ fn list(
         let config = home.config();
         context
             .printer
-            .print_status(&format!("no contexts in {}", config.display()));
+            .print_status(&format!("no contexts in `{}`", config.display()));
         return Ok(Exit::Done);
     }
     let rows = contexts.iter().map(|(name, cluster)| {

@@ -236,7 +236,7 @@ async fn a_missing_directory_is_named() {
     assert_eq!(refused.kind, JournalErrorKind::Unavailable);
     assert_eq!(
         refused.to_string(),
-        "cannot open the agent's journal /nonexistent/j"
+        "cannot open the agent's journal `/nonexistent/j`"
     );
 }
 
@@ -333,7 +333,7 @@ async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     assert_eq!(error.kind, JournalErrorKind::DiskFull, "{:?}", error.source);
     assert_eq!(
         error.to_string(),
-        "cannot append to the agent's journal small-disk"
+        "cannot append to the agent's journal `small-disk`"
     );
     assert!(
         acknowledged.len() > 500,

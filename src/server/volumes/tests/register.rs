@@ -572,7 +572,7 @@ async fn a_journal_failure_is_an_error_and_a_retry_succeeds() {
     assert_eq!(error.code_and_status().0.as_str(), "journal/disk-full");
     assert_eq!(
         error.text(),
-        "cannot append to the agent's journal memory: an injected fault"
+        "cannot append to the agent's journal `memory`: an injected fault"
     );
     agent.register(request).await.unwrap();
 }
