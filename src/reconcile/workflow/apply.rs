@@ -267,9 +267,7 @@ async fn approve_plan(
             context.api.name()
         );
         let approval = Approval {
-            unchanged: "nothing was changed",
             action: &action,
-            subject: "the plan",
             details: None,
             question: &question,
             answer: Answer::Yes,
@@ -291,7 +289,10 @@ async fn approve_risks(
 
 fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
     let Unapproved { key, risk, .. } = unapproved;
-    let message = format!("nothing was changed: volume `{key}`: risk {risk} was not approved");
+    let message = format!(
+        "cannot change volume {}: risk `{risk}` is not approved",
+        key.quoted()
+    );
     NamedApproval {
         question: format!("Volume {key}: {risk}. To approve, type its ID: "),
         id: key.id.as_str(),

@@ -17,13 +17,9 @@ pub(super) enum Answer<'a> {
 /// A change that `--yes` or a person approves.
 #[derive(Debug)]
 pub(super) struct Approval<'a> {
-    /// What did not happen: `nothing was removed`.
-    pub(super) unchanged: &'static str,
-    /// What requires approval: `delete volume …`.
+    /// What requires approval: ``delete volume `db` ``.
     pub(super) action: &'a str,
-    /// What a refused approval is about: `the plan`.
-    pub(super) subject: &'a str,
-    /// A line before the question.
+    /// What is at stake, for the line before the question and for the error.
     pub(super) details: Option<&'a str>,
     /// The question.
     pub(super) question: &'a str,
@@ -39,24 +35,23 @@ pub(super) async fn require_approval(
     prompt: &dyn ApprovalPrompt,
     approval: Approval<'_>,
 ) -> Result<(), WorkflowError> {
-    let Approval {
-        unchanged,
-        action,
-        subject,
-        ..
-    } = approval;
-    if !prompt.is_interactive() {
-        let message = format!("{unchanged}: approval is required to {action}");
-        let problem = Diagnostic::error(Code::CliApprovalNeeded, message)
-            .note("standard input is not a terminal")
-            .help(format!("run: {}", prompt.command_with_yes()));
-        return Err(WorkflowError::approval_required([problem]));
-    }
-    if is_approved(prompt, approval.details, approval.question, approval.answer).await? {
+    let is_asked = prompt.is_interactive();
+    if is_asked && is_approved(prompt, approval.details, approval.question, approval.answer).await?
+    {
         return Ok(());
     }
-    let message = format!("{unchanged}: {subject} was not approved");
-    let problem = Diagnostic::error(Code::CliApprovalNeeded, message);
+    let message = format!("cannot {}: approval is required", approval.action);
+    let mut problem = Diagnostic::error(Code::CliApprovalNeeded, message);
+    if is_asked {
+        problem = problem.note("the answer did not approve it; nothing was changed");
+    } else {
+        if let Some(details) = approval.details {
+            problem = problem.note(one_line(details));
+        }
+        problem = problem
+            .note("standard input is not a terminal; nothing was changed")
+            .help(format!("run `{}`", prompt.command_with_yes()));
+    }
     Err(WorkflowError::approval_required([problem]))
 }
 

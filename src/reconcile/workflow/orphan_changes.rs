@@ -167,7 +167,7 @@ async fn ask_for_capability(prompt: &dyn ApprovalPrompt) -> Result<Capability, W
             "Capability (ACCESS_MODE:ATTACHMENT_MODE, such as single-node-writer:file-system): ";
         return parse_capability(&prompt.ask(None, question).await?);
     }
-    let message = "nothing was registered: a capability is required";
+    let message = "cannot register the volume: a capability is required";
     Err(Diagnostic::error(Code::CliInvalidValue, message)
         .note("a provider does not report how its volumes can be used")
         .help("add `--capability single-node-writer:file-system`, or another capability")
@@ -234,7 +234,7 @@ impl Deletion {
 fn deletions(inventory: &OrphanInventory, ids: &[String]) -> Result<Vec<Deletion>, WorkflowError> {
     let mut blocked: Vec<Diagnostic> = vec![];
     if !inventory.is_complete {
-        let message = "nothing was deleted: the token may not list the volumes of every namespace, so the volumes may be registered";
+        let message = "cannot delete the volumes: the token may not list the volumes of every namespace, so they may be registered";
         let problem = Diagnostic::error(Code::OrphanUnseenNamespaces, message);
         blocked.push(problem.help(Code::OrphanUnseenNamespaces.advice()));
     }
@@ -331,7 +331,7 @@ async fn approve_deletions(
             return None;
         }
         let message = format!(
-            "nothing was deleted: deleting volume `{}` of the provider was not approved",
+            "cannot delete volume `{}` of the provider: approval is required",
             one_line(id)
         );
         Some(NamedApproval {

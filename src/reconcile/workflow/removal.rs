@@ -142,24 +142,18 @@ async fn approve(
     }
     let what = description(volume);
     let id = volume.id.as_str();
-    let key = volume.key();
+    let key = volume.key().quoted();
     let approval = match request.removal {
         Removal::Delete => Approval {
-            unchanged: "nothing was removed",
-            action: &format!("delete {what}"),
-            subject: &format!("deleting volume `{key}`"),
-            details: Some(&format!(
-                "{what}: its data is destroyed in the storage provider."
-            )),
+            action: &format!("delete volume {key}"),
+            details: Some(&format!("{what}: the provider destroys its data")),
             question: &format!("Type {id} to delete it: "),
             answer: Answer::Exactly(id),
         },
         Removal::Deregister { .. } => Approval {
-            unchanged: "nothing was removed",
-            action: &format!("deregister {what}"),
-            subject: &format!("deregistering volume `{key}`"),
-            details: None,
-            question: &format!("Deregister {what}? its data stays in the storage provider [y/N] "),
+            action: &format!("deregister volume {key}"),
+            details: Some(&format!("{what}: its data stays in the storage provider")),
+            question: "Deregister it? [y/N] ",
             answer: Answer::Yes,
         },
     };

@@ -165,10 +165,10 @@ fn deletions(
 
 fn not_found(plugin: &PluginId, id: &str, listed: &[Snapshot]) -> Diagnostic {
     let message = format!(
-        "nothing was deleted: plugin `{plugin}` has no snapshot `{}`",
+        "cannot delete snapshot `{}`: plugin `{plugin}` has no such snapshot",
         one_line(id)
     );
-    let problem = Diagnostic::error(Code::SnapshotNotFound, message);
+    let problem = Diagnostic::error(Code::SnapshotNotFound, message).note("nothing was deleted");
     let ids = listed.iter().map(|one| one.id.as_str());
     let problem = match closest_match(id, ids) {
         Some(similar) => problem.help(format!("did you mean snapshot `{similar}`?")),
@@ -191,10 +191,8 @@ async fn approve(
     let what = description(context, &request.plugin, deletion);
     let id = deletion.0.as_str();
     let approval = Approval {
-        unchanged: "nothing was deleted",
-        action: &format!("delete {what}"),
-        subject: &format!("deleting snapshot `{}`", one_line(id)),
-        details: Some(&format!("{what}: it cannot be restored.")),
+        action: &format!("delete snapshot `{}`", one_line(id)),
+        details: Some(&format!("{what}: it cannot be restored")),
         question: &format!("Type {id} to delete it: "),
         answer: Answer::Exactly(id),
     };
