@@ -18,7 +18,7 @@ pub enum SetNameProblem {
     #[error("it starts with {0:?} instead of a letter or a digit")]
     Start(char),
     /// The name contains a character that paths of variables do not allow.
-    #[error("it contains {0:?}; use only a-z, A-Z, 0-9, `-` and `_`")]
+    #[error("it contains `{0}`; use only a-z, A-Z, 0-9, `-` and `_`")]
     Character(char),
 }
 

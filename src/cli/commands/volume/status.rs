@@ -109,7 +109,7 @@ fn missing(api: &dyn VolumeApi, query: &VolumeQuery, id: &str) -> Diagnostic {
     let place = if query.namespace.as_str() == Namespace::ALL {
         "in any namespace".to_owned()
     } else {
-        format!("in namespace {}", query.namespace)
+        format!("in namespace `{}`", query.namespace)
     };
     let message = format!(
         "{} has no volume `{id}` {place}, and none whose ID starts with it",
