@@ -63,7 +63,7 @@ pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(
 /// The error of `nomad-csi agent`, which never uses another agent.
 fn served_elsewhere(socket: &Path) -> Diagnostics {
     let message = format!(
-        "cannot use the data directory: another agent has it and listens on `{}`",
+        "cannot use the data directory: another agent uses it and listens on `{}`",
         socket.display()
     );
     Diagnostic::error(Code::DataInUse, message).into()

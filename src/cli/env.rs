@@ -55,13 +55,13 @@ variables! {
     StateHome = "XDG_STATE_HOME": "`--embedded` stores its state in its subdirectory `nomad-csi`.";
     ConfigHome = "XDG_CONFIG_HOME": "Directory of the config file, `nomad-csi/config.toml`.";
     AppData = "APPDATA": "Directory of `nomad-csi/config.toml` on Windows.";
-    Home = "HOME": "Parent of `.local/state` and `.config`, without the XDG variables.";
-    RuntimeDir = "XDG_RUNTIME_DIR": "Directory of an agent's sockets if the path of its own is too long.";
+    Home = "HOME": "Parent of `.local/state` and `.config` if the XDG variables are not set.";
+    RuntimeDir = "XDG_RUNTIME_DIR": "Directory for an agent's sockets if its data directory has too long a path.";
     HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also read in lower case.";
     HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also read in lower case.";
     NoProxy = "NO_PROXY": "Comma-separated hosts without a proxy; also read in lower case.";
-    User = "USER": "User name that the lock of a set records.";
-    WindowsUser = "USERNAME": "User name that the lock of a set records, on Windows.";
+    User = "USER": "User name that the lock and the ledger of a set record.";
+    WindowsUser = "USERNAME": "User name that the lock and the ledger of a set record (Windows).";
     Complete = "COMPLETE": "Set by the shell completion script only.";
 }
 

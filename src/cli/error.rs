@@ -42,15 +42,6 @@ impl CliError {
             sources: Arc::default(),
         }
     }
-
-    /// Returns an error with the exit code of a missing approval.
-    pub fn approval_needed(diagnostic: Diagnostic) -> Self {
-        Self {
-            exit: Exit::ApprovalNeeded,
-            diagnostics: diagnostic.into(),
-            sources: Arc::default(),
-        }
-    }
 }
 
 impl From<Diagnostic> for CliError {

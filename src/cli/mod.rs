@@ -1,8 +1,8 @@
 //! The command line: arguments, settings, commands, words and colours.
 //!
-//! [`run`] is the whole program. Everything it touches outside comes in a [`World`], so that a test
-//! runs a command in-process with a closed environment, and so that nothing is built (runtime, TLS,
-//! client) before a command needs it.
+//! [`run_command_line`] is the whole program. Everything it touches outside comes in a
+//! [`ProcessEnvironment`]: a test runs a command in-process with a closed environment, and nothing is
+//! built (runtime, TLS, client) before a command needs it.
 
 mod args;
 mod change_options;

@@ -378,7 +378,7 @@ impl<'a> Check<'a> {
         let after = if listens {
             "the plugin listens again"
         } else {
-            "the plugin no longer listens"
+            "the plugin accepts no connection any more"
         };
         self.findings.push(Finding {
             level: Level::Must,

@@ -109,7 +109,7 @@ impl RunState {
             return Some(Verdict::Skipped(reason.to_owned()));
         }
         let since = self.plugin_lost_since?;
-        let reason = format!("the plugin no longer listens since {since}");
+        let reason = format!("the plugin stopped listening during check `{since}`");
         Some(Verdict::NotRun(reason))
     }
 

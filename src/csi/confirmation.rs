@@ -123,7 +123,7 @@ fn echo_mismatch(
     keys.sort_unstable();
     keys.dedup();
     Some(format!(
-        "{what}: the plugin checked other values for {}",
+        "{what}: the plugin confirmed other values than those sent for {}",
         keys.join(", ")
     ))
 }
@@ -326,11 +326,11 @@ mod tests {
             (echoed(&[("a", "1"), ("b", "2")], &[("p", "1")]), vec![]),
             (
                 echoed(&[("a", "1"), ("b", "hunter2"), ("c", "3")], &[]),
-                vec!["context: the plugin checked other values for b, c"],
+                vec!["context: the plugin confirmed other values than those sent for b, c"],
             ),
             (
                 echoed(&[], &[("q", "1")]),
-                vec!["parameters: the plugin checked other values for p, q"],
+                vec!["parameters: the plugin confirmed other values than those sent for p, q"],
             ),
         ] {
             assert_eq!(mismatches(&request, Some(&confirmed)), expected);

@@ -47,13 +47,13 @@ codes! {
         "Use a token with `agent { policy = \"read\" }`, or give the version with `--server-version`.";
     PlanUnseenField = "plan/unseen-field": "This version of Nomad does not show every field of a volume, so the plan cannot compare those fields.",
         "Compare the fields yourself, or upgrade Nomad.";
-    PlanProtected = "plan/protected": "The volume is protected, so no command removes it.",
+    PlanProtected = "plan/protected": "The volume is protected, so commands that read the ledger refuse to remove it.",
         "Apply it with `protect = false` and then remove it, or stop managing it with `forget`.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",
         "Remove the volume from the files, or do not remove it from the server.";
     PlanOtherChanges = "plan/other-changes": "The file changes more fields of the volume than this command may change.",
         "Run `apply` with the file, or undo the other changes in the file.";
-    PlanUnusable = "plan/unusable": "The file is not a saved plan, or it is a plan for another program version, server or set.",
+    PlanUnusable = "plan/unusable": "The file is not a saved plan, is damaged, or was written by a later version of this program.",
         "Save a new plan with `plan --out FILE`, review it, and apply it.";
     PlanApplied = "plan/applied": "A saved plan can be applied only once. The ledger of the set records that this plan was already applied.",
         "Save a new plan, review it, and apply it.";
@@ -85,7 +85,7 @@ codes! {
         "Correct the value as the message describes.";
     CliAmbiguousId = "cli/ambiguous-id": "The prefix matches several objects.",
         "Give the full ID, and the namespace if several namespaces have that ID.";
-    CliFileExists = "cli/file-exists": "The output file already exists. Existing files are never overwritten.",
+    CliFileExists = "cli/file-exists": "The output file already exists, and this command does not overwrite files.",
         "Give another file name, or move the existing file.";
     CliFile = "cli/file": "A file cannot be written.",
         "Check the path, its permissions and the free space on the disk.";
@@ -322,7 +322,7 @@ codes! {
         "Check the external ID and the plugin; `nomad-csi orphans --plugin PLUGIN` lists all orphans.";
     OrphanInUse = "orphan/in-use": "The provider reports that the volume is published to a node. Another cluster may use it.",
         "Find the user of the volume, and unpublish it with the provider's own tools.";
-    OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token cannot list the volumes of all namespaces, so unregistered volumes cannot be found reliably.",
+    OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token is not known to list the volumes of all namespaces, so unregistered volumes cannot be found reliably.",
         "Use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and without a rule that denies it.";
 
     // --- volume: answers about a volume
@@ -333,7 +333,7 @@ codes! {
     VolumeNotAttached = "volume/not-attached": "The server has no claims of the volume on this node.",
         "If the volume is still unusable, check its claims with `volume status`.";
     VolumeNotYet = "volume/not-yet": "The volume did not reach the expected state before the timeout.",
-        "Fix the cause that the message names, or wait longer with `--timeout`.";
+        "Fix the cause that the message names, or wait longer with `nomad-csi volume wait ID --timeout 30m`.";
     VolumeImmutableField = "volume/immutable-field": "The specification changes a field that cannot change after the volume is created.",
         "Restore the old value, or create a new volume and move the data.";
     VolumeInvalid = "volume/invalid": "The server rejected the volume as invalid.",

@@ -62,7 +62,8 @@ impl HostError {
 
     /// Returns the status code: RESOURCE_EXHAUSTED for a full disk, UNAVAILABLE for work that a
     /// shutdown interrupted (the caller repeats it), FAILED_PRECONDITION where an operator must act
-    /// first (a missing privilege, a busy mount), and INTERNAL for everything else.
+    /// first (a missing privilege, a busy mount), OUT_OF_RANGE for a file above the limit of the file
+    /// system, and INTERNAL for everything else.
     fn code(&self) -> Code {
         use std::io::ErrorKind::{
             FileTooLarge, Interrupted, QuotaExceeded, ResourceBusy, StorageFull,
@@ -104,9 +105,9 @@ impl HostError {
 #[error("snapshot {0:?} does not exist")]
 pub(super) struct SnapshotNotFound(pub(super) String);
 
-/// No group of snapshots has this ID: NOT_FOUND. The caller checks the ID.
+/// No group snapshot has this ID: NOT_FOUND. The caller checks the ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("group of snapshots {0:?} does not exist")]
+#[error("group snapshot {0:?} does not exist")]
 pub(super) struct GroupNotFound(pub(super) String);
 
 /// The node is not the one that this plugin serves: NOT_FOUND.
@@ -412,7 +413,7 @@ pub(super) struct NameTaken {
 )]
 pub(super) struct SnapshotNameTaken {
     pub(super) name: String,
-    /// `snapshot` or `group of snapshots`.
+    /// `snapshot` or `group snapshot`.
     pub(super) what: &'static str,
 }
 
@@ -451,7 +452,9 @@ pub(super) struct InvalidToken;
 
 /// The volume is already in use at this path, with other arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("volume `{id}` is already in use at `{path}` with other arguments; undo that first")]
+#[error(
+    "volume `{id}` is already in use at `{path}` with other arguments; unpublish or unstage it there first"
+)]
 pub(super) struct ConflictingUse {
     pub(super) id: String,
     pub(super) path: String,

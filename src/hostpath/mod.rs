@@ -7,7 +7,7 @@
 //! plugins.
 //!
 //! After every answered call, and after a `kill -9` at any moment: one name is one volume, a volume
-//! or snapshot that was answered exists, a group of snapshots is whole or absent, nothing in use is
+//! or snapshot that was answered exists, a group snapshot is whole or absent, nothing in use is
 //! deleted, and no file system stays frozen.
 
 mod catalog;

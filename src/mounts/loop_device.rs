@@ -156,7 +156,7 @@ pub(super) fn attach(
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "no free loop device: other processes took every free number",
+        "cannot attach a loop device: other processes took each free device first",
     ))
 }
 

@@ -90,12 +90,12 @@ impl NomadLedger {
     fn ledger_error(&self, error: ApiError) -> LedgerError {
         let (failure, code, help) = match error.code {
             Code::ApiNotNomad if error.status == Some(404) => {
-                let why = "the server has no variables (Nomad 1.4 and later)";
+                let why = "the server has no variables; they require Nomad 1.4 or later";
                 return unsupported(why, error.server_text);
             }
             Code::ApiUnsupported => {
                 return unsupported(
-                    "a server of the cluster has no variables (Nomad 1.4 and later)",
+                    "a server of the cluster has no variables; they require Nomad 1.4 or later",
                     error.server_text,
                 );
             }
@@ -373,7 +373,7 @@ impl Ledger for NomadLedger {
             })),
             LockResult::Held(None) => {
                 self.remove_unlocked(&path).await;
-                let why = "the server's variables have no locks (Nomad 1.7 and later)";
+                let why = "the server's variables have no locks; they require Nomad 1.7 or later";
                 Err(unsupported(why, None))
             }
             LockResult::NotHeld => Err(LedgerError::locked(set, self.read_holder(set).await)),

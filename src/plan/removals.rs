@@ -1,6 +1,6 @@
 //! Plans the removal and the replacement of volumes.
 //!
-//! Each operation its option: `--prune` deregisters volumes that the set owns and no file names, and never
+//! Each operation has its own option: `--prune` deregisters volumes that the set owns and no file names, and never
 //! deletes data; `--delete-data ID` deletes the data of one volume; `--replace ID` removes and
 //! recreates one volume. Protected volumes, and volumes whose data another registration shares, are
 //! blocked. Claimed volumes wait.

@@ -52,12 +52,17 @@ struct Verdicts {
     teardown: Verdict,
 }
 
-const fn row(information: Verdict, check: Verdict, make: Verdict, undo: Verdict) -> Verdicts {
+const fn row(
+    fingerprint: Verdict,
+    validate: Verdict,
+    setup: Verdict,
+    teardown: Verdict,
+) -> Verdicts {
     Verdicts {
-        fingerprint: information,
-        validate: check,
-        setup: make,
-        teardown: undo,
+        fingerprint,
+        validate,
+        setup,
+        teardown,
     }
 }
 

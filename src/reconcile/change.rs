@@ -128,7 +128,7 @@ async fn read_back(
     reply: WriteReply,
 ) -> Outcome {
     let server_warnings = reply.warnings.iter().map(|text| {
-        let message = format!("the server warns about volume `{key}`");
+        let message = format!("the server returned a warning for volume {}", key.quoted());
         Diagnostic::warning(Code::ApplyServerWarning, message).note(text.clone())
     });
     let mut warnings: Vec<_> = server_warnings.collect();

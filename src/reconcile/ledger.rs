@@ -76,11 +76,6 @@ impl SetLedger {
         !self.stored.is_empty()
     }
 
-    /// Returns the display name of the ledger.
-    pub fn ledger_name(&self) -> &str {
-        self.ledger.name()
-    }
-
     /// Makes a change and writes it. Repeats the change if another command wrote the set.
     ///
     /// # Errors

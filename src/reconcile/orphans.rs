@@ -183,7 +183,7 @@ fn already_registered(remote: &str, other: &VolumeSummary) -> Diagnostic {
             "volume `{}` in namespace `{}` of plugin `{}` has this external ID",
             other.id, other.namespace, other.plugin_id
         ))
-        .note("two registrations of one volume share its data; deleting one destroys both")
+        .note("two registrations of one volume share its data; deleting one destroys the data of both")
 }
 
 fn id_taken(existing: &Volume, remote: &str) -> Diagnostic {

@@ -16,7 +16,8 @@ pub(super) async fn recheck(
         Ok(now) => now.map(|reading| reading.value),
         Err(error) => {
             let failed = error.diagnostic().note(format!(
-                "volume `{key}` was not changed: it must be read right before a change"
+                "volume {} was not changed: it must be read right before a change",
+                key.quoted()
             ));
             return Err(Status::Failed(failed));
         }
@@ -27,11 +28,12 @@ pub(super) async fn recheck(
             Diagnostic::error(
                 Code::PlanStale,
                 format!(
-                    "volume `{key}` was not changed: it changed on the server since it was read"
+                    "cannot change volume {}: it changed on the server since it was read",
+                    key.quoted()
                 ),
             )
             .note(why)
-            .help("run the command again; it starts from the current state"),
+            .help("check the volume with `nomad-csi volume status`, then run the command again"),
         )),
     }
 }

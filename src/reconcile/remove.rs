@@ -103,11 +103,28 @@ pub(super) async fn send_removal(
     };
     match sent {
         Ok(()) => removed(record, key, vec![]).await,
-        Err(error) if error.code == Code::VolumeNotFound => removed(record, key, vec![]).await,
+        Err(error) if error.code == Code::VolumeNotFound => {
+            removed(record, key, vec![removed_by_another(key, removal)]).await
+        }
         Err(error) if error.code == Code::ApiOutcomeUnknown => {
             confirm_removal(api, record, key, error).await
         }
         Err(error) => not_removed(record, key, &error).await,
+    }
+}
+
+/// Another client removed the volume between the check and the request.
+fn removed_by_another(key: &NamespacedId, removal: Removal) -> Diagnostic {
+    let message = format!(
+        "volume {} no longer existed when the request arrived: another client removed it",
+        key.quoted()
+    );
+    let warning = Diagnostic::warning(Code::VolumeNotFound, message);
+    match removal {
+        Removal::Delete => warning.help(
+            "run `nomad-csi orphans` for its plugin: if the client only deregistered it, its data still exists",
+        ),
+        Removal::Deregister { .. } => warning,
     }
 }
 

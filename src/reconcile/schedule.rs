@@ -121,8 +121,8 @@ fn entry(planned: &PlannedVolume) -> Entry {
 /// Returns the plugin whose provider works on the entry.
 fn plugin(planned: &PlannedVolume) -> Option<&PluginId> {
     let sent = planned.request().map(|request| &request.plugin_id);
-    let stakes = planned.impact.as_ref();
-    let lost = stakes.and_then(|stakes| stakes.loss.as_ref());
+    let impact = planned.impact.as_ref();
+    let lost = impact.and_then(|impact| impact.loss.as_ref());
     sent.or_else(|| lost.map(|lost| &lost.plugin_id))
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_pending_dependencies_its_source_and_nothing_else_does() {
+    fn a_copy_waits_for_its_source_and_nothing_else_does() {
         let mut schedule = Schedule::new(&plan(&[&[2], &[], &[], &[0, 1]]));
         assert_eq!(ready(&mut schedule), [(1, None), (2, None)]);
         schedule.finish(1, true);

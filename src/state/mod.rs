@@ -1,6 +1,6 @@
 //! The agent's state as a pure state machine.
 //!
-//! Only [`apply`] changes a [`State`], by one [`Event`], so the same events always give the same
+//! Only [`apply()`] changes a [`State`], by one [`Event`], so the same events always give the same
 //! state. There is no clock, no randomness and no I/O here; times and IDs are part of the events.
 //! Only `server::cell` commits events, and `store` persists them. `query`, `list` and `view` compute
 //! what readers get.

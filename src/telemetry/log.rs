@@ -93,7 +93,7 @@ where
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
     if started.is_err() {
-        tracing::debug!("logging is already initialised");
+        tracing::debug!("logging is already initialized");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Nomad's JSON: one type per document, for the client and for the embedded agent.
 //!
 //! Documents match Nomad's exactly: sorted keys, and `null` where Nomad writes `null`. Decoding is
-//! lenient and uses [`decode`] and [`decode_value`] only, because it must accept every Nomad from 1.1
+//! lenient and uses [`decode()`] and [`decode_value`] only, because it must accept every Nomad from 1.1
 //! to 2.0 and the additional fields of Go clients. Nothing here checks the meaning of a document.
 
 mod acl;

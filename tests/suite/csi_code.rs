@@ -53,6 +53,18 @@ fn csi_code(root: &Path) -> String {
 }
 
 #[test]
+fn every_field_with_the_secret_option_is_named_secrets() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/csi/v1/csi.proto");
+    let text = std::fs::read_to_string(path).expect("the definitions are readable");
+    let secret = |line: &&str| line.contains("(csi_secret) = true");
+    let lines: Vec<&str> = text.lines().filter(secret).collect();
+    assert!(lines.len() > 10, "{lines:?}");
+    for line in lines {
+        assert!(line.contains("> secrets = "), "{line}");
+    }
+}
+
+#[test]
 fn the_committed_csi_code_is_what_the_definitions_compile_to() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("proto/csi/v1/csi.v1.rs");

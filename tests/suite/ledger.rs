@@ -230,7 +230,7 @@ async fn the_error_of_an_old_server_names_alternatives() {
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert_eq!(
         refused.message,
-        "cannot keep the ledger in Nomad variables: the server has no variables (Nomad 1.4 and later)"
+        "cannot keep the ledger in Nomad variables: the server has no variables; they require Nomad 1.4 or later"
     );
     let help = refused.diagnostic().help.join(" ");
     assert!(

@@ -127,7 +127,7 @@ fn architecture_picture() -> String {
     let _ = write!(
         svg,
         "<text x=\"{LEFT}\" y=\"{bottom}\" fill=\"#555555\">A module uses only modules below it. Modules \
-         of one floor do not use each other. From ports to diagnostic: no I/O, no clock; from plan down: no async.\
+         of one floor do not use each other. From plan down: no I/O, no clock, no async.\
          </text>\n</svg>\n"
     );
     svg

@@ -316,7 +316,7 @@ async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_not_run() {
         &selection(&["list/bad-token", "snapshot"]),
     )
     .await;
-    let reason = "the plugin no longer listens since list/bad-token".to_owned();
+    let reason = "the plugin stopped listening during check `list/bad-token`".to_owned();
     for outcome in &report.outcomes {
         let expected = match outcome.case.id {
             "list/bad-token" => Verdict::Failed,

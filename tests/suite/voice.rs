@@ -32,7 +32,13 @@ fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Whether a line contains a word, also with a capital at the start of a sentence.
 fn contains_word(line: &str, word: &str) -> bool {
+    let capital = word[..1].to_uppercase() + &word[1..];
+    is_word_in(line, word) || is_word_in(line, &capital)
+}
+
+fn is_word_in(line: &str, word: &str) -> bool {
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| {
         !is_letter(line[..at].chars().next_back())

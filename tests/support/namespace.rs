@@ -30,16 +30,24 @@ pub(crate) fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
         return;
     }
     let program = std::env::current_exe().expect("cannot find the test binary");
-    let status = unshare()
+    let output = unshare()
         .arg(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
-        .status()
+        .output()
         .expect("cannot run unshare");
-    assert!(
-        status.success(),
-        "{test} failed inside its namespace: {status}"
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
     );
+    assert!(
+        output.status.success(),
+        "{test} failed inside its namespace: {}\n{text}",
+        output.status
+    );
+    // A name that no test has would run nothing, and succeed.
+    assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
 }
 
 fn unshare() -> Command {

@@ -148,7 +148,8 @@ fn not_found(keys: &[NamespacedId]) -> Diagnostics {
 fn print_summary(context: &CommandContext, arguments: &ImportArgs, found: &ImportFound) {
     context.printer.print_status(&import_summary(found));
     if arguments.set.is_none() && !found.volumes.is_empty() {
-        let line = "No set owns the volumes; `--set NAME` adds them to a set, protected.";
+        let line =
+            "No set was named, so no set took the volumes; `--set NAME` adds and protects them.";
         context.printer.print_status(line);
     }
     let warnings: Diagnostics = found.warnings.iter().cloned().collect();
@@ -169,7 +170,7 @@ async fn import_external(
     let listed = context.interrupts.unless_interrupted(listing).await??;
     let Some(volume) = listed.into_iter().find(|one| one.external_id == external) else {
         let message = format!(
-            "the provider of plugin `{plugin}` has no volume `{}`",
+            "the provider of plugin `{plugin}` lists no volume `{}`",
             one_line(external.as_str())
         );
         return Err(Diagnostic::error(Code::VolumeNotFound, message)

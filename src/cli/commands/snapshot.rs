@@ -152,7 +152,7 @@ fn parameters(pairs: &[String]) -> Result<BTreeMap<String, String>, CliError> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         Some(_) | None => {
-            let message = format!("`--parameter {}` has no key and value", one_line(text));
+            let message = format!("`--parameter {}` is not KEY=VALUE", one_line(text));
             Err(Diagnostic::error(Code::CliInvalidValue, message)
                 .help("write `--parameter KEY=VALUE`")
                 .into())

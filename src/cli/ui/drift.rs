@@ -143,7 +143,7 @@ fn changed(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
         .iter()
         .map(|field| format!("    {}\n", one_line(&field_text(field))));
     let is_unnamed = volume.span.is_none();
-    let unnamed = is_unnamed.then(|| "    no file names it now\n".to_owned());
+    let unnamed = is_unnamed.then(|| "    no file declares it\n".to_owned());
     let last = format!("    last changed at index {index}\n");
     std::iter::once(first)
         .chain(fields)
@@ -165,7 +165,7 @@ fn field_text(drift: &FieldDrift) -> String {
     let file = match drift.file {
         FileState::MatchesBefore => "",
         FileState::MatchesNow => "; the file already has this value",
-        FileState::Differs => "; the file has a third value",
+        FileState::Differs => "; the file has another value",
         FileState::Omitted => "; the file omits the field",
     };
     format!("{field}: {before} -> {now}{file}")

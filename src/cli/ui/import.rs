@@ -24,7 +24,7 @@ pub(crate) fn import_summary(found: &ImportFound) -> String {
         .collect();
     let exact = found.volumes.len() - marked.len();
     let first = format!(
-        "{}: {exact} exact, {} marked; secrets are `unknown` in the files, because servers never return them",
+        "{}: {exact} without problems, {} with problems; secrets are `unknown` in the files, because servers never return them",
         volume_count(found.volumes.len()),
         marked.len()
     );

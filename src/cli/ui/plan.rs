@@ -61,8 +61,8 @@ fn risk_summary(plan: &Plan) -> String {
     };
     let (data, downtime) = (of(Risk::DestroysData), of(Risk::NeedsDowntime));
     let parts: Vec<_> = [
-        (data, ["destroys data", "destroy data"]),
-        (downtime, ["needs downtime", "need downtime"]),
+        (data, ["change destroys data", "changes destroy data"]),
+        (downtime, ["change needs downtime", "changes need downtime"]),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
@@ -248,7 +248,7 @@ fn updated(update: &Update) -> Vec<String> {
     }
     for field in &update.resent_fields {
         details.push(format!(
-            "{field}: sent with its stored value, which this server would clear"
+            "{field}: sent with its stored value; otherwise this server would clear it"
         ));
     }
     for field in &update.cleared_fields {

@@ -74,7 +74,7 @@ fn readiness(profile: &ProbedPlugin) -> String {
     match &profile.ready {
         Ok(Some(true)) => "yes".to_owned(),
         Ok(None) => "yes (by default)".to_owned(),
-        Ok(Some(false)) => "no: still initialising".to_owned(),
+        Ok(Some(false)) => "no: still initializing".to_owned(),
         Err(failure) => format!("no: {failure}"),
     }
 }

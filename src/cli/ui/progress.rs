@@ -73,7 +73,7 @@ impl Progress {
             Status::Removed => (GREEN, words.done.to_owned()),
             Status::Unchanged => (Style::new(), "unchanged".to_owned()),
             Status::Blocked => (RED, "blocked".to_owned()),
-            Status::Stale(_) => (RED, "skipped: it changed since the plan".to_owned()),
+            Status::Stale(_) => (RED, "skipped: see the error".to_owned()),
             Status::DependencyFailed(_) => (RED, "not started: a dependency failed".to_owned()),
             Status::Failed(_) => (RED, "failed".to_owned()),
             Status::NotStarted => (YELLOW, "not started".to_owned()),

@@ -182,7 +182,7 @@ async fn bad_token(check: &mut Check<'_>) -> CheckResult {
         "-1",
         "99999999999999999999",
     ] {
-        let because = "starting_token is invalid, and the caller restarts the list";
+        let because = "starting_token is invalid, so the caller must restart the list";
         check
             .call_refused(page_of(0, token), ABORTED, because)
             .await;

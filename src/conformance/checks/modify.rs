@@ -53,7 +53,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Modify,
         "modify/volume",
-        "ControllerModifyVolume is idempotent, and refuses valid and unknown parameters together",
+        "ControllerModifyVolume is idempotent, and refuses a request with a valid and an unknown parameter",
         "ControllerModifyVolume",
         MODIFIES,
         Creates,

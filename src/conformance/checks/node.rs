@@ -82,7 +82,7 @@ pub(in crate::conformance) const CASES: &[Case] = &[
     case!(
         Node,
         "node/again",
-        "NodeStageVolume, NodePublishVolume and their opposites are idempotent",
+        "NodeStageVolume, NodePublishVolume, NodeUnpublishVolume and NodeUnstageVolume are idempotent",
         "NodePublishVolume",
         NEEDS,
         Creates,

@@ -544,7 +544,7 @@ async fn bad_token(check: &mut Check<'_>) -> CheckResult {
         starting_token: "nomad-csi-check".to_owned(),
         ..check.list_snapshots_request("")
     };
-    let because = "starting_token is invalid, and the caller restarts the list";
+    let because = "starting_token is invalid, so the caller must restart the list";
     check.call_refused(request, ABORTED, because).await;
     Ok(())
 }

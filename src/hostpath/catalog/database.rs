@@ -223,7 +223,7 @@ fn rewrite_volumes(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// Returns the smallest string greater than `id`: the end of the range of keys that start with
+/// Returns the smallest string greater than `id`: the end of the range of keys whose first part is
 /// `id`.
 pub(super) fn key_after(id: &str) -> String {
     format!("{id}\0")

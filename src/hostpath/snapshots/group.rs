@@ -42,7 +42,7 @@ pub(in crate::hostpath) async fn create(
         })
         .await?;
     if let Some(known) = known {
-        let what = "group of snapshots";
+        let what = "group snapshot";
         match known.record.state {
             _ if known.record.sources != sources => {
                 return Err(SnapshotNameTaken { name, what }.into());
@@ -115,7 +115,7 @@ async fn create_new(
     let ready = group.with_state_and_time(RecordState::Ready, created_at);
     put(plugin, ready.clone()).await?;
     tracing::info!(group.id = %ready.record.id, members = ready.members.len(),
-        "created a group of snapshots");
+        "created a group snapshot");
     Ok(ready)
 }
 
@@ -184,7 +184,7 @@ pub(in crate::hostpath) async fn delete(
                 .put_snapshots(members, Some(record))
                 .map_err(HostError::from)?;
             remove_data_and_records(plugin, &group)?;
-            tracing::info!(group.id = %id, "deleted a group of snapshots");
+            tracing::info!(group.id = %id, "deleted a group snapshot");
             Ok(())
         })
         .await

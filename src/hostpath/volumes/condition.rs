@@ -16,7 +16,7 @@ pub(in crate::hostpath) fn find_problem(
     let find = HostError::io("check the volume's data");
     let gone = || {
         format!(
-            "the data of volume `{id}` is missing: another program removed `{}`",
+            "the data of volume `{id}` is missing: `{}` does not exist, and this plugin did not remove it",
             data.path_of(id).display()
         )
     };

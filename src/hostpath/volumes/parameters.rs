@@ -384,7 +384,7 @@ mod tests {
         let ahead = of("read_ahead_kib", "256", Backing::Block).unwrap();
         assert_eq!(ahead.read_ahead_kib, Some(256));
         for (key, value, backing, reason) in [
-            ("XXX_FakeKey", "x", Backing::Image, "is unknown"),
+            ("XXX_FakeKey", "x", Backing::Image, "mutable parameter"),
             ("direct_io", "yes", Backing::Image, "true or false"),
             ("read_ahead_kib", "70000", Backing::Image, "0 to 65536"),
             ("direct_io", "true", Backing::Directory, "without a device"),

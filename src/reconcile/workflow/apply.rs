@@ -294,7 +294,7 @@ fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
         key.quoted()
     );
     NamedApproval {
-        question: format!("Volume {key}: {risk}. To approve, type its ID: "),
+        question: format!("Volume {key}: risk {risk}. Type its ID to approve: "),
         id: key.id.as_str(),
         problem: Diagnostic::error(Code::CliApprovalNeeded, message)
             .note("`--yes` does not approve risks")

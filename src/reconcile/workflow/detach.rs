@@ -67,7 +67,7 @@ fn claimed_elsewhere(volume: &Volume, error: &ApiError) -> Diagnostic {
     let noted = |problem: Diagnostic, claim: &ClaimingAlloc| problem.note(claim.to_string());
     let problem = claims.iter().fold(error.diagnostic(), noted);
     if has_unknown {
-        problem.help("if nothing has the volume mounted, run `volume deregister --force` to drop claims of unknown allocations, then register the volume again")
+        problem.help("if nothing has the volume mounted, run `volume deregister --force` to remove claims of allocations that the server no longer has, then register the volume again")
     } else {
         problem.help("name the node of the allocation that claims the volume")
     }

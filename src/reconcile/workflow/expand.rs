@@ -62,7 +62,7 @@ fn not_owned(name: &SetName, key: &NamespacedId, access: &LedgerAccess) -> Diagn
     let volume = one_line(&key.to_string());
     let message = format!("cannot expand volume `{volume}`: set `{name}` does not own it");
     Diagnostic::error(Code::SetNotOwned, message)
-        .note(format!("the ledger is {}", access.ledger.name()))
+        .note(format!("the set was read from {}", access.ledger.name()))
         .help(format!(
             "run `nomad-csi set show {name}{}` to list the volumes of the set",
             access.flags

@@ -35,7 +35,7 @@ pub async fn import_into_set(
     .await?;
     let (name, ledger) = (&selection.name, &selection.access.ledger);
     let line = format!(
-        "set {name} in {} owns the volumes, protected",
+        "set {name} in {} now owns and protects the volumes",
         ledger.name()
     );
     context.reporter.status(&line);

@@ -234,7 +234,7 @@ impl Deletion {
 fn deletions(inventory: &OrphanInventory, ids: &[String]) -> Result<Vec<Deletion>, WorkflowError> {
     let mut blocked: Vec<Diagnostic> = vec![];
     if !inventory.is_complete {
-        let message = "cannot delete the volumes: the token may not list the volumes of every namespace, so they may be registered";
+        let message = "cannot delete the volumes: the token is not known to list the volumes of every namespace, so they may be registered";
         let problem = Diagnostic::error(Code::OrphanUnseenNamespaces, message);
         blocked.push(problem.help(Code::OrphanUnseenNamespaces.advice()));
     }
@@ -402,7 +402,7 @@ fn report_not_registered(
 
 fn report_server_warnings(context: &WorkflowContext<'_>, warnings: &[String]) {
     let warning = |text: &String| {
-        let message = "the server warns about the registration";
+        let message = "the server returned a warning for the registration";
         Diagnostic::warning(Code::ApplyServerWarning, message).note(text.clone())
     };
     if !warnings.is_empty() {

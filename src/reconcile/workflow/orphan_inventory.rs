@@ -66,7 +66,7 @@ impl OrphanInventory {
     /// Warns if volumes in some namespaces may be invisible.
     pub fn warn_if_incomplete(&self, context: &WorkflowContext<'_>) {
         if !self.is_complete {
-            let message = "the token may not list the volumes of every namespace; an orphan may be registered";
+            let message = "the token is not known to list the volumes of every namespace; an orphan may be registered";
             context.reporter.diagnostic(
                 Diagnostic::warning(Code::OrphanUnseenNamespaces, message)
                     .help(Code::OrphanUnseenNamespaces.advice()),
@@ -78,7 +78,7 @@ impl OrphanInventory {
     pub(super) fn find(&self, id: &str) -> Result<&ListedVolume, Box<Diagnostic>> {
         self.inventory.find(id).ok_or_else(|| {
             let message = format!(
-                "the provider of plugin `{}` has no volume `{}`",
+                "the provider of plugin `{}` lists no volume `{}`",
                 self.plugin,
                 one_line(id)
             );

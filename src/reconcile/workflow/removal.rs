@@ -190,7 +190,7 @@ async fn remove_volume(
     };
     let version = VolumeVersion::of(Some(volume));
     let (outcome, done) = match check_removable(api, &key, version, removal).await {
-        Ok(None) => (Outcome::plain(Status::Removed), "does not exist any more"),
+        Ok(None) => (Outcome::plain(Status::Removed), "no longer exists"),
         Ok(Some(_)) => {
             let sent = send_removal(api, &Unrecorded, &key, removal, &request.secrets);
             (sent.await, done)

@@ -165,7 +165,7 @@ fn deletions(
 
 fn not_found(plugin: &PluginId, id: &str, listed: &[Snapshot]) -> Diagnostic {
     let message = format!(
-        "cannot delete snapshot `{}`: plugin `{plugin}` has no such snapshot",
+        "cannot delete snapshot `{}`: plugin `{plugin}` lists no such snapshot",
         one_line(id)
     );
     let problem = Diagnostic::error(Code::SnapshotNotFound, message).note("nothing was deleted");

@@ -456,7 +456,7 @@ impl ServerError {
             ),
             Self::RepeatedConflict(volume) => {
                 format!(
-                    "volume {} cannot be updated: it changed during every attempt",
+                    "the operation on volume {} was not carried out: the volume changed during every attempt",
                     volume.quoted()
                 )
             }

@@ -11,10 +11,10 @@ use crate::model::{AllocId, ControllerCapabilities, ControllerInfo, Health};
 use crate::ports::PluginConnection;
 use crate::retry::Verdict;
 
-struct Nobody;
+struct NoControllers;
 
 #[async_trait]
-impl PluginDirectory for Nobody {
+impl PluginDirectory for NoControllers {
     async fn instance(&self, _: &PluginId, _: &NodeId) -> Option<PluginConnection> {
         None
     }
@@ -34,7 +34,11 @@ impl IdSource for Steady {
 }
 
 fn forward() -> Forwarder {
-    Forwarder::new(Arc::new(Nobody), Arc::new(Steady), ForwardLimits::default())
+    Forwarder::new(
+        Arc::new(NoControllers),
+        Arc::new(Steady),
+        ForwardLimits::default(),
+    )
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {

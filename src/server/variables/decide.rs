@@ -38,9 +38,9 @@ pub enum VariableWrite {
         items: Secrets,
         /// The ID of the lock that the client holds or wants.
         id: Option<String>,
-        /// Nanoseconds; 0 is [`DEFAULT_LOCK_TIME`].
+        /// Nanoseconds; 0 is `DEFAULT_LOCK_TIME`.
         ttl: i64,
-        /// Nanoseconds; 0 is [`DEFAULT_LOCK_TIME`].
+        /// Nanoseconds; 0 is `DEFAULT_LOCK_TIME`.
         delay: i64,
     },
     /// Renew the lock.

@@ -2,13 +2,13 @@
 //! have.
 //!
 //! An operation acquires its volume, reads the record, decides, records an intent, calls the plugin
-//! and records the answer. The intent comes before every call that cannot be undone. After `kill -9`
-//! the record shows how far the operation came, and the next request for the volume continues it.
-//! Nothing works on pending intents in the background.
+//! and records the answer. The intent comes before every call that changes a registered volume.
+//! After `kill -9` the record shows how far the operation came, and the next request for the volume
+//! continues it. Nothing works on pending intents in the background.
 //!
 //! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
 //! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
-//! forwarder to controllers. Operations share [`creation`] and [`expand`], and nothing else.
+//! forwarder to controllers.
 
 mod call_effect;
 mod create;

@@ -90,9 +90,9 @@ impl ProviderAccess {
         secrets: Secrets,
     ) -> Result<Page<Snapshot>, ServerError> {
         let facts = self.supporting_plugin(plugin, UnsupportedOperation::ListSnapshots)?;
-        let object = CallTarget::Snapshots;
+        let target = CallTarget::Snapshots;
         let candidates =
-            self.candidates(&facts, ControllerOperation::ListSnapshots, &object, "")?;
+            self.candidates(&facts, ControllerOperation::ListSnapshots, &target, "")?;
         let request = ListSnapshots {
             page,
             secrets,
@@ -108,7 +108,7 @@ impl ProviderAccess {
         let failed = |error| {
             failure(
                 ControllerOperation::ListSnapshots,
-                object,
+                target,
                 token,
                 plugin,
                 error,
@@ -159,13 +159,13 @@ impl ProviderAccess {
         let external_id = source.remote_id();
         let external = LockedResource::External(plugin.clone(), external_id.clone());
         let _external = self.limiter.acquire(external).await?;
-        let object = CallTarget::Snapshot {
+        let target = CallTarget::Snapshot {
             volume: Some(key.clone()),
             source: external_id.to_string(),
         };
         let name = &request.name;
         let operation = ControllerOperation::CreateSnapshot;
-        let candidates = self.candidates(&facts, operation, &object, name)?;
+        let candidates = self.candidates(&facts, operation, &target, name)?;
         let _permit = self
             .limiter
             .acquire_call(CallClass::Delete, &plugin)
@@ -183,7 +183,7 @@ impl ProviderAccess {
                 let message = message.clone();
                 async move { controller.create_snapshot(message).await }
             });
-        let failed = |error| failure(operation, object, name, &plugin, error);
+        let failed = |error| failure(operation, target, name, &plugin, error);
         let snapshot = answer.await.map_err(failed)?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, snapshot.id = %snapshot.id,
             "snapshot created");
@@ -226,11 +226,11 @@ impl ProviderAccess {
         let resource = LockedResource::Snapshot(plugin.clone(), id.clone());
         let _resource = self.limiter.acquire(resource).await?;
         let operation = ControllerOperation::DeleteSnapshot;
-        let object = CallTarget::Snapshot {
+        let target = CallTarget::Snapshot {
             volume: None,
             source: String::new(),
         };
-        let candidates = self.candidates(&facts, operation, &object, id.as_str())?;
+        let candidates = self.candidates(&facts, operation, &target, id.as_str())?;
         let _permit = self.limiter.acquire_call(CallClass::Delete, plugin).await?;
         let answer = self
             .forwarder
@@ -238,7 +238,7 @@ impl ProviderAccess {
                 let (id, secrets) = (id.clone(), secrets.clone());
                 async move { controller.delete_snapshot(id, secrets).await }
             });
-        let failed = |error| failure(operation, object, id.as_str(), plugin, error);
+        let failed = |error| failure(operation, target, id.as_str(), plugin, error);
         answer.await.map_err(failed)?;
         info!(plugin.id = %plugin, snapshot.id = %id, "snapshot deleted");
         Ok(())
@@ -270,11 +270,11 @@ impl ProviderAccess {
         &self,
         facts: &VolumePlugin,
         operation: ControllerOperation,
-        object: &CallTarget,
+        target: &CallTarget,
         subject: &str,
     ) -> Result<Candidates, ServerError> {
         let failed =
-            |error: ForwardError| failure(operation, object.clone(), subject, facts.id(), error);
+            |error: ForwardError| failure(operation, target.clone(), subject, facts.id(), error);
         facts.candidates().map_err(|error| failed(error.into()))
     }
 }
@@ -297,21 +297,21 @@ fn check_name(name: &str) -> Result<(), SnapshotError> {
 
 fn failure(
     operation: ControllerOperation,
-    object: CallTarget,
+    target: CallTarget,
     subject: &str,
     plugin: &PluginId,
     error: ForwardError,
 ) -> ServerError {
-    let aftermath = match error.outcome() {
+    let residual = match error.outcome() {
         ForwardOutcome::NoEffect => ResidualState::None,
         ForwardOutcome::Unknown => ResidualState::Unrecorded,
     };
     ServerError::Plugin(Box::new(PluginFailure {
         operation,
-        target: object,
+        target,
         subject: subject.to_owned(),
         plugin: plugin.clone(),
         error,
-        residual: aftermath,
+        residual,
     }))
 }

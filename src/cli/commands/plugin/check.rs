@@ -66,18 +66,18 @@ fn print_report(
     arguments: &CheckArgs,
     report: &Report,
 ) -> Result<(), CliError> {
-    let mut is_told = false;
+    let mut is_printed = false;
     for format in &arguments.formats {
         let text = format.text(report);
         match format.file() {
             Some(file) => write_over(&context.directory, Path::new(file), text.as_bytes())?,
             None => {
                 context.printer.print_result(&text);
-                is_told = true;
+                is_printed = true;
             }
         }
     }
-    if !is_told {
+    if !is_printed {
         context.printer.print_result(&match arguments.output {
             TableFormat::Table => report_text(report),
             TableFormat::Json => json_text(&report_json(report)),

@@ -55,6 +55,6 @@ fn interval(text: &str) -> Result<Duration, String> {
         unit.and_then(|(number, seconds)| number.parse::<u32>().ok()?.checked_mul(*seconds));
     match seconds {
         Some(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds.into())),
-        Some(_) | None => Err("a time from 1s to 24h is needed, such as 30s, 5m or 1h".to_owned()),
+        Some(_) | None => Err("expected a time from 1s to 24h, such as 30s, 5m or 1h".to_owned()),
     }
 }

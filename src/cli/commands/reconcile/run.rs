@@ -32,7 +32,7 @@ pub(crate) async fn reconcile_until_stopped(
     arguments: &ReconcileArgs,
 ) -> Result<Exit, CliError> {
     if arguments.files.files.iter().any(|file| file == "-") {
-        let message = "cannot read standard input in every round";
+        let message = "cannot use standard input: every round reads the files again";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help("name files or directories with `-f`")
             .into());

@@ -35,8 +35,8 @@ pub(super) fn markdown(input: ReportInput<'_>) -> String {
 fn headline(input: ReportInput<'_>) -> String {
     let of = |risk: Risk| {
         let volumes = input.plan.volumes.iter();
-        let stakes = volumes.filter_map(|planned| planned.impact.as_ref());
-        stakes.filter(|stakes| stakes.risk == risk).count()
+        let impacts = volumes.filter_map(|planned| planned.impact.as_ref());
+        impacts.filter(|impact| impact.risk == risk).count()
     };
     match (of(Risk::DestroysData), of(Risk::NeedsDowntime)) {
         (0, 0) => "**Nothing destroys data or needs downtime.**".to_owned(),
