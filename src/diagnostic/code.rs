@@ -49,6 +49,10 @@ codes! {
         "Compare the fields yourself, or upgrade Nomad.";
     PlanProtected = "plan/protected": "The volume is protected, so no command removes it.",
         "Apply it with `protect = false` and then remove it, or stop managing it with `forget`.";
+    PlanDataUnconfirmed = "plan/data-unconfirmed": "A set owns the volume, and its registration is gone from the server. It is not certain that its data still exists, so a new volume would be empty.",
+        "Set the `external_id` of the data in the file, so that the volume is registered again; or approve an empty volume with `--approve destroys-data:ID`.";
+    PlanDataChanged = "plan/data-changed": "A set owns the volume, and the volume has another external ID or plugin than the set recorded. The data under this name is not the data that the set knows.",
+        "Find out who registered the other data; to accept it, run `forget` for the volume and apply again.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",
         "Remove the volume from the files, or do not remove it from the server.";
     PlanOtherChanges = "plan/other-changes": "The file changes more fields of the volume than this command may change.",

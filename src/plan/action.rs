@@ -6,6 +6,7 @@
 
 use super::claiming_alloc::ClaimingAlloc;
 use super::diff::Change;
+use super::ledger::DataIdentity;
 use super::merge::{Expansion, SecretsChange};
 use super::risk::Impact;
 use super::volume_version::VolumeVersion;
@@ -22,6 +23,10 @@ pub enum Action {
     Create(Box<UnresolvedRequest>),
     /// Register a volume that the provider already has.
     Register(Box<UnresolvedRequest>),
+    /// Register the data of an owned volume again, whose registration is gone or names other data.
+    RegisterAgain(Box<RegisterAgain>),
+    /// Create an owned volume again, empty: its registration is gone, and its data is not confirmed.
+    Recreate(Box<Recreate>),
     /// Update its registration.
     Update(Box<Update>),
     /// Update its registration and have the provider expand it.
@@ -46,6 +51,8 @@ impl Action {
         match self {
             Self::Create(_) => "create",
             Self::Register(_) => "register",
+            Self::RegisterAgain(_) => "register-again",
+            Self::Recreate(_) => "recreate",
             Self::Update(_) => "update",
             Self::Expand(_) => "expand",
             Self::Replace(_) => "replace",
@@ -65,6 +72,8 @@ impl Action {
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
             | Self::Update(_)
             | Self::Expand(_)
             | Self::Replace(_)
@@ -75,6 +84,25 @@ impl Action {
 }
 
 impl Action {
+    /// Whether a person must approve the change for this volume: no general approval covers it, and
+    /// `reconcile` never makes it.
+    pub fn requires_own_approval(&self) -> bool {
+        match self {
+            Self::Recreate(_) => true,
+            Self::RegisterAgain(again) => again.replaces.is_some(),
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Replace(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => false,
+        }
+    }
+
     /// Returns the update of a volume that stays; `None` if there is none.
     pub fn update(&self) -> Option<&Update> {
         match self {
@@ -82,6 +110,8 @@ impl Action {
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
             | Self::Replace(_)
             | Self::Deregister
             | Self::DeleteData
@@ -108,6 +138,58 @@ pub struct Update {
     pub resent_fields: Vec<&'static str>,
     /// Hidden values that the update clears. Each loss was accepted with `--accept-loss`.
     pub cleared_fields: Vec<HiddenField>,
+}
+
+/// The registration of data that an owned volume had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterAgain {
+    /// The request: the specification with the external ID and the context of the data.
+    pub request: UnresolvedRequest,
+    /// The other data whose registration has the volume's name now, and is removed first; `None` if
+    /// the volume is not registered.
+    pub replaces: Option<DataIdentity>,
+}
+
+/// The creation of an empty volume in the place of one whose data is not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recreate {
+    /// The request.
+    pub request: UnresolvedRequest,
+    /// The data that the volume had; `None` if it was never recorded.
+    pub lost: Option<DataIdentity>,
+    /// Why the data is not confirmed.
+    pub why: UnconfirmedReason,
+}
+
+/// Why it is not certain that the data of a volume still exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnconfirmedReason {
+    /// The set never recorded which data the volume has.
+    NotRecorded,
+    /// The provider does not list the data.
+    NotListed,
+    /// The plugin does not list volumes.
+    Unlistable,
+    /// The provider was not asked.
+    NotAsked,
+    /// The provider's list could not be read: why.
+    ListFailed(String),
+    /// The file names another plugin than the one that has the data.
+    OtherPlugin,
+}
+
+impl std::fmt::Display for UnconfirmedReason {
+    /// A sentence without a full stop.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotRecorded => f.write_str("the set never recorded which data the volume has"),
+            Self::NotListed => f.write_str("the provider does not list the data"),
+            Self::Unlistable => f.write_str("the plugin does not list the volumes of its provider"),
+            Self::NotAsked => f.write_str("the provider was not asked"),
+            Self::ListFailed(why) => write!(f, "the provider's volumes are unknown: {why}"),
+            Self::OtherPlugin => f.write_str("the file names another plugin"),
+        }
+    }
 }
 
 /// The replacement of a volume. The volume does not exist between the two steps.
@@ -167,6 +249,8 @@ impl PlannedVolume {
             Action::Create(request) | Action::Register(request) => Some(request),
             Action::Update(update) | Action::Expand(update) => Some(&update.request),
             Action::Replace(replace) => Some(&replace.request),
+            Action::RegisterAgain(again) => Some(&again.request),
+            Action::Recreate(recreate) => Some(&recreate.request),
             Action::Unchanged
             | Action::Deregister
             | Action::DeleteData
@@ -187,6 +271,8 @@ impl PlannedVolume {
 pub struct ActionCounts {
     pub create: usize,
     pub register: usize,
+    pub register_again: usize,
+    pub recreate: usize,
     pub update: usize,
     pub expand: usize,
     pub replace: usize,
@@ -201,7 +287,8 @@ impl ActionCounts {
     /// Returns how many volumes would be changed.
     pub fn changes(self) -> usize {
         let writes = self.create + self.register + self.update + self.expand;
-        writes + self.replace + self.deregister + self.delete_data
+        let again = self.register_again + self.recreate;
+        writes + again + self.replace + self.deregister + self.delete_data
     }
 
     /// Returns how many volumes cannot be changed now.
@@ -227,6 +314,8 @@ impl Plan {
             let count = match &planned.action {
                 Action::Create(_) => &mut counts.create,
                 Action::Register(_) => &mut counts.register,
+                Action::RegisterAgain(_) => &mut counts.register_again,
+                Action::Recreate(_) => &mut counts.recreate,
                 Action::Update(_) => &mut counts.update,
                 Action::Expand(_) => &mut counts.expand,
                 Action::Replace(_) => &mut counts.replace,

@@ -65,6 +65,8 @@ impl DenyRule {
             Action::Unchanged
             | Action::Create(_)
             | Action::Register(_)
+            | Action::RegisterAgain(_)
+            | Action::Recreate(_)
             | Action::Update(_)
             | Action::Expand(_)
             | Action::Deregister
@@ -80,13 +82,18 @@ impl DenyRule {
             Self::Deregister => {
                 planned.action == Action::Deregister
                     || steps == Some(ReplaceSteps::DeregisterThenRegister)
+                    || replaces_registration(&planned.action)
             }
-            Self::Replace => steps.is_some(),
+            Self::Replace => steps.is_some() || matches!(planned.action, Action::Recreate(_)),
             Self::Expand => matches!(planned.action, Action::Expand(_)),
             Self::LostValues => clears_values(planned),
             Self::LiteralSecrets => has_literal_secrets(planned),
         }
     }
+}
+
+fn replaces_registration(action: &Action) -> bool {
+    matches!(action, Action::RegisterAgain(again) if again.replaces.is_some())
 }
 
 fn clears_values(planned: &PlannedVolume) -> bool {

@@ -123,6 +123,16 @@ fn obstacle(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Optio
     })
 }
 
+/// Waits if a volume cannot be deregistered while it is claimed.
+pub(super) fn claims_before_deregistration(volume: &Volume) -> Option<Action> {
+    let removal = Removal::Deregister { force: false };
+    let claims = blocking_claims(volume, removal);
+    (!claims.is_empty()).then(|| {
+        let reasons = vec![claimed_error(volume, &claims, removal)];
+        Action::WaitingForClaims(ClaimWait { reasons, claims })
+    })
+}
+
 fn protected(volume: &Volume, inputs: &PlanInputs<'_>) -> Option<Diagnostic> {
     let owned = inputs.owned?;
     let key = volume.key();

@@ -15,8 +15,9 @@ use super::inputs::PlanInputs;
 use super::merge::{Expansion, Merged, Refusal, merge};
 use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
+use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, Volume};
+use crate::model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
@@ -172,14 +173,6 @@ fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
             "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {field}:{}`",
             selector(&key)
         ))
-}
-
-/// Returns a volume's name on the command line: `db`, or `prod/db` outside the default namespace.
-fn selector(key: &NamespacedId) -> String {
-    if key.namespace == crate::model::Namespace::default() {
-        return key.id.to_string();
-    }
-    format!("{}/{}", key.namespace, key.id)
 }
 
 /// Returns the fields that are sent although the file omits them, because this server would clear

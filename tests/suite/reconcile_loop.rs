@@ -39,6 +39,8 @@ const APPLIED: &str = r#"{"format":1,"sets":{"web":{
 const PATIENCE: Duration = Duration::from_secs(60);
 const READ: &str = "GET /v1/volume/csi/db?namespace=default";
 const CREATE: &str = "PUT /v1/volume/csi/db/create?namespace=default";
+const REGISTER: &str = "PUT /v1/volume/csi/db?namespace=default";
+const PROVIDED: &str = "GET /v1/volumes/external?namespace=default&plugin_id=ebs0";
 const CHANGES: &str = "GET /v1/volumes?index=7&namespace=*&type=csi&wait=1000ms";
 const PLUGIN: &str = "GET /v1/plugin/csi/ebs0?namespace=default";
 const TOKEN: &str = "GET /v1/acl/token/self";

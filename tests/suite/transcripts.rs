@@ -26,6 +26,8 @@ transcripts! {
     a_set_owns_the_volumes_applied_with_it = "apply/set.md";
     a_volume_of_two_sets_is_reported = "set/two.md";
     a_set_can_become_empty = "apply/empty.md";
+    lost_registrations_are_made_again = "apply/lost.md";
+    exchanged_data_is_refused = "apply/exchanged.md";
     import_from_nomad = "import/nomad.md";
     import_from_the_agent = "import/agent.md";
     import_from_terraform = "import/terraform.md";

@@ -8,6 +8,7 @@
 //! [`LedgerSet`] is the ledger of a set. [`StoredSet`] is its stored form: shards, written by
 //! check-and-set, for an adapter of `ports::Ledger`. A ledger has only hashes of values.
 
+mod data_identity;
 mod document;
 mod entry;
 mod hash;
@@ -18,6 +19,8 @@ mod sharding;
 mod stored_set;
 
 pub use crate::model::{SetName, SetNameProblem};
+pub(crate) use data_identity::changed_data;
+pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};

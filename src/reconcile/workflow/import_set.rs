@@ -5,7 +5,7 @@ use super::error::WorkflowError;
 use super::ledger_access::SetSelection;
 use super::set_lock::with_set_lock;
 use crate::model::HiddenField;
-use crate::plan::{Imported, LastVerified, LedgerSet, Ownership};
+use crate::plan::{Imported, LastVerified, LedgerSet, Ownership, RecordedData};
 
 /// Writes specifications with `write_files`, then adds the volumes to a set, protected. A volume that
 /// the set owns already stays as it is.
@@ -53,6 +53,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
         applied.remove("mount_options.mount_flags");
     }
     let ownership = Ownership {
+        data: RecordedData::Stored(imported.data.clone()),
         protect: true,
         generation: 0,
         applied,

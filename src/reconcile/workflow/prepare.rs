@@ -1,18 +1,19 @@
 //! Reads the server and makes a plan: the first step of `plan` and of everything that changes volumes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::plan_request::{PlanRequest, PreparedPlan};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, ServerVersion, SetName};
+use crate::model::{NamespacedId, PluginId, ServerVersion, SetName};
 use crate::plan::{
-    LedgerSet, MergeRules, OwnedSet, PlanInputs, build_plan, interrupted_step_warnings,
-    server_version_warning,
+    LedgerSet, MergeRules, ObservedState, OwnedSet, PlanInputs, ProviderList, build_plan,
+    interrupted_step_warnings, required_lists, server_version_warning,
 };
 use crate::ports::ServerKind;
 use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
+use crate::reconcile::provider_lists::provider_lists;
 use crate::reconcile::resolve::{Unresolved, known_secrets};
 use crate::spec::VolumeSpec;
 
@@ -53,6 +54,8 @@ pub async fn prepare_plan(
     observation.observed.snapshots = snapshots;
     let (rules, rules_warning) = merge_rules(&server);
     let owned = owned(context, request).await?;
+    let lists = read_provider_lists(context, request, &observation.observed, owned.as_ref());
+    observation.observed.provided = lists.await?;
     let mut plan = build_plan(PlanInputs {
         wanted: wanted.clone(),
         purpose: request.purpose,
@@ -77,6 +80,22 @@ pub async fn prepare_plan(
         rules,
         server,
     })
+}
+
+/// Asks the providers that the plan depends on, unless the request says not to.
+async fn read_provider_lists(
+    context: &WorkflowContext<'_>,
+    request: &PlanRequest<'_>,
+    observed: &ObservedState,
+    owned: Option<&OwnedSet>,
+) -> Result<BTreeMap<PluginId, ProviderList>, WorkflowError> {
+    if request.options.plan.no_provider {
+        return Ok(BTreeMap::new());
+    }
+    let asked = required_lists(&request.specifications.volumes, observed, owned);
+    let plugins = &observed.plugins;
+    let reading = provider_lists(context.api, plugins, &asked, context.parallelism);
+    context.unless_interrupted(reading).await
 }
 
 /// Volumes to read although no file names them.

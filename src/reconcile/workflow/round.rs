@@ -22,7 +22,10 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::SetName;
-use crate::plan::{DriftInputs, Plan, Unapproved, VolumeDrift, detect_drift, ownership_changes};
+use crate::plan::{
+    DriftInputs, Plan, PlannedVolume, Unapproved, VolumeDrift, detect_drift, has_unrecorded_data,
+    ownership_changes,
+};
 use crate::reconcile::drift::{DriftQuery, find_drift};
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::Outcome;
@@ -136,9 +139,10 @@ impl Round<'_> {
         let is_blocked = !reasons.is_empty();
         reporter.blocked(reasons, &specifications.sources);
         let plan = &prepared.plan;
-        let changes_ownership = plan_request
-            .set
-            .is_some_and(|set| !ownership_changes(plan, set).is_empty());
+        let observed = &prepared.observation.observed;
+        let changes_ownership = plan_request.set.is_some_and(|set| {
+            !ownership_changes(plan, set).is_empty() || has_unrecorded_data(set, observed)
+        });
         let changes_volumes = plan.counts().changes() > 0;
         if is_blocked || !changes_volumes && !changes_ownership {
             return Ok(());
@@ -190,8 +194,13 @@ impl Round<'_> {
             .flat_map(|planned| planned.action.reasons())
             .cloned()
             .collect();
-        let missing = self.options.approvals.missing(plan);
-        reasons.extend(missing.iter().map(unapproved));
+        let by_person = plan.volumes.iter();
+        let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
+        reasons.extend(by_person.map(only_by_a_person));
+        let missing = self.options.approvals.missing(plan).into_iter();
+        let missing =
+            missing.filter(|one| !plan.volumes[one.position].action.requires_own_approval());
+        reasons.extend(missing.map(|one| unapproved(&one)));
         if !reasons.is_empty() {
             return Ok(reasons);
         }
@@ -205,6 +214,26 @@ impl Round<'_> {
             }
         }
     }
+}
+
+/// Explains that `reconcile` never puts other data in the place of a volume's data.
+fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
+    let key = &planned.key;
+    let message = format!("volume `{key}`: `reconcile` never changes which data a volume has");
+    let mut problem = Diagnostic::error(Code::PlanDataUnconfirmed, message);
+    for warning in &planned.warnings {
+        problem = problem.note(warning.message.clone());
+        problem.notes.extend(warning.notes.iter().cloned());
+        problem.help.extend(warning.help.iter().cloned());
+    }
+    if let Some(impact) = &planned.impact {
+        let risk = impact.risk;
+        problem = problem.help(format!(
+            "to change it, run `nomad-csi apply` with `--approve {risk}:{}/{}`",
+            key.namespace, key.id
+        ));
+    }
+    problem
 }
 
 fn unapproved(unapproved: &Unapproved) -> Diagnostic {
