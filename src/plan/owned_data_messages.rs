@@ -122,7 +122,7 @@ fn with_way_back(
             lost.external_id.as_str()
         )),
         None => problem.help(format!(
-            "to get the data back, find its external ID with `nomad-csi orphans {}`, and set it as `external_id` in the file",
+            "to get the data back, find its external ID with `nomad-csi orphans --plugin {}`, and set it as `external_id` in the file",
             spec.request.plugin_id
         )),
     }

@@ -43,12 +43,12 @@ pub async fn find_drift(
     reader: &dyn VolumeReader,
     query: DriftQuery<'_>,
 ) -> Result<DriftFound, ApiError> {
-    let (unreported, warning) = match reader.server().await? {
-        ServerKind::Agent => (MergeRules::AGENT.unreported, None),
-        ServerKind::NomadUnknownVersion => (MergeRules::NOMAD.unreported, None),
+    let (rules, warning) = match reader.server().await? {
+        ServerKind::Agent => (MergeRules::AGENT, None),
+        ServerKind::NomadUnknownVersion => (MergeRules::STRICTEST, None),
         ServerKind::Nomad(version) => {
             let rules = MergeRules::of_nomad(&version);
-            (rules.unreported, server_version_warning(Some(&version)))
+            (rules, server_version_warning(Some(&version)))
         }
     };
     let wanted = query.wanted.iter().map(VolumeSpec::key);
@@ -65,7 +65,7 @@ pub async fn find_drift(
         wanted: query.wanted,
         set: query.set,
         volumes: &volumes,
-        unreported,
+        rules,
         ignore: query.ignore,
     });
     Ok(DriftFound { volumes, warning })

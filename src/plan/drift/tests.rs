@@ -25,7 +25,7 @@ struct Case {
     wanted: Vec<VolumeSpec>,
     found: Option<Volume>,
     ignore: BTreeSet<String>,
-    unreported: UnreportedFields,
+    rules: MergeRules,
 }
 
 impl Case {
@@ -36,7 +36,7 @@ impl Case {
             wanted: vec![spec(wanted())],
             found: Some(existing()),
             ignore: BTreeSet::new(),
-            unreported: MergeRules::NOMAD.unreported,
+            rules: MergeRules::NOMAD,
         }
     }
 
@@ -54,7 +54,7 @@ impl Case {
             wanted: &self.wanted,
             set: self.set.as_ref(),
             volumes: &volumes.collect(),
-            unreported: self.unreported,
+            rules: self.rules,
             ignore: &self.ignore,
         })
     }
@@ -237,7 +237,7 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
     });
     case.set = Some(applied(&request));
     case.wanted = vec![spec(request)];
-    case.unreported.sizes = true;
+    case.rules.unreported.sizes = true;
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(

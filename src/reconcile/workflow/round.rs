@@ -174,7 +174,7 @@ impl Round<'_> {
             // A set that was never applied does not record that a volume never existed.
             set: set.filter(|set| set.exists()).map(SetLedger::set),
             volumes: &prepared.observation.observed.volumes,
-            unreported: prepared.rules.unreported,
+            rules: prepared.rules,
             ignore: self.request.ignore,
         });
         let set_name = specifications.set.as_ref().map_or("", SetName::as_str);
