@@ -185,7 +185,7 @@ impl std::fmt::Display for UnconfirmedReason {
             Self::NotRecorded => f.write_str("the set never recorded which data the volume has"),
             Self::NotListed => f.write_str("the provider does not list the data"),
             Self::Unlistable => f.write_str("the plugin does not list the volumes of its provider"),
-            Self::NotAsked => f.write_str("the provider was not asked"),
+            Self::NotAsked => f.write_str("the provider was not asked (`--no-provider`)"),
             Self::ListFailed(why) => write!(f, "the provider's volumes are unknown: {why}"),
             Self::OtherPlugin => f.write_str("the file names another plugin"),
         }

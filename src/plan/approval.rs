@@ -30,6 +30,8 @@ pub struct Unapproved {
     pub key: NamespacedId,
     /// The risk of the change.
     pub risk: Risk,
+    /// Whether no general approval covers the change.
+    pub is_own: bool,
 }
 
 impl Approvals {
@@ -46,6 +48,7 @@ impl Approvals {
                     position,
                     key: planned.key.clone(),
                     risk,
+                    is_own: !is_general,
                 })
             })
             .collect()

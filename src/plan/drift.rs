@@ -452,4 +452,6 @@ impl Comparison {
 }
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod tests;

@@ -290,13 +290,19 @@ async fn approve_risks(
 }
 
 fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
-    let Unapproved { key, risk, .. } = unapproved;
+    let Unapproved {
+        key, risk, is_own, ..
+    } = unapproved;
     let message = format!("nothing was changed: volume `{key}`: risk {risk} was not approved");
+    let note = match is_own {
+        true => "neither `--yes` nor `--max-risk` approves that a volume has other data",
+        false => "`--yes` does not approve risks",
+    };
     NamedApproval {
         question: format!("Volume {key}: {risk}. To approve, type its ID: "),
         id: key.id.as_str(),
         problem: Diagnostic::error(Code::CliApprovalNeeded, message)
-            .note("`--yes` does not approve risks")
+            .note(note)
             .help(format!(
                 "add `--approve {risk}:{}/{}`",
                 key.namespace, key.id

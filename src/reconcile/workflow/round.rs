@@ -197,10 +197,9 @@ impl Round<'_> {
         let by_person = plan.volumes.iter();
         let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
         reasons.extend(by_person.map(only_by_a_person));
-        let missing = self.options.approvals.missing(plan).into_iter();
-        let missing =
-            missing.filter(|one| !plan.volumes[one.position].action.requires_own_approval());
-        reasons.extend(missing.map(|one| unapproved(&one)));
+        let missing = self.options.approvals.missing(plan);
+        let missing = missing.iter().filter(|one| !one.is_own);
+        reasons.extend(missing.map(unapproved));
         if !reasons.is_empty() {
             return Ok(reasons);
         }
