@@ -300,6 +300,8 @@ codes! {
         "Check the name and the ledger (`--ledger`, `--ledger-namespace`).";
     SetNotOwned = "set/not-owned": "The set does not own the volume.",
         "Check the ID, the namespace and the set.";
+    SetOwnsChanged = "set/owns-changed": "A set owns the volume, and the command changes it without the set. The set does not record the change, so it is drift.",
+        "Change the volume with its set, or remove it from the set with `forget`.";
     SetOwnsRemoved = "set/owns-removed": "A set owns the volume that the command removes. The next apply of the set would create the volume again.",
         "Remove the volume from the set's files too, or run `forget` for it.";
     SetTwoOwners = "set/two-owners": "Another set of the same ledger already owns the volume.",

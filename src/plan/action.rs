@@ -235,6 +235,8 @@ pub struct PlannedVolume {
     pub expected_version: VolumeVersion,
     /// The risk of the change; `None` if nothing changes.
     pub impact: Option<Impact>,
+    /// The change of the protection that the set records; `None` if it stays.
+    pub protection: Option<ProtectionChange>,
     /// Positions of the entries that must complete before this one: the source of a clone or of a
     /// restored snapshot is created first and removed last. Never a cycle.
     pub depends_on: Vec<usize>,
@@ -242,7 +244,46 @@ pub struct PlannedVolume {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// A change of the protection of an owned volume. It changes nothing on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectionChange {
+    /// The set protects the volume from removal from now on.
+    Protect,
+    /// The set no longer protects it.
+    Unprotect,
+}
+
+impl ProtectionChange {
+    /// Its name in JSON documents and saved plans: `protect`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Protect => "protect",
+            Self::Unprotect => "unprotect",
+        }
+    }
+}
+
 impl PlannedVolume {
+    /// Blocks the change of the volume.
+    pub fn block(&mut self, reasons: Vec<Diagnostic>) {
+        self.action = Action::Blocked(reasons);
+        self.impact = None;
+        self.protection = None;
+    }
+
+    /// Returns the name of the change: that of the action, or of the protection if only that changes.
+    pub fn change_name(&self) -> &'static str {
+        match (&self.action, self.protection) {
+            (Action::Unchanged, Some(change)) => change.as_str(),
+            (action, _) => action.as_str(),
+        }
+    }
+
+    /// Whether the plan changes neither the volume nor what the set records of it.
+    pub fn is_unchanged(&self) -> bool {
+        self.action == Action::Unchanged && self.protection.is_none()
+    }
+
     /// Returns the request that is sent; `None` for a removal or no change.
     pub fn request(&self) -> Option<&UnresolvedRequest> {
         match &self.action {
@@ -280,15 +321,16 @@ pub struct ActionCounts {
     pub delete_data: usize,
     pub waiting: usize,
     pub blocked: usize,
+    pub protection: usize,
     pub unchanged: usize,
 }
 
 impl ActionCounts {
-    /// Returns how many volumes would be changed.
+    /// Returns how many volumes would be changed, on the server or in the set's record.
     pub fn changes(self) -> usize {
         let writes = self.create + self.register + self.update + self.expand;
         let again = self.register_again + self.recreate;
-        writes + again + self.replace + self.deregister + self.delete_data
+        writes + again + self.protection + self.replace + self.deregister + self.delete_data
     }
 
     /// Returns how many volumes cannot be changed now.
@@ -323,6 +365,7 @@ impl Plan {
                 Action::DeleteData => &mut counts.delete_data,
                 Action::WaitingForClaims(_) => &mut counts.waiting,
                 Action::Blocked(_) => &mut counts.blocked,
+                Action::Unchanged if planned.protection.is_some() => &mut counts.protection,
                 Action::Unchanged => &mut counts.unchanged,
             };
             *count += 1;

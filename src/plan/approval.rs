@@ -79,6 +79,7 @@ mod tests {
                 loss: None,
                 recovery: Recovery::Impossible,
             }),
+            protection: None,
             depends_on: vec![],
             warnings: vec![],
         };

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use super::action::{Action, Plan, PlannedVolume};
+use super::action::{Action, Plan, PlannedVolume, ProtectionChange};
 use super::deny::deny;
 use super::depend::set_dependencies;
 use super::impact::impact_of;
@@ -39,6 +39,7 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     volumes.extend(planned_removals(&named, &inputs));
     for planned in &mut volumes {
         planned.impact = impact_of(planned, inputs.observed);
+        planned.protection = protection_change(planned, &inputs);
         deny(planned, inputs.options.deny.iter().copied());
     }
     set_dependencies(&mut volumes, inputs.observed);
@@ -71,8 +72,22 @@ fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
         spec: Some(spec),
         action,
         impact: None,
+        protection: None,
         depends_on: vec![],
         warnings,
+    }
+}
+
+/// Returns how the set's protection of an owned volume changes with a change that is made.
+fn protection_change(planned: &PlannedVolume, inputs: &PlanInputs<'_>) -> Option<ProtectionChange> {
+    if !planned.action.reasons().is_empty() {
+        return None;
+    }
+    let owned = inputs.owned?.volumes.get(&planned.key)?;
+    match planned.spec.as_ref()?.protect? {
+        true if !owned.protect => Some(ProtectionChange::Protect),
+        false if owned.protect => Some(ProtectionChange::Unprotect),
+        true | false => None,
     }
 }
 

@@ -124,11 +124,21 @@ pub(super) fn deny(planned: &mut PlannedVolume, rules: impl Iterator<Item = Deny
     if denied.is_empty() {
         return;
     }
-    planned.impact = None;
-    match &mut planned.action {
-        Action::Blocked(reasons) => reasons.extend(denied),
-        action => *action = Action::Blocked(denied),
-    }
+    let reasons = match &planned.action {
+        Action::Blocked(reasons) => [reasons.clone(), denied].concat(),
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_) => denied,
+    };
+    planned.block(reasons);
 }
 
 fn denial(planned: &PlannedVolume, rule: DenyRule) -> Diagnostic {

@@ -4,8 +4,8 @@
 //! replaces them, and an update without them clears them (W20). The ledger records whether a volume
 //! had any, with a keyed hash.
 //!
-//! Mount flags of a volume that the ledger knows without any are a difference, not a hidden value: nobody
-//! applied them. A hidden value that the file omits or marks `unknown` blocks every update of the volume, until the
+//! Mount flags of a volume that the ledger knows without any are a difference, not a hidden value: no apply
+//! gave them. A hidden value that the file omits or marks `unknown` blocks every update of the volume, until the
 //! file sets it, sets it to empty, or the operator accepts the loss. The server's placeholder is never
 //! sent back.
 

@@ -24,6 +24,7 @@ mod ownership_changes;
 mod permissions;
 mod preconditions;
 mod provider_list;
+mod provider_query;
 mod removal_checks;
 mod removals;
 mod risk;
@@ -38,8 +39,8 @@ mod wait_condition;
 
 pub use crate::model::HiddenField;
 pub use action::{
-    Action, ActionCounts, ClaimWait, Plan, PlannedVolume, Recreate, RegisterAgain, Replace,
-    ReplaceSteps, UnconfirmedReason, Update,
+    Action, ActionCounts, ClaimWait, Plan, PlannedVolume, ProtectionChange, Recreate,
+    RegisterAgain, Replace, ReplaceSteps, UnconfirmedReason, Update,
 };
 pub use approval::{Approvals, Unapproved};
 pub use build::build_plan;
@@ -67,7 +68,8 @@ pub use permissions::{
     AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,
     missing_permissions,
 };
-pub use provider_list::{ProviderList, UnlistedReason, required_lists};
+pub use provider_list::{ProviderList, UnlistedReason};
+pub use provider_query::required_lists;
 pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};

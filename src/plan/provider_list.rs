@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::inputs::{ObservedState, OwnedSet};
 use super::ledger::DataIdentity;
-use crate::model::{ExternalId, ExternalVolume, Namespace, PluginId};
-use crate::spec::VolumeSpec;
+use crate::model::{ExternalId, ExternalVolume, PluginId};
 
 /// The volumes that the provider of a plugin lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,25 +36,6 @@ pub(super) enum Evidence<'a> {
     NotListed,
     /// The provider's volumes are unknown.
     Unknown(&'a UnlistedReason),
-}
-
-/// Returns the plugins whose provider must be asked whether it has the data of an owned volume, each
-/// with a namespace in which to ask.
-pub fn required_lists(
-    wanted: &[VolumeSpec],
-    observed: &ObservedState,
-    owned: Option<&OwnedSet>,
-) -> BTreeMap<PluginId, Namespace> {
-    let lost = wanted.iter().filter_map(|spec| {
-        let key = spec.key();
-        let owned = owned?.volumes.get(&key)?;
-        let recorded = match observed.volumes.get(&key) {
-            Some(existing) => owned.changed_data(existing)?,
-            None => owned.data.identity()?,
-        };
-        Some((recorded.plugin_id.clone(), key.namespace))
-    });
-    lost.collect()
 }
 
 /// Looks for the data of a volume in the lists of its plugin.

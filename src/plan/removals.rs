@@ -50,6 +50,7 @@ fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume
         action,
         expected_version: VolumeVersion::of(existing),
         impact: None,
+        protection: None,
         depends_on: vec![],
         warnings: is_missing
             .then(|| missing_volume_warning(key, inputs))

@@ -116,6 +116,9 @@ struct SavedVolume {
     /// The data of a volume that the server no longer has, or has under another registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<DataIdentity>,
+    /// The change of the protection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protection: Option<String>,
 }
 
 /// Reads the name of an action. Earlier programs wrote `waits` for `wait`.
@@ -140,11 +143,12 @@ impl SavedVolume {
             },
             plugin_version: plugin_version(planned, observed),
             data: data(&planned.action),
+            protection: planned.protection.map(|change| change.as_str().to_owned()),
         }
     }
 
     fn is_unchanged(&self) -> bool {
-        self.action == Action::Unchanged.as_str()
+        self.action == Action::Unchanged.as_str() && self.protection.is_none()
     }
 
     fn version(&self) -> VolumeVersion {
@@ -171,6 +175,13 @@ impl SavedVolume {
             };
             let (then, now) = (data(&self.data), data(&now.data));
             why.push(format!("its data was {then} and is now {now}"));
+        }
+        if self.protection != now.protection {
+            let change = |of: &Option<String>| of.clone().unwrap_or_else(|| "none".into());
+            let (then, now) = (change(&self.protection), change(&now.protection));
+            why.push(format!(
+                "its change of protection was `{then}` and is now `{now}`"
+            ));
         }
         if self.action != now.action && why.is_empty() {
             let (then, now) = (&self.action, &now.action);
@@ -316,7 +327,7 @@ impl SavedPlan {
         let then: BTreeMap<&NamespacedId, &SavedVolume> = entries.collect();
         for planned in &mut plan.volumes {
             let now = SavedVolume::of(planned, observed);
-            let is_unchanged = planned.action == Action::Unchanged;
+            let is_unchanged = planned.is_unchanged();
             let why = match then.get(&planned.key) {
                 Some(entry) if is_unchanged && entry.is_unchanged() => vec![],
                 Some(entry) => entry.differences(&now),
@@ -324,8 +335,7 @@ impl SavedPlan {
                 None => vec!["it is not in the saved plan".to_owned()],
             };
             if !why.is_empty() {
-                planned.action = Action::Blocked(vec![stale(planned, &why)]);
-                planned.impact = None;
+                planned.block(vec![stale(planned, &why)]);
             }
         }
         let named: BTreeSet<&NamespacedId> = plan.volumes.iter().map(|one| &one.key).collect();

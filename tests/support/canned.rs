@@ -53,6 +53,12 @@ impl CannedServer {
                 r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
             ),
             ("GET /v1/namespaces", 403, "Permission denied"),
+            // No set is in the variables.
+            (
+                "GET /v1/vars?namespace=default&per_page=1000&prefix=nomad-csi%2Fsets%2F",
+                200,
+                "[]",
+            ),
             // ACLs are disabled.
             (
                 "GET /v1/acl/token/self",

@@ -14,7 +14,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Bytes, UnresolvedRequest};
 use crate::plan::{
     Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
-    Recreate, RegisterAgain, Replace, ReplaceSteps, Risk, SecretsChange, Update,
+    ProtectionChange, Recreate, RegisterAgain, Replace, ReplaceSteps, Risk, SecretsChange, Update,
 };
 
 /// Returns the plan as text.
@@ -22,7 +22,7 @@ pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
     text.push_str(&risk_summary(plan));
     for planned in by_urgency(plan) {
-        if let Some((style, sign, verb)) = heading(&planned.action) {
+        if let Some((style, sign, verb)) = heading(planned) {
             let key = one_line(&planned.key.to_string());
             text.push_str(&line(style, sign, verb, &key, &details(planned, Some(now))));
         }
@@ -77,9 +77,9 @@ fn risk_summary(plan: &Plan) -> String {
 }
 
 /// Returns the style, sign and verb of an entry; `None` for an unchanged volume.
-pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
-    Some(match action {
-        Action::Unchanged => return None,
+pub(super) fn heading(planned: &PlannedVolume) -> Option<(Style, &'static str, &'static str)> {
+    Some(match &planned.action {
+        Action::Unchanged => (YELLOW, "~", planned.protection?.as_str()),
         Action::Create(_) => (GREEN, "+", "create"),
         Action::Register(_) => (GREEN, "+", "register"),
         Action::RegisterAgain(again) => match again.replaces {
@@ -120,6 +120,13 @@ pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> 
         }
         Action::Blocked(reasons) => messages(reasons),
     };
+    details.extend(planned.protection.map(|change| {
+        match change {
+            ProtectionChange::Protect => "the set protects it from removal from now on",
+            ProtectionChange::Unprotect => "the set no longer protects it from removal",
+        }
+        .to_owned()
+    }));
     let is_risky = |impact: &&Impact| impact.risk > Risk::Reversible;
     let impact = planned.impact.iter().filter(is_risky);
     details.extend(impact.flat_map(|impact| impact_details(impact, now)));
@@ -196,6 +203,7 @@ pub(super) fn counts(counts: ActionCounts) -> String {
         (counts.update, "to update"),
         (counts.expand, "to expand"),
         (counts.replace, "to replace"),
+        (counts.protection, "to change the protection of"),
         (counts.deregister, "to deregister"),
         (counts.delete_data, "to delete with data"),
         (counts.waiting, "waiting"),

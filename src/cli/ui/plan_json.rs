@@ -10,7 +10,8 @@ use crate::diagnostic::{Diagnostic, SourceMap};
 use crate::model::{ExternalId, NamespacedId, Topology};
 use crate::plan::{
     Action, Change, ClaimingAlloc, DataLoss, Expansion, FieldValue, HiddenField, Impact,
-    LastSnapshot, Plan, PlannedVolume, ReplaceSteps, SecretsChange, VolumeVersion,
+    LastSnapshot, Plan, PlannedVolume, ProtectionChange, ReplaceSteps, SecretsChange,
+    VolumeVersion,
 };
 
 /// The version of the format.
@@ -35,6 +36,7 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
             "delete_data": counts.delete_data,
             "waiting": counts.waiting,
             "blocked": counts.blocked,
+            "protection": counts.protection,
             "unchanged": counts.unchanged,
         },
         "remarks": diagnostics(&plan.remarks, sources),
@@ -77,6 +79,7 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "cleared_fields": cleared_fields(planned),
         "steps": steps(planned),
         "external_id": registered_again(planned),
+        "protection": planned.protection.map(ProtectionChange::as_str),
         "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),
         "reasons": diagnostics(planned.action.reasons(), sources),
         "warnings": diagnostics(&planned.warnings, sources),

@@ -187,14 +187,10 @@ impl LedgerSet {
         };
         let mut applied = self.key.of_request(&request);
         let options = found.mount_options.as_ref();
-        let volume = request.key();
         if options.is_some_and(MountOptions::are_redacted) {
             applied.remove(MOUNT_FLAGS);
-        } else if options.is_none_or(|options| options.mount_flags.is_empty()) {
-            let none = self.key.of_mount_flags(&volume, &[]);
-            applied.entry(MOUNT_FLAGS.to_owned()).or_insert(none);
         }
-        self.replace_applied(volume, applied);
+        self.replace_applied(request.key(), applied);
     }
 
     fn replace_applied(&mut self, volume: NamespacedId, mut applied: FieldHashes) {

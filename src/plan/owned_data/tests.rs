@@ -2,16 +2,19 @@
 
 use super::*;
 use crate::diagnostic::Code;
+use crate::model::SetName;
 use crate::model::{AllocId, ExternalId, ExternalVolume, PluginId};
+use crate::plan::action::Plan;
 use crate::plan::action::PlannedVolume;
 use crate::plan::approval::Approvals;
 use crate::plan::build::build_plan;
 use crate::plan::inputs::{ObservedState, OwnedSet, PlanOptions};
+use crate::plan::ledger::{LedgerKey, LedgerSet, Ownership};
 use crate::plan::provider_list::ProviderList;
+use crate::plan::provider_query::required_lists;
 use crate::plan::risk::{Recovery, Risk};
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{codes, existing, observed, plugin, sent, spec, wanted};
-use crate::plan::{LedgerKey, LedgerSet, Ownership, Plan, SetName};
 use crate::spec::Purpose;
 
 const OLD: &str = "vol-1";
@@ -366,7 +369,7 @@ fn the_ledger_names_the_providers_that_a_plan_must_ask() {
     let asked = |set: &LedgerSet, there: Option<Volume>| {
         let owned = OwnedSet::of(set, &specs, |_| None);
         let observed = observed(there, plugin(|_| {}));
-        let asked = crate::plan::required_lists(&specs, &observed, Some(&owned));
+        let asked = required_lists(&specs, &observed, Some(&owned));
         asked.into_keys().collect::<Vec<_>>()
     };
     let hostpath = PluginId::new("hostpath");

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::approval::{Answer, Approval, NamedApproval, require_approval, require_named_approvals};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
-use super::ledger_access::SetSelection;
-use super::other_owners::warn_of_other_owners;
+use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
 use super::plan_execution::{ExecutionRequest, execute_plan};
 use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
@@ -40,6 +40,8 @@ pub struct ApplyRequest<'a> {
     pub mode: ApplyMode,
     /// The set that owns the volumes; `None` if no set does.
     pub set: Option<&'a SetSelection>,
+    /// The ledger whose sets may own the volumes; `None` if the command uses none.
+    pub ledger: Option<&'a LedgerAccess>,
     /// What is requested besides the specifications.
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
@@ -213,8 +215,8 @@ async fn prepare(
             prepare_plan(context, &plan_request).await?
         }
     };
-    if let (Some(set), Some(selection)) = (set, request.set) {
-        warn_of_other_owners(context, &mut prepared, set, &selection.access).await?;
+    if let Some(access) = request.ledger {
+        check_owners(context, &mut prepared, set.map(SetLedger::set), access).await?;
     }
     if let Some(saved) = request.saved_plan {
         let observed = &prepared.observation.observed;

@@ -51,7 +51,7 @@ pub use import_set::import_into_set;
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};
 pub use orphan_inventory::OrphanInventory;
-pub use other_owners::warn_of_other_owners;
+pub use other_owners::check_owners;
 pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
 pub use prepare::prepare_plan;
 pub use removal::{RemovalRequest, remove_volumes};

@@ -12,6 +12,7 @@ use super::applied_record::AppliedRecord;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::check_owners;
 use super::plan_execution::{ExecutionRequest, execute_plan};
 use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
 use super::preflight::preflight_plan;
@@ -133,7 +134,10 @@ impl Round<'_> {
             reads_whole_set: true,
             set: set.as_deref().map(SetLedger::set),
         };
-        let prepared = prepare_plan(context, &plan_request).await?;
+        let mut prepared = prepare_plan(context, &plan_request).await?;
+        if let Some(access) = &self.request.ledger {
+            check_owners(context, &mut prepared, plan_request.set, access).await?;
+        }
         self.report_drift_of(&prepared, set.as_deref());
         let reasons = self.blocking_reasons(&prepared).await?;
         let is_blocked = !reasons.is_empty();
