@@ -17,6 +17,7 @@ use super::impact::impact_of;
 use super::inputs::PlanInputs;
 use super::owned_data::{changed_volume, lost_volume, missing_volume, replaced_data};
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
+use super::provided_data::compare_with_providers;
 use super::removals::{planned_removals, planned_replacement};
 use super::update::planned_update;
 use super::volume_version::VolumeVersion;
@@ -37,6 +38,7 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
         .map(|spec| planned(spec, &inputs))
         .collect();
     volumes.extend(planned_removals(&named, &inputs));
+    compare_with_providers(&mut volumes, inputs.observed);
     for planned in &mut volumes {
         planned.impact = impact_of(planned, inputs.observed);
         planned.protection = protection_change(planned, &inputs);

@@ -16,10 +16,13 @@ use super::inputs::{OwnedSet, OwnedVolume};
 use super::ledger::{
     DataIdentity, FieldHashes, Intent, LastVerified, LedgerKey, LedgerSet, Ownership,
 };
+use super::provider_list::{Evidence, ProviderList, evidence};
 use super::rules::MergeRules;
 use super::update::fields_unlike_file;
 use crate::diagnostic::Span;
-use crate::model::{ExternalId, HiddenField, NamespacedId, Secrets, UnresolvedRequest, Volume};
+use crate::model::{
+    ExternalId, HiddenField, NamespacedId, PluginId, Secrets, UnresolvedRequest, Volume,
+};
 use crate::spec::{Purpose, VolumeSpec, is_part_of};
 
 /// The inputs of a drift check.
@@ -33,6 +36,8 @@ pub struct DriftInputs<'a> {
     pub volumes: &'a BTreeMap<NamespacedId, Volume>,
     /// How the server merges updates, and which fields it does not show.
     pub rules: MergeRules,
+    /// What the providers list, as far as they were asked.
+    pub provided: &'a BTreeMap<PluginId, ProviderList>,
     /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,
 }
@@ -63,9 +68,12 @@ pub struct VolumeDrift {
 }
 
 impl VolumeDrift {
-    /// Whether the volume has changed or is gone.
+    /// Whether the volume has changed, or the volume or its data is gone.
     pub fn has_drifted(&self) -> bool {
-        matches!(self.state, DriftState::Changed(_) | DriftState::Gone)
+        match self.state {
+            DriftState::Changed(_) | DriftState::Gone | DriftState::DataGone(_) => true,
+            DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => false,
+        }
     }
 }
 
@@ -87,6 +95,8 @@ pub enum DriftState {
     Changed(Vec<FieldDrift>),
     /// The volume no longer exists.
     Gone,
+    /// The volume is registered, and its provider no longer lists its data. These fields have changed.
+    DataGone(Vec<FieldDrift>),
     /// The volume does not exist, and the set never applied it.
     NotApplied,
     /// The set owns the volume, but neither the ledger nor a file has a baseline for it.
@@ -95,7 +105,14 @@ pub enum DriftState {
 
 impl DriftState {
     /// The names of all states.
-    pub const NAMES: [&'static str; 5] = ["gone", "changed", "unknown", "not-applied", "unchanged"];
+    pub const NAMES: [&'static str; 6] = [
+        "gone",
+        "data-gone",
+        "changed",
+        "unknown",
+        "not-applied",
+        "unchanged",
+    ];
 
     /// Its name in JSON documents and metrics: `changed`.
     pub const fn as_str(&self) -> &'static str {
@@ -103,6 +120,7 @@ impl DriftState {
             Self::Unchanged => "unchanged",
             Self::Changed(_) => "changed",
             Self::Gone => "gone",
+            Self::DataGone(_) => "data-gone",
             Self::NotApplied => "not-applied",
             Self::Unknown => "unknown",
         }
@@ -194,6 +212,10 @@ fn drift_of(
     changed.extend(exchanged_data(recorded, existing, spec));
     let is_known = comparison.is_some();
     found.set_changed(changed, spec, inputs.ignore, is_known);
+    match evidence(inputs.provided, &DataIdentity::of(existing)) {
+        Evidence::NotListed => found.set_data_gone(),
+        Evidence::Listed(_) | Evidence::Unknown(_) => {}
+    }
     found
 }
 
@@ -223,6 +245,20 @@ impl VolumeDrift {
             (true, true) => DriftState::Unchanged,
             (true, false) => DriftState::Unknown,
         };
+    }
+}
+
+impl VolumeDrift {
+    /// Sets the state of a volume whose provider no longer lists its data.
+    fn set_data_gone(&mut self) {
+        let fields = match std::mem::replace(&mut self.state, DriftState::Unchanged) {
+            DriftState::Changed(fields) | DriftState::DataGone(fields) => fields,
+            DriftState::Unchanged
+            | DriftState::Gone
+            | DriftState::NotApplied
+            | DriftState::Unknown => vec![],
+        };
+        self.state = DriftState::DataGone(fields);
     }
 }
 

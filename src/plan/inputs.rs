@@ -45,6 +45,9 @@ pub struct ObservedState {
     pub registered: Vec<VolumeSummary>,
     /// What the providers list, for the plugins whose provider was asked.
     pub provided: BTreeMap<PluginId, ProviderList>,
+    /// The snapshots that providers list, by their IDs, for the plugins from whose snapshots the plan
+    /// restores volumes. A list that could not be read is not included.
+    pub provided_snapshots: BTreeMap<PluginId, BTreeSet<String>>,
     /// The last snapshot of each volume whose data the plan may delete.
     pub snapshots: BTreeMap<NamespacedId, LastSnapshot>,
 }

@@ -23,6 +23,7 @@ mod owned_data_messages;
 mod ownership_changes;
 mod permissions;
 mod preconditions;
+mod provided_data;
 mod provider_list;
 mod provider_query;
 mod removal_checks;
@@ -69,7 +70,7 @@ pub use permissions::{
     missing_permissions,
 };
 pub use provider_list::{ProviderList, UnlistedReason};
-pub use provider_query::required_lists;
+pub use provider_query::{AskedPlugins, comparable_lists, required_lists, snapshot_lists};
 pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};

@@ -2,24 +2,25 @@
 //!
 //! A list that cannot be read in time is not an error. It says why, and proves nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use crate::model::{Namespace, PluginId};
-use crate::plan::{PluginState, ProviderList, UnlistedReason};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{Namespace, PluginId, Secrets};
+use crate::plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
 use crate::ports::ProviderReader;
 
 /// How long the list of one provider is waited for.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the list of each plugin's provider, in a namespace whose permissions are used.
+/// Reads the list of each plugin's provider. Plugins that are known not to list volumes are not asked.
 pub(super) async fn provider_lists(
     provider: &(impl ProviderReader + ?Sized),
     plugins: &BTreeMap<PluginId, PluginState>,
-    asked: &BTreeMap<PluginId, Namespace>,
+    asked: &AskedPlugins,
     parallelism: usize,
 ) -> BTreeMap<PluginId, ProviderList> {
     let reads = asked.iter().map(async |(plugin, namespace)| {
@@ -31,6 +32,40 @@ pub(super) async fn provider_lists(
     });
     let lists = stream::iter(reads).buffered(parallelism.max(1));
     lists.collect().await
+}
+
+/// Returns the snapshots that each provider lists, by their IDs. A list that cannot be read is left out.
+pub(super) async fn snapshot_ids(
+    provider: &(impl ProviderReader + ?Sized),
+    asked: &AskedPlugins,
+) -> BTreeMap<PluginId, BTreeSet<String>> {
+    let mut found = BTreeMap::new();
+    for (plugin, namespace) in asked {
+        let none = Secrets::default();
+        let listing = provider.list_snapshots(plugin, namespace, &none);
+        if let Ok(Ok(listed)) = timeout(LIST_TIMEOUT, listing).await {
+            let ids = listed.into_iter().map(|snapshot| snapshot.id.to_string());
+            found.insert(plugin.clone(), ids.collect());
+        }
+    }
+    found
+}
+
+/// Warns of lists that could not be read.
+pub(super) fn unread_lists(lists: &BTreeMap<PluginId, ProviderList>) -> Vec<Diagnostic> {
+    let failed = lists.iter().filter_map(|(plugin, list)| match list {
+        ProviderList::Unknown(UnlistedReason::Failed(why)) => Some((plugin, why)),
+        ProviderList::Unknown(UnlistedReason::NotAsked | UnlistedReason::Unsupported)
+        | ProviderList::Listed(_) => None,
+    });
+    let warnings = failed.map(|(plugin, why)| {
+        let message = format!("the volumes of the provider of plugin `{plugin}` are unknown");
+        Diagnostic::warning(Code::PlanProviderUnread, message)
+            .note(why.clone())
+            .note("it is not checked whether the provider still has the data of the volumes")
+            .help(Code::PlanProviderUnread.remedy())
+    });
+    warnings.collect()
 }
 
 /// Whether a plugin may list volumes. Only the server knows that of a plugin that cannot be read.
@@ -56,6 +91,9 @@ async fn list(
         Ok(Ok(listed)) => {
             let listed = listed.into_iter();
             ProviderList::Listed(listed.map(|one| (one.external_id.clone(), one)).collect())
+        }
+        Ok(Err(error)) if error.code == Code::PluginUnsupported => {
+            ProviderList::Unknown(UnlistedReason::Unsupported)
         }
         Ok(Err(error)) => ProviderList::Unknown(UnlistedReason::Failed(error.message)),
         Err(_) => {

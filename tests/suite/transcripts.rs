@@ -45,6 +45,7 @@ transcripts! {
     unusable_servers_are_reported = "errors/server.md";
     invalid_settings_are_reported = "errors/settings.md";
     plan_shows_refusals = "plan/blocked.md";
+    plan_and_drift_compare_with_providers = "plan/provider.md";
     plan_shows_creations = "plan/create.md";
     plan_shows_updates = "plan/update.md";
     plan_writes_reports_for_ci = "plan/formats.md";

@@ -59,6 +59,12 @@ impl CannedServer {
                 200,
                 "[]",
             ),
+            // No plugin lists its volumes.
+            (
+                "GET /v1/volumes/external",
+                500,
+                "unimplemented for this plugin",
+            ),
             // ACLs are disabled.
             (
                 "GET /v1/acl/token/self",

@@ -21,7 +21,8 @@ use crate::plan::{PlanOrigin, SavedPlan};
 use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
-    PlanRequest, PreparedPlan, SetSelection, Specifications, check_owners, prepare_plan,
+    PlanRequest, PreparedPlan, ProviderCheck, SetSelection, Specifications, check_owners,
+    prepare_plan,
 };
 use crate::spec::Purpose;
 
@@ -110,6 +111,7 @@ async fn print_plan(
         options: change_options(context, &arguments.changes, &specifications.volumes)?,
         keeps_documents: false,
         reads_whole_set: false,
+        provider_check: ProviderCheck::Always,
         set: set.as_ref().map(SetLedger::set),
     };
     let mut prepared = prepare_plan(&workflow, &request).await?;

@@ -280,6 +280,7 @@ fn drift(
         set: Some(set),
         volumes: &[(volume.key(), volume.clone())].into(),
         rules,
+        provided: &BTreeMap::new(),
         ignore: &BTreeSet::new(),
     };
     detect_drift(&inputs).remove(0)

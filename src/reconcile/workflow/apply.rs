@@ -13,7 +13,7 @@ use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 use super::plugin_health::prepare_plan_when_healthy;
 use super::preflight::check_permissions;
 use super::prepare::prepare_plan;
@@ -203,6 +203,10 @@ async fn prepare(
         options: request.options.clone(),
         keeps_documents: true,
         reads_whole_set: false,
+        provider_check: match request.mode {
+            ApplyMode::Apply { .. } => ProviderCheck::Always,
+            ApplyMode::Create | ApplyMode::Register => ProviderCheck::WhenRequired,
+        },
         set: set.map(SetLedger::set),
     };
     let mut prepared = match request.mode {

@@ -52,7 +52,7 @@ pub use ledger_access::{LedgerAccess, SetSelection};
 pub use orphan_changes::{OrphanRequest, adopt_orphans, delete_orphans, parse_capability};
 pub use orphan_inventory::OrphanInventory;
 pub use other_owners::check_owners;
-pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+pub use plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 pub use prepare::prepare_plan;
 pub use removal::{RemovalRequest, remove_volumes};
 pub use reporter::{ApprovalPrompt, Reporter};

@@ -14,7 +14,7 @@ use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
 use super::reporter::Reporter;
@@ -54,6 +54,8 @@ pub struct RoundRequest<'a> {
     pub ledger: Option<LedgerAccess>,
     /// Fields whose drift is ignored.
     pub ignore: &'a BTreeSet<String>,
+    /// Whether the providers are asked which volumes they have.
+    pub asks_providers: bool,
     /// How drift is reversed; `None` if it is only reported.
     pub changes: Option<ChangeOptions>,
 }
@@ -101,10 +103,13 @@ async fn report_drift(
         wanted: &request.specifications.volumes,
         set: record.set(),
         ignore: request.ignore,
+        asks_providers: request.asks_providers,
         parallelism: context.parallelism,
     };
     let found = find_drift(context.api, query).await?;
     reporter.drift(set_name.map_or("", SetName::as_str), &found.volumes);
+    let warnings = found.warnings.into_iter().collect();
+    reporter.diagnostics(&warnings, &request.specifications.sources);
     Ok(())
 }
 
@@ -132,6 +137,7 @@ impl Round<'_> {
             options: self.options.clone(),
             keeps_documents: false,
             reads_whole_set: true,
+            provider_check: ProviderCheck::Always,
             set: set.as_deref().map(SetLedger::set),
         };
         let mut prepared = prepare_plan(context, &plan_request).await?;
@@ -179,6 +185,7 @@ impl Round<'_> {
             set: set.filter(|set| set.exists()).map(SetLedger::set),
             volumes: &prepared.observation.observed.volumes,
             rules: prepared.rules,
+            provided: &prepared.observation.observed.provided,
             ignore: self.request.ignore,
         });
         let set_name = specifications.set.as_ref().map_or("", SetName::as_str);

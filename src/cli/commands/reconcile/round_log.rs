@@ -212,6 +212,9 @@ fn drift_line(volume: &VolumeDrift) -> String {
             let fields: Vec<&str> = fields.iter().map(|one| one.field).collect();
             format!("volume {} has drifted: {}", volume.key, fields.join(", "))
         }
+        DriftState::DataGone(_) => {
+            format!("volume {}: its provider no longer has its data", volume.key)
+        }
         DriftState::Gone => match volume.baseline {
             Baseline::Applied => format!("volume {} is gone", volume.key),
             Baseline::File => format!(
