@@ -63,8 +63,8 @@ pub enum PluginState {
     Unknown,
 }
 
-/// The ledger of a set, as far as a plan depends on it. It guards removals and distinguishes hidden
-/// values. Losing it is safe.
+/// The ledger of a set, as far as a plan depends on it. It guards removals and the data of volumes, and
+/// distinguishes hidden values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedSet {
     /// The set's name.

@@ -111,7 +111,13 @@ fn registered_by_file(
         Some(recorded) if *recorded != named && !names_wanted_data(spec, inputs) => {
             Action::Blocked(vec![other_data(spec, recorded, &named, set)])
         }
-        Some(_) | None => register_again(spec, &named, None, None, inputs),
+        Some(_) | None => {
+            let listed = match evidence(&inputs.observed.provided, &named) {
+                Evidence::Listed(listed) => Some(listed),
+                Evidence::NotListed | Evidence::Unknown(_) => None,
+            };
+            register_again(spec, &named, listed, None, inputs)
+        }
     }
 }
 

@@ -41,6 +41,8 @@ fn report_gone(planned: &mut PlannedVolume, existing: &Volume) {
         Action::Update(_) | Action::Expand(_) => {
             let refused = data_gone(planned, existing, true);
             planned.block(vec![refused]);
+            // They are about the change that is not made.
+            planned.warnings.clear();
         }
         Action::Unchanged
         | Action::WaitingForClaims(_)

@@ -203,7 +203,7 @@ pub(super) fn counts(counts: ActionCounts) -> String {
         (counts.update, "to update"),
         (counts.expand, "to expand"),
         (counts.replace, "to replace"),
-        (counts.protection, "to change the protection of"),
+        (counts.protection, "to change protection"),
         (counts.deregister, "to deregister"),
         (counts.delete_data, "to delete with data"),
         (counts.waiting, "waiting"),

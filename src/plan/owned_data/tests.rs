@@ -204,6 +204,18 @@ fn an_empty_volume_needs_an_approval_of_its_own_and_names_what_is_lost() {
     assert!(is_approved(&planned, &own));
 }
 
+/// The file gives no context, and the plugin may need the one that it returned from the create.
+#[test]
+fn a_file_that_names_the_data_is_sent_with_the_context_from_the_list() {
+    let planned = Case {
+        wanted: registers(OLD),
+        ..case()
+    };
+    let planned = planned.planned();
+    let context = [("path".to_owned(), "/data".to_owned())].into();
+    assert_eq!(sent(&planned).context, Some(context));
+}
+
 /// A replacement that was interrupted between its two steps, and a create whose reply is lost.
 #[test]
 fn a_volume_that_the_set_itself_was_replacing_is_created() {

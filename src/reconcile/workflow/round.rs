@@ -39,6 +39,9 @@ pub trait RoundReporter: Reporter {
     /// Reports the drift of every volume of a set.
     fn drift(&self, set: &str, volumes: &[VolumeDrift]);
 
+    /// Reports what a round could not check. Empty if it checked everything.
+    fn unchecked(&self, remarks: Vec<Diagnostic>);
+
     /// Reports what a person must resolve before anything is changed. Empty if nothing.
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
 
@@ -108,8 +111,7 @@ async fn report_drift(
     };
     let found = find_drift(context.api, query).await?;
     reporter.drift(set_name.map_or("", SetName::as_str), &found.volumes);
-    let warnings = found.warnings.into_iter().collect();
-    reporter.diagnostics(&warnings, &request.specifications.sources);
+    reporter.unchecked(unread_providers(found.warnings));
     Ok(())
 }
 
@@ -145,6 +147,7 @@ impl Round<'_> {
             check_owners(context, &mut prepared, plan_request.set, access).await?;
         }
         self.report_drift_of(&prepared, set.as_deref());
+        reporter.unchecked(unread_providers(prepared.plan.remarks.clone()));
         let reasons = self.blocking_reasons(&prepared).await?;
         let is_blocked = !reasons.is_empty();
         reporter.blocked(reasons, &specifications.sources);
@@ -224,6 +227,12 @@ impl Round<'_> {
             }
         }
     }
+}
+
+fn unread_providers(remarks: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut remarks = remarks;
+    remarks.retain(|remark| remark.code == Code::PlanProviderUnread);
+    remarks
 }
 
 /// Explains that `reconcile` never puts other data in the place of a volume's data.

@@ -28,6 +28,7 @@ pub(super) struct RoundLog<'a> {
 struct Logged {
     drift: Vec<String>,
     blocked: Vec<Diagnostic>,
+    unchecked: Vec<Diagnostic>,
 }
 
 impl<'a> RoundLog<'a> {
@@ -129,6 +130,16 @@ impl RoundReporter for RoundLog<'_> {
         let (drifted, volumes) = (lines.len(), volumes.len());
         tracing::info!(set, drifted, volumes, "drift changed");
         self.logged().drift = lines;
+    }
+
+    fn unchecked(&self, remarks: Vec<Diagnostic>) {
+        if remarks == self.logged().unchecked {
+            return;
+        }
+        for remark in &remarks {
+            log_warning(remark, &SourceMap::default());
+        }
+        self.logged().unchecked = remarks;
     }
 
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap) {
