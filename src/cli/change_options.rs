@@ -47,6 +47,7 @@ pub(super) fn change_options(
             delete_data: names.resolve_all(&arguments.delete_data)?,
             accept_loss: accept_loss.map(hidden_field).collect::<Result<_, _>>()?,
             deny: arguments.deny.iter().copied().collect(),
+            no_provider: arguments.no_provider,
         },
         approvals: Approvals {
             max_risk: arguments.max_risk,

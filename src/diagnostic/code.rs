@@ -49,6 +49,16 @@ codes! {
         "Compare the fields yourself, or upgrade Nomad.";
     PlanProtected = "plan/protected": "The volume is protected, so commands that read the ledger refuse to remove it.",
         "Apply it with `protect = false` and then remove it, or stop managing it with `forget`.";
+    PlanDataUnconfirmed = "plan/data-unconfirmed": "A set owns the volume, and its registration is gone from the server. It is not certain that its data still exists, so a new volume would be empty.",
+        "Set the `external_id` of the data in the file, so that the volume is registered again; or approve an empty volume with `--approve destroys-data:ID`.";
+    PlanDataChanged = "plan/data-changed": "A set owns the volume, and the volume has another external ID or plugin than the set recorded. The data under this name is not the data that the set knows.",
+        "Find out who registered the other data; to accept it, run `forget` for the volume and apply again.";
+    PlanDataGone = "plan/data-gone": "The volume is registered, but its provider no longer lists its data. Every use of the volume fails.",
+        "Check the provider. Restore the data there, recreate the volume with `--replace`, or remove it. If the provider's list is not complete, use `--no-provider`.";
+    PlanSourceMissing = "plan/source-missing": "The volume is a copy, and its provider does not list the volume or the snapshot that it is copied from.",
+        "Check `clone_id` or `snapshot_id`: both are the provider's IDs.";
+    PlanProviderUnread = "plan/provider-unread": "The list of a provider could not be read, so it is unknown whether it still has the data of the volumes.",
+        "Resolve the failure, or use `--no-provider` to leave the provider out.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",
         "Remove the volume from the files, or do not remove it from the server.";
     PlanOtherChanges = "plan/other-changes": "The file changes more fields of the volume than this command may change.",
@@ -296,6 +306,8 @@ codes! {
         "Check the name and the ledger (`--ledger`, `--ledger-namespace`).";
     SetNotOwned = "set/not-owned": "The set does not own the volume.",
         "Check the ID, the namespace and the set.";
+    SetOwnsChanged = "set/owns-changed": "A set owns the volume, and the command changes it without the set. The set does not record the change, so it is drift.",
+        "Change the volume with its set, or remove it from the set with `forget`.";
     SetOwnsRemoved = "set/owns-removed": "A set owns the volume that the command removes. The next apply of the set would create the volume again.",
         "Remove the volume from the set's files too, or run `forget` for it.";
     SetTwoOwners = "set/two-owners": "Another set of the same ledger already owns the volume.",

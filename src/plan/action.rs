@@ -6,6 +6,7 @@
 
 use super::claiming_alloc::ClaimingAlloc;
 use super::diff::Change;
+use super::ledger::DataIdentity;
 use super::merge::{Expansion, SecretsChange};
 use super::risk::Impact;
 use super::volume_version::VolumeVersion;
@@ -22,6 +23,10 @@ pub enum Action {
     Create(Box<UnresolvedRequest>),
     /// Register a volume that the provider already has.
     Register(Box<UnresolvedRequest>),
+    /// Register the data of an owned volume again, whose registration is gone or names other data.
+    RegisterAgain(Box<RegisterAgain>),
+    /// Create an owned volume again, empty: its registration is gone, and its data is not confirmed.
+    Recreate(Box<Recreate>),
     /// Update its registration.
     Update(Box<Update>),
     /// Update its registration and have the provider expand it.
@@ -46,6 +51,8 @@ impl Action {
         match self {
             Self::Create(_) => "create",
             Self::Register(_) => "register",
+            Self::RegisterAgain(_) => "register-again",
+            Self::Recreate(_) => "recreate",
             Self::Update(_) => "update",
             Self::Expand(_) => "expand",
             Self::Replace(_) => "replace",
@@ -65,6 +72,8 @@ impl Action {
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
             | Self::Update(_)
             | Self::Expand(_)
             | Self::Replace(_)
@@ -75,6 +84,25 @@ impl Action {
 }
 
 impl Action {
+    /// Whether a person must approve the change for this volume: no general approval covers it, and
+    /// `reconcile` never makes it.
+    pub fn requires_own_approval(&self) -> bool {
+        match self {
+            Self::Recreate(_) => true,
+            Self::RegisterAgain(again) => again.replaces.is_some(),
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Replace(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => false,
+        }
+    }
+
     /// Returns the update of a volume that stays; `None` if there is none.
     pub fn update(&self) -> Option<&Update> {
         match self {
@@ -82,6 +110,8 @@ impl Action {
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
             | Self::Replace(_)
             | Self::Deregister
             | Self::DeleteData
@@ -108,6 +138,58 @@ pub struct Update {
     pub resent_fields: Vec<&'static str>,
     /// Hidden values that the update clears. Each loss was accepted with `--accept-loss`.
     pub cleared_fields: Vec<HiddenField>,
+}
+
+/// The registration of data that an owned volume had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterAgain {
+    /// The request: the specification with the external ID and the context of the data.
+    pub request: UnresolvedRequest,
+    /// The other data whose registration has the volume's name now, and is removed first; `None` if
+    /// the volume is not registered.
+    pub replaces: Option<DataIdentity>,
+}
+
+/// The creation of an empty volume in the place of one whose data is not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recreate {
+    /// The request.
+    pub request: UnresolvedRequest,
+    /// The data that the volume had; `None` if it was never recorded.
+    pub lost: Option<DataIdentity>,
+    /// Why the data is not confirmed.
+    pub why: UnconfirmedReason,
+}
+
+/// Why it is not certain that the data of a volume still exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnconfirmedReason {
+    /// The set never recorded which data the volume has.
+    NotRecorded,
+    /// The provider does not list the data.
+    NotListed,
+    /// The plugin does not list volumes.
+    Unlistable,
+    /// The provider was not asked.
+    NotAsked,
+    /// The provider's list could not be read: why.
+    ListFailed(String),
+    /// The file names another plugin than the one that has the data.
+    OtherPlugin,
+}
+
+impl std::fmt::Display for UnconfirmedReason {
+    /// A sentence without a full stop.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotRecorded => f.write_str("the set never recorded which data the volume has"),
+            Self::NotListed => f.write_str("the provider does not list the data"),
+            Self::Unlistable => f.write_str("the plugin does not list the volumes of its provider"),
+            Self::NotAsked => f.write_str("the provider was not asked (`--no-provider`)"),
+            Self::ListFailed(why) => write!(f, "the provider's volumes are unknown: {why}"),
+            Self::OtherPlugin => f.write_str("the file names another plugin"),
+        }
+    }
 }
 
 /// The replacement of a volume. The volume does not exist between the two steps.
@@ -153,6 +235,8 @@ pub struct PlannedVolume {
     pub expected_version: VolumeVersion,
     /// The risk of the change; `None` if nothing changes.
     pub impact: Option<Impact>,
+    /// The change of the protection that the set records; `None` if it stays.
+    pub protection: Option<ProtectionChange>,
     /// Positions of the entries that must complete before this one: the source of a clone or of a
     /// restored snapshot is created first and removed last. Never a cycle.
     pub depends_on: Vec<usize>,
@@ -160,13 +244,54 @@ pub struct PlannedVolume {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// A change of the protection of an owned volume. It changes nothing on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectionChange {
+    /// The set protects the volume from removal from now on.
+    Protect,
+    /// The set no longer protects it.
+    Unprotect,
+}
+
+impl ProtectionChange {
+    /// Its name in JSON documents and saved plans: `protect`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Protect => "protect",
+            Self::Unprotect => "unprotect",
+        }
+    }
+}
+
 impl PlannedVolume {
+    /// Blocks the change of the volume.
+    pub fn block(&mut self, reasons: Vec<Diagnostic>) {
+        self.action = Action::Blocked(reasons);
+        self.impact = None;
+        self.protection = None;
+    }
+
+    /// Returns the name of the change: that of the action, or of the protection if only that changes.
+    pub fn change_name(&self) -> &'static str {
+        match (&self.action, self.protection) {
+            (Action::Unchanged, Some(change)) => change.as_str(),
+            (action, _) => action.as_str(),
+        }
+    }
+
+    /// Whether the plan changes neither the volume nor what the set records of it.
+    pub fn is_unchanged(&self) -> bool {
+        self.action == Action::Unchanged && self.protection.is_none()
+    }
+
     /// Returns the request that is sent; `None` for a removal or no change.
     pub fn request(&self) -> Option<&UnresolvedRequest> {
         match &self.action {
             Action::Create(request) | Action::Register(request) => Some(request),
             Action::Update(update) | Action::Expand(update) => Some(&update.request),
             Action::Replace(replace) => Some(&replace.request),
+            Action::RegisterAgain(again) => Some(&again.request),
+            Action::Recreate(recreate) => Some(&recreate.request),
             Action::Unchanged
             | Action::Deregister
             | Action::DeleteData
@@ -187,6 +312,8 @@ impl PlannedVolume {
 pub struct ActionCounts {
     pub create: usize,
     pub register: usize,
+    pub register_again: usize,
+    pub recreate: usize,
     pub update: usize,
     pub expand: usize,
     pub replace: usize,
@@ -194,14 +321,16 @@ pub struct ActionCounts {
     pub delete_data: usize,
     pub waiting: usize,
     pub blocked: usize,
+    pub protection: usize,
     pub unchanged: usize,
 }
 
 impl ActionCounts {
-    /// Returns how many volumes would be changed.
+    /// Returns how many volumes would be changed, on the server or in the set's record.
     pub fn changes(self) -> usize {
         let writes = self.create + self.register + self.update + self.expand;
-        writes + self.replace + self.deregister + self.delete_data
+        let again = self.register_again + self.recreate;
+        writes + again + self.protection + self.replace + self.deregister + self.delete_data
     }
 
     /// Returns how many volumes cannot be changed now.
@@ -227,6 +356,8 @@ impl Plan {
             let count = match &planned.action {
                 Action::Create(_) => &mut counts.create,
                 Action::Register(_) => &mut counts.register,
+                Action::RegisterAgain(_) => &mut counts.register_again,
+                Action::Recreate(_) => &mut counts.recreate,
                 Action::Update(_) => &mut counts.update,
                 Action::Expand(_) => &mut counts.expand,
                 Action::Replace(_) => &mut counts.replace,
@@ -234,6 +365,7 @@ impl Plan {
                 Action::DeleteData => &mut counts.delete_data,
                 Action::WaitingForClaims(_) => &mut counts.waiting,
                 Action::Blocked(_) => &mut counts.blocked,
+                Action::Unchanged if planned.protection.is_some() => &mut counts.protection,
                 Action::Unchanged => &mut counts.unchanged,
             };
             *count += 1;

@@ -1,6 +1,7 @@
 //! Approvals: a plan is applied only as far as its risks are approved.
 //!
-//! `--max-risk` allows every change up to a risk; `--approve` allows the change of one volume.
+//! `--max-risk` allows every change up to a risk; `--approve` allows the change of one volume. A change
+//! that puts other data in the place of a volume's data always needs the approval for that volume.
 //! `--yes` is neither: it confirms the start and raises no limit. The default limit is
 //! [`Risk::Reversible`]. On a terminal the operator approves a riskier change by typing the volume's
 //! name.
@@ -29,6 +30,8 @@ pub struct Unapproved {
     pub key: NamespacedId,
     /// The risk of the change.
     pub risk: Risk,
+    /// Whether no general approval covers the change.
+    pub is_own: bool,
 }
 
 impl Approvals {
@@ -39,11 +42,13 @@ impl Approvals {
         entries
             .filter_map(|(position, planned)| {
                 let risk = planned.impact.as_ref()?.risk;
-                let allowed = risk <= limit || self.allows(risk, &planned.key);
+                let is_general = !planned.action.requires_own_approval();
+                let allowed = is_general && risk <= limit || self.allows(risk, &planned.key);
                 (!allowed).then(|| Unapproved {
                     position,
                     key: planned.key.clone(),
                     risk,
+                    is_own: !is_general,
                 })
             })
             .collect()
@@ -74,6 +79,7 @@ mod tests {
                 loss: None,
                 recovery: Recovery::Impossible,
             }),
+            protection: None,
             depends_on: vec![],
             warnings: vec![],
         };

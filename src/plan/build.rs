@@ -5,22 +5,24 @@
 //! agent runs. Unknown facts block nothing: not a plugin that the token cannot read, and not secrets,
 //! which no server shows.
 //!
-//! The ledger only guards removals. Every removal and replacement needs its flag, and `--prune`
+//! The ledger guards removals, and the data of owned volumes ([`super::owned_data`]). Every removal and replacement needs its flag, and `--prune`
 //! never deletes data.
 
 use std::collections::BTreeSet;
 
-use super::action::{Action, Plan, PlannedVolume};
+use super::action::{Action, Plan, PlannedVolume, ProtectionChange};
 use super::deny::deny;
 use super::depend::set_dependencies;
 use super::impact::impact_of;
 use super::inputs::PlanInputs;
+use super::owned_data::{changed_volume, lost_volume, missing_volume, replaced_data};
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
+use super::provided_data::compare_with_providers;
 use super::removals::{planned_removals, planned_replacement};
 use super::update::planned_update;
 use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId};
+use crate::model::{HiddenField, NamespacedId, Volume};
 use crate::spec::VolumeSpec;
 
 /// Builds the plan.
@@ -36,8 +38,10 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
         .map(|spec| planned(spec, &inputs))
         .collect();
     volumes.extend(planned_removals(&named, &inputs));
+    compare_with_providers(&mut volumes, inputs.observed);
     for planned in &mut volumes {
         planned.impact = impact_of(planned, inputs.observed);
+        planned.protection = protection_change(planned, &inputs);
         deny(planned, inputs.options.deny.iter().copied());
     }
     set_dependencies(&mut volumes, inputs.observed);
@@ -58,11 +62,11 @@ fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
         Some(_) if inputs.options.replace.contains(&key) && !spec.unknown.is_empty() => {
             (Action::Blocked(unknown_values(&spec)), vec![])
         }
-        None => (new_volume(&spec, inputs), vec![]),
-        Some(existing) if inputs.options.replace.contains(&key) => {
-            (planned_replacement(&spec, existing, inputs), vec![])
-        }
-        Some(existing) => planned_update(&spec, existing, inputs),
+        None => match lost_volume(&spec, inputs) {
+            Some(owned) => missing_volume(&spec, owned, inputs),
+            None => (new_volume(&spec, inputs), vec![]),
+        },
+        Some(existing) => existing_volume(&spec, existing, inputs),
     };
     PlannedVolume {
         key,
@@ -70,9 +74,38 @@ fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
         spec: Some(spec),
         action,
         impact: None,
+        protection: None,
         depends_on: vec![],
         warnings,
     }
+}
+
+/// Returns how the set's protection of an owned volume changes with a change that is made.
+fn protection_change(planned: &PlannedVolume, inputs: &PlanInputs<'_>) -> Option<ProtectionChange> {
+    if !planned.action.reasons().is_empty() {
+        return None;
+    }
+    let owned = inputs.owned?.volumes.get(&planned.key)?;
+    match planned.spec.as_ref()?.protect? {
+        true if !owned.protect => Some(ProtectionChange::Protect),
+        false if owned.protect => Some(ProtectionChange::Unprotect),
+        true | false => None,
+    }
+}
+
+fn existing_volume(
+    spec: &VolumeSpec,
+    existing: &Volume,
+    inputs: &PlanInputs<'_>,
+) -> (Action, Vec<Diagnostic>) {
+    if let Some(recorded) = replaced_data(spec, existing, inputs) {
+        let action = changed_volume(spec, existing, recorded, inputs);
+        return (action, vec![]);
+    }
+    if inputs.options.replace.contains(&spec.key()) {
+        return (planned_replacement(spec, existing, inputs), vec![]);
+    }
+    planned_update(spec, existing, inputs)
 }
 
 fn new_volume(spec: &VolumeSpec, inputs: &PlanInputs<'_>) -> Action {

@@ -65,6 +65,8 @@ impl DenyRule {
             Action::Unchanged
             | Action::Create(_)
             | Action::Register(_)
+            | Action::RegisterAgain(_)
+            | Action::Recreate(_)
             | Action::Update(_)
             | Action::Expand(_)
             | Action::Deregister
@@ -80,13 +82,18 @@ impl DenyRule {
             Self::Deregister => {
                 planned.action == Action::Deregister
                     || steps == Some(ReplaceSteps::DeregisterThenRegister)
+                    || replaces_registration(&planned.action)
             }
-            Self::Replace => steps.is_some(),
+            Self::Replace => steps.is_some() || matches!(planned.action, Action::Recreate(_)),
             Self::Expand => matches!(planned.action, Action::Expand(_)),
             Self::LostValues => clears_values(planned),
             Self::LiteralSecrets => has_literal_secrets(planned),
         }
     }
+}
+
+fn replaces_registration(action: &Action) -> bool {
+    matches!(action, Action::RegisterAgain(again) if again.replaces.is_some())
 }
 
 fn clears_values(planned: &PlannedVolume) -> bool {
@@ -117,11 +124,21 @@ pub(super) fn deny(planned: &mut PlannedVolume, rules: impl Iterator<Item = Deny
     if denied.is_empty() {
         return;
     }
-    planned.impact = None;
-    match &mut planned.action {
-        Action::Blocked(reasons) => reasons.extend(denied),
-        action => *action = Action::Blocked(denied),
-    }
+    let reasons = match &planned.action {
+        Action::Blocked(reasons) => [reasons.clone(), denied].concat(),
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_) => denied,
+    };
+    planned.block(reasons);
 }
 
 fn denial(planned: &PlannedVolume, rule: DenyRule) -> Diagnostic {

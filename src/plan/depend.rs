@@ -149,9 +149,10 @@ impl<'a> Sources<'a> {
 /// Whether the provider creates a volume, and fills it from its source.
 fn creates(action: &Action) -> bool {
     match action {
-        Action::Create(_) | Action::Replace(_) => true,
+        Action::Create(_) | Action::Recreate(_) | Action::Replace(_) => true,
         Action::Unchanged
         | Action::Register(_)
+        | Action::RegisterAgain(_)
         | Action::Update(_)
         | Action::Expand(_)
         | Action::Deregister
@@ -165,9 +166,11 @@ fn creates(action: &Action) -> bool {
 fn removes_existing(action: &Action) -> bool {
     match action {
         Action::Deregister | Action::DeleteData | Action::Replace(_) => true,
+        Action::RegisterAgain(again) => again.replaces.is_some(),
         Action::Unchanged
         | Action::Create(_)
         | Action::Register(_)
+        | Action::Recreate(_)
         | Action::Update(_)
         | Action::Expand(_)
         | Action::WaitingForClaims(_)

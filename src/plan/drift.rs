@@ -12,10 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::diff::FieldValue;
 use super::fields::{MOUNT_FLAGS, request_fields, volume_fields};
-use super::ledger::{FieldHashes, Intent, LastVerified, LedgerKey, LedgerSet, Ownership};
-use super::rules::UnreportedFields;
+use super::inputs::{OwnedSet, OwnedVolume};
+use super::ledger::{
+    DataIdentity, FieldHashes, Intent, LastVerified, LedgerKey, LedgerSet, Ownership,
+};
+use super::provider_list::{Evidence, ProviderList, evidence};
+use super::rules::MergeRules;
+use super::update::fields_unlike_file;
 use crate::diagnostic::Span;
-use crate::model::{HiddenField, NamespacedId, Secrets, UnresolvedRequest, Volume};
+use crate::model::{
+    ExternalId, HiddenField, NamespacedId, PluginId, Secrets, UnresolvedRequest, Volume,
+};
 use crate::spec::{Purpose, VolumeSpec, is_part_of};
 
 /// The inputs of a drift check.
@@ -27,8 +34,10 @@ pub struct DriftInputs<'a> {
     pub set: Option<&'a LedgerSet>,
     /// The specified and owned volumes that exist on the server.
     pub volumes: &'a BTreeMap<NamespacedId, Volume>,
-    /// The fields that this server does not show.
-    pub unreported: UnreportedFields,
+    /// How the server merges updates, and which fields it does not show.
+    pub rules: MergeRules,
+    /// What the providers list, as far as they were asked.
+    pub provided: &'a BTreeMap<PluginId, ProviderList>,
     /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,
 }
@@ -59,9 +68,12 @@ pub struct VolumeDrift {
 }
 
 impl VolumeDrift {
-    /// Whether the volume has changed or is gone.
+    /// Whether the volume has changed, or the volume or its data is gone.
     pub fn has_drifted(&self) -> bool {
-        matches!(self.state, DriftState::Changed(_) | DriftState::Gone)
+        match self.state {
+            DriftState::Changed(_) | DriftState::Gone | DriftState::DataGone(_) => true,
+            DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => false,
+        }
     }
 }
 
@@ -83,6 +95,8 @@ pub enum DriftState {
     Changed(Vec<FieldDrift>),
     /// The volume no longer exists.
     Gone,
+    /// The volume is registered, and its provider no longer lists its data. These fields have changed.
+    DataGone(Vec<FieldDrift>),
     /// The volume does not exist, and the set never applied it.
     NotApplied,
     /// The set owns the volume, but neither the ledger nor a file has a baseline for it.
@@ -91,7 +105,14 @@ pub enum DriftState {
 
 impl DriftState {
     /// The names of all states.
-    pub const NAMES: [&'static str; 5] = ["gone", "changed", "unknown", "not-applied", "unchanged"];
+    pub const NAMES: [&'static str; 6] = [
+        "gone",
+        "data-gone",
+        "changed",
+        "unknown",
+        "not-applied",
+        "unchanged",
+    ];
 
     /// Its name in JSON documents and metrics: `changed`.
     pub const fn as_str(&self) -> &'static str {
@@ -99,6 +120,7 @@ impl DriftState {
             Self::Unchanged => "unchanged",
             Self::Changed(_) => "changed",
             Self::Gone => "gone",
+            Self::DataGone(_) => "data-gone",
             Self::NotApplied => "not-applied",
             Self::Unknown => "unknown",
         }
@@ -138,16 +160,21 @@ pub fn detect_drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
         .iter()
         .map(|spec| (spec.key(), spec))
         .collect();
+    // Drift does not look up secrets, which no server shows.
+    let recorded = inputs
+        .set
+        .map(|set| OwnedSet::of(set, inputs.wanted, |_| None));
     let owned = inputs.set.into_iter().flat_map(LedgerSet::owned);
     let keys: BTreeSet<&NamespacedId> = specs.keys().chain(owned.map(|(key, _)| key)).collect();
     keys.into_iter()
-        .map(|key| drift_of(key, specs.get(key).copied(), inputs))
+        .map(|key| drift_of(key, specs.get(key).copied(), recorded.as_ref(), inputs))
         .collect()
 }
 
 fn drift_of(
     key: &NamespacedId,
     spec: Option<&VolumeSpec>,
+    recorded: Option<&OwnedSet>,
     inputs: &DriftInputs<'_>,
 ) -> VolumeDrift {
     let owned = inputs.set.and_then(|set| set.ownership(key));
@@ -174,11 +201,126 @@ fn drift_of(
         };
         return found;
     };
-    match Comparison::of(spec, applied, inputs) {
-        Some(comparison) => comparison.fill(&mut found, existing, spec, inputs),
-        None => found.state = DriftState::Unknown,
+    let comparison = Comparison::of(spec, applied, inputs);
+    let mut changed = vec![];
+    if let Some(comparison) = &comparison {
+        let unlike = spec.map(|spec| fields_unlike_file(spec, existing, recorded, inputs.rules));
+        changed.extend(comparison.hashed(&mut found, existing, inputs));
+        changed.extend(comparison.unlike_file(&mut found, existing, &unlike.unwrap_or_default()));
+    }
+    let recorded = recorded.and_then(|recorded| recorded.volumes.get(key));
+    changed.extend(exchanged_data(recorded, existing, spec));
+    let is_known = comparison.is_some();
+    found.set_changed(changed, spec, inputs.ignore, is_known);
+    match evidence(inputs.provided, &DataIdentity::of(existing)) {
+        Evidence::NotListed => found.set_data_gone(),
+        Evidence::Listed(_) | Evidence::Unknown(_) => {}
     }
     found
+}
+
+impl VolumeDrift {
+    /// Sets the state from the changed fields, without those that are ignored.
+    fn set_changed(
+        &mut self,
+        changed: Vec<FieldDrift>,
+        spec: Option<&VolumeSpec>,
+        ignore: &BTreeSet<String>,
+        is_known: bool,
+    ) {
+        let mut fields: Vec<FieldDrift> = vec![];
+        for drift in changed {
+            let field = drift.field;
+            let is_ignored = spec.is_some_and(|spec| spec.ignores(field))
+                || ignore.iter().any(|of| is_part_of(field, of));
+            if is_ignored && !self.ignored.contains(&field) {
+                self.ignored.push(field);
+            }
+            if !is_ignored && !fields.iter().any(|one| one.field == field) {
+                fields.push(drift);
+            }
+        }
+        self.state = match (fields.is_empty(), is_known) {
+            (false, _) => DriftState::Changed(fields),
+            (true, true) => DriftState::Unchanged,
+            (true, false) => DriftState::Unknown,
+        };
+    }
+}
+
+impl VolumeDrift {
+    /// Sets the state of a volume whose provider no longer lists its data.
+    fn set_data_gone(&mut self) {
+        let fields = match std::mem::replace(&mut self.state, DriftState::Unchanged) {
+            DriftState::Changed(fields) | DriftState::DataGone(fields) => fields,
+            DriftState::Unchanged
+            | DriftState::Gone
+            | DriftState::NotApplied
+            | DriftState::Unknown => vec![],
+        };
+        self.state = DriftState::DataGone(fields);
+    }
+}
+
+/// Returns the parts of the data's name that differ from the set's record.
+fn exchanged_data(
+    recorded: Option<&OwnedVolume>,
+    existing: &Volume,
+    spec: Option<&VolumeSpec>,
+) -> Vec<FieldDrift> {
+    let Some(before) = recorded.and_then(|recorded| recorded.changed_data(existing)) else {
+        return vec![];
+    };
+    let now = DataIdentity::of(existing);
+    let file = spec.map(|spec| &spec.request);
+    let file_id = file.and_then(|file| file.external_id.as_ref());
+    let fields = [
+        (
+            "plugin_id",
+            before.plugin_id.as_str(),
+            now.plugin_id.as_str(),
+            file.map(|file| file.plugin_id.as_str()),
+        ),
+        (
+            "external_id",
+            before.external_id.as_str(),
+            now.external_id.as_str(),
+            file_id.map(ExternalId::as_str),
+        ),
+    ];
+    let changed = fields
+        .into_iter()
+        .filter(|(_, before, now, _)| before != now);
+    let drift = changed.map(|(field, before, now, file)| FieldDrift {
+        field,
+        before: Some(FieldValue::Text(before.to_owned())),
+        now: FieldValue::Text(now.to_owned()),
+        file: match file {
+            None => FileState::Omitted,
+            Some(file) if file == before => FileState::MatchesBefore,
+            Some(file) if file == now => FileState::MatchesNow,
+            Some(_) => FileState::Differs,
+        },
+    });
+    drift.collect()
+}
+
+/// Fields that stay as they are if the file gives an empty value or none.
+const KEPT_IF_EMPTY: [&str; 6] = [
+    "name",
+    "external_id",
+    "snapshot_id",
+    "clone_id",
+    "parameters",
+    "context",
+];
+
+/// Returns the name by which a plan reports a difference in the size.
+fn capacity_of(field: &str) -> &str {
+    match field {
+        "capacity_min" | "capacity_max" => "capacity",
+        field => field,
+    }
 }
 
 /// The baseline and the file of one volume.
@@ -224,15 +366,15 @@ impl Comparison {
         })
     }
 
-    fn fill(
+    /// Returns the fields whose value on the server has another hash than the applied value.
+    fn hashed(
         &self,
         found: &mut VolumeDrift,
         existing: &Volume,
-        spec: Option<&VolumeSpec>,
         inputs: &DriftInputs<'_>,
-    ) {
+    ) -> Vec<FieldDrift> {
         let now = self.key.of_volume(existing);
-        let unreported = inputs.unreported.fields();
+        let unreported = inputs.rules.unreported.fields();
         let mut changed = vec![];
         if self.has_secrets(&found.key) {
             found.not_comparable.push("secrets");
@@ -246,13 +388,9 @@ impl Comparison {
                 continue;
             };
             let is_unreported = unreported.iter().any(|of| is_part_of(field, of));
-            let is_ignored = spec.is_some_and(|spec| spec.ignores(field))
-                || inputs.ignore.iter().any(|of| is_part_of(field, of));
             if is_unreported || !self.is_comparable(field, &now, existing) {
                 found.not_comparable.push(field);
-            } else if now.get(field) != Some(before) && is_ignored {
-                found.ignored.push(field);
-            } else if now.get(field) != Some(before) {
+            } else if now.get(field) != Some(before) && !self.keeps_stored(field, existing) {
                 changed.push(self.field(field, value, &now));
             }
             if self.of_file.get(field).is_some_and(|file| file != before) {
@@ -260,9 +398,45 @@ impl Comparison {
             }
         }
         found.pending.extend(self.newly_specified());
-        if !changed.is_empty() {
-            found.state = DriftState::Changed(changed);
+        changed
+    }
+
+    /// Returns the fields that a plan of the file would change although the file is as it was applied.
+    /// Changes of the file are pending.
+    fn unlike_file(
+        &self,
+        found: &mut VolumeDrift,
+        existing: &Volume,
+        unlike: &[&'static str],
+    ) -> Vec<FieldDrift> {
+        let empty = self.key.of_empty(existing);
+        let now = self.key.of_volume(existing);
+        let mut changed = vec![];
+        for (field, value) in volume_fields(existing) {
+            if !unlike
+                .iter()
+                .any(|of| is_part_of(field, of) || *of == capacity_of(field))
+            {
+                continue;
+            }
+            let none = empty.get(field);
+            let before = self.before.get(field).or(none);
+            let file = self.of_file.get(field).or(none);
+            if file != before {
+                if !found.pending.contains(&field) {
+                    found.pending.push(field);
+                }
+            } else if now.get(field) != before && !found.not_comparable.contains(&field) {
+                changed.push(self.field(field, value, &now));
+            }
         }
+        changed
+    }
+
+    /// Whether the applied value is empty and means that the stored value stays, as in a plan.
+    fn keeps_stored(&self, field: &str, existing: &Volume) -> bool {
+        let is_empty = self.key.of_empty(existing).get(field) == self.before.get(field);
+        is_empty && KEPT_IF_EMPTY.contains(&field)
     }
 
     fn has_secrets(&self, volume: &NamespacedId) -> bool {
@@ -304,6 +478,7 @@ impl Comparison {
             field,
             before: match file {
                 FileState::MatchesBefore => values.next().map(|(_, value)| value),
+                FileState::Omitted if before.is_none() => Some(FieldValue::Absent),
                 FileState::MatchesNow | FileState::Differs | FileState::Omitted => None,
             },
             now: value,
@@ -312,5 +487,7 @@ impl Comparison {
     }
 }
 
+#[cfg(test)]
+mod agreement;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@
 //! replaces them, and an update without them clears them (W20). The ledger records whether a volume
 //! had any, with a keyed hash.
 //!
-//! A hidden value that the file omits or marks `unknown` blocks every update of the volume, until the
+//! Mount flags of a volume that the ledger knows without any are a difference, not a hidden value: no apply
+//! gave them. A hidden value that the file omits or marks `unknown` blocks every update of the volume, until the
 //! file sets it, sets it to empty, or the operator accepts the loss. The server's placeholder is never
 //! sent back.
 
@@ -81,9 +82,8 @@ impl HiddenValues {
     /// those that the server shows.
     pub(super) fn with_stored_flags<'a>(
         &self,
-        request: &'a UnresolvedRequest,
+        mut request: Cow<'a, UnresolvedRequest>,
     ) -> Cow<'a, UnresolvedRequest> {
-        let mut request = Cow::Borrowed(request);
         if self.clears_flags() {
             let options = request.to_mut().mount_options.get_or_insert_default();
             options.mount_flags = vec![MountOptions::REDACTED.to_owned()];
@@ -141,8 +141,15 @@ impl HiddenValues {
             && omitted == OmittedMap::Clear
     }
 
+    /// Whether an update clears flags that the file does not give. Flags of a volume that was applied
+    /// without any came from elsewhere, and are a difference like any other.
     fn clears_flags(&self) -> bool {
-        self.flags_redacted && matches!(self.flags, FileValue::Omitted | FileValue::Unknown)
+        let is_given = match self.flags {
+            FileValue::Unknown => false,
+            FileValue::Omitted => self.recorded_flags == RecordedValue::Empty,
+            FileValue::Empty | FileValue::Given => true,
+        };
+        self.flags_redacted && !is_given
     }
 }
 

@@ -1,9 +1,9 @@
 //! The impact of each action: one table.
 
-use super::action::{Action, PlannedVolume, ReplaceSteps};
+use super::action::{Action, PlannedVolume, Recreate, ReplaceSteps};
 use super::inputs::ObservedState;
 use super::risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};
-use crate::model::Volume;
+use crate::model::{Bytes, Volume};
 
 /// Returns the impact of an entry of a plan; `None` if it changes nothing.
 pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Option<Impact> {
@@ -27,6 +27,18 @@ pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Op
     match &planned.action {
         Action::Create(_) => impact(Risk::Reversible, None, Recovery::Delete),
         Action::Register(_) => impact(Risk::Reversible, None, Recovery::Deregister),
+        Action::RegisterAgain(again) if again.replaces.is_none() => {
+            impact(Risk::Reversible, None, Recovery::Deregister)
+        }
+        Action::RegisterAgain(_) => {
+            impact(Risk::NeedsDowntime, loss(false), register_again(existing))
+        }
+        Action::Recreate(recreate) => {
+            let recovery = recreate.lost.as_ref().map_or(Recovery::Impossible, |lost| {
+                Recovery::RegisterAgain(lost.external_id.clone())
+            });
+            impact(Risk::DestroysData, Some(lost_data(recreate)), recovery)
+        }
         Action::Update(_) => impact(Risk::Reversible, None, Recovery::ReapplyPrevious),
         Action::Expand(_) => impact(Risk::Reversible, None, Recovery::StaysLarger),
         Action::Deregister => impact(Risk::NeedsDowntime, loss(false), register_again(existing)),
@@ -40,6 +52,19 @@ pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Op
             }
         },
         Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => None,
+    }
+}
+
+/// The loss of data that is not registered any more, so that its size is unknown.
+fn lost_data(recreate: &Recreate) -> DataLoss {
+    let lost = recreate.lost.as_ref();
+    let plugin_id = lost.map_or(&recreate.request.plugin_id, |lost| &lost.plugin_id);
+    DataLoss {
+        destroys_data: true,
+        capacity: Bytes::ZERO,
+        plugin_id: plugin_id.clone(),
+        external_id: lost.map(|lost| lost.external_id.clone()),
+        last_snapshot: LastSnapshot::Unknown,
     }
 }
 

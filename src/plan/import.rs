@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ledger::DataIdentity;
 use crate::model::{
     AllocId, ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, TopologyRequest,
     UnresolvedRequest, Volume, VolumeSummary,
@@ -33,6 +34,8 @@ pub struct Imported {
     pub issues: Vec<ImportIssue>,
     /// Its modify index when it was read.
     pub modify_index: u64,
+    /// Its data when it was read.
+    pub data: DataIdentity,
 }
 
 /// A problem of an imported volume.
@@ -129,6 +132,7 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
         },
         issues,
         modify_index: volume.modify_index,
+        data: DataIdentity::of(volume),
     }
 }
 

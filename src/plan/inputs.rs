@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::deny::DenyRule;
-use super::ledger::{LedgerSet, StoredValue};
+use super::ledger::{DataIdentity, IntentStep, LedgerSet, RecordedData, StoredValue, changed_data};
+use super::provider_list::ProviderList;
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
 use crate::model::{
@@ -42,6 +43,11 @@ pub struct ObservedState {
     /// All volumes in all visible namespaces, to find volumes with the same external ID. Filled only
     /// if the plan deletes data.
     pub registered: Vec<VolumeSummary>,
+    /// What the providers list, for the plugins whose provider was asked.
+    pub provided: BTreeMap<PluginId, ProviderList>,
+    /// The snapshots that providers list, by their IDs, for the plugins from whose snapshots the plan
+    /// restores volumes. A list that could not be read is not included.
+    pub provided_snapshots: BTreeMap<PluginId, BTreeSet<String>>,
     /// The last snapshot of each volume whose data the plan may delete.
     pub snapshots: BTreeMap<NamespacedId, LastSnapshot>,
 }
@@ -57,8 +63,8 @@ pub enum PluginState {
     Unknown,
 }
 
-/// The ledger of a set, as far as a plan depends on it. It guards removals and distinguishes hidden
-/// values. Losing it is safe.
+/// The ledger of a set, as far as a plan depends on it. It guards removals and the data of volumes, and
+/// distinguishes hidden values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedSet {
     /// The set's name.
@@ -92,6 +98,8 @@ impl OwnedSet {
             let same = |same: Option<bool>| same.map(|same| same && !is_uncertain);
             let entry = OwnedVolume {
                 protect: ownership.protect,
+                data: ownership.data.clone(),
+                open_step: intent.map(|intent| intent.step),
                 secrets: match (set.secrets(key), given) {
                     (_, Some(None)) => RecordedValue::Unknown,
                     (stored, given) => {
@@ -129,10 +137,22 @@ fn recorded_value(stored: StoredValue, same: Option<bool>) -> RecordedValue {
 pub struct OwnedVolume {
     /// Whether the volume is protected from removal.
     pub protect: bool,
+    /// The data of the volume.
+    pub data: RecordedData,
+    /// The step of the set that was interrupted, so that its outcome is unknown.
+    pub open_step: Option<IntentStep>,
     /// The recorded secrets, compared with those of the file.
     pub secrets: RecordedValue,
     /// The recorded mount flags, compared with those of the file.
     pub mount_flags: RecordedValue,
+}
+
+impl OwnedVolume {
+    /// Returns the recorded data, if the volume on the server has other data. An interrupted create of
+    /// the set may have made that data.
+    pub(super) fn changed_data(&self, existing: &Volume) -> Option<&DataIdentity> {
+        changed_data(&self.data, self.open_step, existing)
+    }
 }
 
 /// A hidden value as the set last wrote it, compared with the file.
@@ -164,4 +184,6 @@ pub struct PlanOptions {
     pub accept_loss: BTreeSet<(HiddenField, NamespacedId)>,
     /// Changes that are forbidden.
     pub deny: BTreeSet<DenyRule>,
+    /// Do not ask providers which volumes they have.
+    pub no_provider: bool,
 }

@@ -18,9 +18,14 @@ mod import;
 mod inputs;
 mod ledger;
 mod merge;
+mod owned_data;
+mod owned_data_messages;
 mod ownership_changes;
 mod permissions;
 mod preconditions;
+mod provided_data;
+mod provider_list;
+mod provider_query;
 mod removal_checks;
 mod removals;
 mod risk;
@@ -28,13 +33,15 @@ mod rules;
 #[cfg(test)]
 mod samples;
 mod saved_plan;
+mod selector;
 mod update;
 mod volume_version;
 mod wait_condition;
 
 pub use crate::model::HiddenField;
 pub use action::{
-    Action, ActionCounts, ClaimWait, Plan, PlannedVolume, Replace, ReplaceSteps, Update,
+    Action, ActionCounts, ClaimWait, Plan, PlannedVolume, ProtectionChange, Recreate,
+    RegisterAgain, Replace, ReplaceSteps, UnconfirmedReason, Update,
 };
 pub use approval::{Approvals, Unapproved};
 pub use build::build_plan;
@@ -49,18 +56,21 @@ pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
 };
 pub use ledger::{
-    Actor, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey, LedgerProblem,
-    LedgerSet, Ownership, SetName, SetNameProblem, ShardChange, ShardName, StoredSet, StoredShard,
-    StoredValue,
+    Actor, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey,
+    LedgerProblem, LedgerSet, Ownership, RecordedData, SetName, SetNameProblem, ShardChange,
+    ShardName, StoredSet, StoredShard, StoredValue,
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use ownership_changes::{
-    OwnershipChange, interrupted_step_warnings, ownership_changes, record_observations,
+    OwnershipChange, has_unrecorded_data, interrupted_step_warnings, ownership_changes,
+    record_observations,
 };
 pub use permissions::{
     AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,
     missing_permissions,
 };
+pub use provider_list::{ProviderList, UnlistedReason};
+pub use provider_query::{AskedPlugins, comparable_lists, required_lists, snapshot_lists};
 pub use removal_checks::{Removal, forced_claims_warning, removal_problems};
 pub use removals::protected_by_set;
 pub use risk::{DataLoss, Impact, LastSnapshot, Recovery, Risk};

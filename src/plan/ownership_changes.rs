@@ -3,14 +3,14 @@
 //! An apply records them before its first call. The set owns every volume that is as its file wants
 //! it. The set releases a removed volume that no longer exists. Protection follows the file, or stays
 //! if the file does not specify it. The step of an interrupted run is closed by the current state of
-//! the volume; its hidden values count as unknown until they are written again. Recording twice has
-//! the same result.
+//! the volume; its hidden values count as unknown until they are written again. The data of a volume
+//! is recorded when it is first read, and recorded data stays. Recording twice has the same result.
 
 use std::collections::HashSet;
 
 use super::action::{Action, Plan, PlannedVolume};
 use super::inputs::ObservedState;
-use super::ledger::{LastVerified, LedgerSet};
+use super::ledger::{DataIdentity, IntentStep, LastVerified, LedgerSet, RecordedData};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::NamespacedId;
 
@@ -61,6 +61,7 @@ fn is_unchanged(planned: &&PlannedVolume) -> bool {
 
 /// Records in the ledger what a plan observed.
 pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &ObservedState, at: i64) {
+    let created = interrupted_creates(set);
     for planned in plan.volumes.iter().filter(is_unchanged) {
         let key = &planned.key;
         let found = observed.volumes.get(key);
@@ -92,6 +93,35 @@ pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &Observed
     for key in &unplanned {
         close_intent(set, key);
     }
+    record_data(set, &created, observed);
+}
+
+/// Returns the volumes whose create was interrupted, so that the volume on the server is its result.
+fn interrupted_creates(set: &LedgerSet) -> HashSet<NamespacedId> {
+    let open = set.intents();
+    let creates = open.filter(|(_, intent)| intent.step == IntentStep::Create);
+    creates.map(|(key, _)| key.clone()).collect()
+}
+
+/// Records the data of every owned volume that was read and whose data is not recorded. Recorded data
+/// stays, unless a create of the set was interrupted.
+fn record_data(set: &mut LedgerSet, created: &HashSet<NamespacedId>, observed: &ObservedState) {
+    for (key, volume) in &observed.volumes {
+        let data = DataIdentity::of(volume);
+        if created.contains(key) {
+            set.replace_data(key, RecordedData::Stored(data));
+        } else {
+            set.fill_in_data(key, data);
+        }
+    }
+}
+
+/// Whether the set owns a volume that was read and whose data is not recorded.
+pub fn has_unrecorded_data(set: &LedgerSet, observed: &ObservedState) -> bool {
+    observed.volumes.keys().any(|key| {
+        let owned = set.ownership(key);
+        owned.is_some_and(|owned| owned.data.identity().is_none())
+    })
 }
 
 /// Closes an interrupted step. Hidden values that it may have written become unknown.

@@ -178,9 +178,15 @@ impl RequiredPermissions {
             let namespace = &planned.key.namespace;
             let operations: &[AclOperation] = match &planned.action {
                 Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => &[],
-                Action::Create(_) | Action::Register(_) | Action::Update(_) | Action::Expand(_) => {
-                    &[AclOperation::Write]
+                Action::RegisterAgain(again) if again.replaces.is_some() => {
+                    &[AclOperation::Deregister, AclOperation::Write]
                 }
+                Action::Create(_)
+                | Action::Register(_)
+                | Action::RegisterAgain(_)
+                | Action::Recreate(_)
+                | Action::Update(_)
+                | Action::Expand(_) => &[AclOperation::Write],
                 Action::Replace(replace) => match (replace.steps, replace.snapshot_first) {
                     (ReplaceSteps::DeregisterThenRegister, false) => {
                         &[AclOperation::Deregister, AclOperation::Write]

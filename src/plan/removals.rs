@@ -50,6 +50,7 @@ fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume
         action,
         expected_version: VolumeVersion::of(existing),
         impact: None,
+        protection: None,
         depends_on: vec![],
         warnings: is_missing
             .then(|| missing_volume_warning(key, inputs))
@@ -120,6 +121,16 @@ fn obstacle(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Optio
             reasons: vec![reason],
             claims,
         })
+    })
+}
+
+/// Waits if a volume cannot be deregistered while it is claimed.
+pub(super) fn claims_before_deregistration(volume: &Volume) -> Option<Action> {
+    let removal = Removal::Deregister { force: false };
+    let claims = blocking_claims(volume, removal);
+    (!claims.is_empty()).then(|| {
+        let reasons = vec![claimed_error(volume, &claims, removal)];
+        Action::WaitingForClaims(ClaimWait { reasons, claims })
     })
 }
 

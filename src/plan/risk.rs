@@ -51,14 +51,14 @@ pub struct Impact {
 /// What a removal loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataLoss {
-    /// Whether the data is destroyed; otherwise only the registration is removed.
+    /// Whether the data is destroyed, or out of reach; otherwise only the registration is removed.
     pub destroys_data: bool,
     /// The size of the volume; zero if it is unknown.
     pub capacity: Bytes,
     /// The volume's plugin.
     pub plugin_id: PluginId,
-    /// The volume's ID at the provider.
-    pub external_id: ExternalId,
+    /// The volume's ID at the provider; `None` if it was never recorded.
+    pub external_id: Option<ExternalId>,
     /// The last snapshot of the volume.
     pub last_snapshot: LastSnapshot,
 }
@@ -70,7 +70,7 @@ impl DataLoss {
             destroys_data,
             capacity: volume.capacity,
             plugin_id: volume.plugin_id.clone(),
-            external_id: volume.remote_id(),
+            external_id: Some(volume.remote_id()),
             last_snapshot,
         }
     }

@@ -18,6 +18,7 @@ use super::action::{Action, Plan, PlannedVolume};
 use super::approval::Approvals;
 use super::deny::DenyRule;
 use super::inputs::{ObservedState, PlanOptions, PluginState};
+use super::ledger::DataIdentity;
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
 use crate::diagnostic::{Code, Diagnostic};
@@ -88,6 +89,8 @@ struct SavedOptions {
     delete_data: Vec<NamespacedId>,
     accept_loss: Vec<(String, NamespacedId)>,
     deny: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_provider: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +113,12 @@ struct SavedVolume {
     modify_index: Option<u64>,
     /// `null` if the plugin could not be read.
     plugin_version: Option<String>,
+    /// The data of a volume that the server no longer has, or has under another registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<DataIdentity>,
+    /// The change of the protection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protection: Option<String>,
 }
 
 /// Reads the name of an action. Earlier programs wrote `waits` for `wait`.
@@ -133,11 +142,13 @@ impl SavedVolume {
                 VolumeVersion::At(index) => Some(index),
             },
             plugin_version: plugin_version(planned, observed),
+            data: data(&planned.action),
+            protection: planned.protection.map(|change| change.as_str().to_owned()),
         }
     }
 
     fn is_unchanged(&self) -> bool {
-        self.action == Action::Unchanged.as_str()
+        self.action == Action::Unchanged.as_str() && self.protection.is_none()
     }
 
     fn version(&self) -> VolumeVersion {
@@ -156,6 +167,21 @@ impl SavedVolume {
             let version = |of: &Option<String>| of.clone().unwrap_or_else(|| "unknown".into());
             let (then, now) = (version(&self.plugin_version), version(&now.plugin_version));
             why.push(format!("its plugin's version was {then} and is now {now}"));
+        }
+        if self.data != now.data && self.action == now.action {
+            let data = |of: &Option<DataIdentity>| {
+                of.as_ref()
+                    .map_or("unknown".into(), DataIdentity::to_string)
+            };
+            let (then, now) = (data(&self.data), data(&now.data));
+            why.push(format!("its data was {then} and is now {now}"));
+        }
+        if self.protection != now.protection {
+            let change = |of: &Option<String>| of.clone().unwrap_or_else(|| "none".into());
+            let (then, now) = (change(&self.protection), change(&now.protection));
+            why.push(format!(
+                "its change of protection was `{then}` and is now `{now}`"
+            ));
         }
         if self.action != now.action && why.is_empty() {
             let (then, now) = (&self.action, &now.action);
@@ -189,6 +215,7 @@ impl SavedPlan {
                 delete_data: names(&options.delete_data),
                 accept_loss: options.accept_loss.iter().map(loss).collect(),
                 deny: deny.collect(),
+                no_provider: options.no_provider,
             },
             approvals: SavedApprovals {
                 max_risk: approvals.max_risk.map(|risk| risk.as_str().to_owned()),
@@ -271,6 +298,7 @@ impl SavedPlan {
                 .map(loss)
                 .collect::<Result<_, _>>()?,
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
+            no_provider: saved.no_provider,
         })
     }
 
@@ -299,7 +327,7 @@ impl SavedPlan {
         let then: BTreeMap<&NamespacedId, &SavedVolume> = entries.collect();
         for planned in &mut plan.volumes {
             let now = SavedVolume::of(planned, observed);
-            let is_unchanged = planned.action == Action::Unchanged;
+            let is_unchanged = planned.is_unchanged();
             let why = match then.get(&planned.key) {
                 Some(entry) if is_unchanged && entry.is_unchanged() => vec![],
                 Some(entry) => entry.differences(&now),
@@ -307,8 +335,7 @@ impl SavedPlan {
                 None => vec!["it is not in the saved plan".to_owned()],
             };
             if !why.is_empty() {
-                planned.action = Action::Blocked(vec![stale(planned, &why)]);
-                planned.impact = None;
+                planned.block(vec![stale(planned, &why)]);
             }
         }
         let named: BTreeSet<&NamespacedId> = plan.volumes.iter().map(|one| &one.key).collect();
@@ -342,6 +369,24 @@ fn stale(planned: &PlannedVolume, why: &[String]) -> Diagnostic {
         problem = problem.note(why.clone());
     }
     problem.help("save a new plan, review it, and apply it")
+}
+
+/// Returns the data that an action is about, if its volume is not registered with it.
+fn data(action: &Action) -> Option<DataIdentity> {
+    match action {
+        Action::RegisterAgain(again) => DataIdentity::of_registration(&again.request),
+        Action::Recreate(recreate) => recreate.lost.clone(),
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_) => None,
+    }
 }
 
 fn plugin_version(planned: &PlannedVolume, observed: &ObservedState) -> Option<String> {

@@ -11,12 +11,13 @@ use super::action::{Action, ClaimWait, Update};
 use super::claiming_alloc::ClaimingAlloc;
 use super::diff::{Change, diff};
 use super::hidden_values::HiddenValues;
-use super::inputs::PlanInputs;
+use super::inputs::{OwnedSet, PlanInputs};
 use super::merge::{Expansion, Merged, Refusal, merge};
 use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
+use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, Volume};
+use crate::model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume};
 use crate::spec::{Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
@@ -26,17 +27,20 @@ pub(super) fn planned_update(
     inputs: &PlanInputs<'_>,
 ) -> (Action, Vec<Diagnostic>) {
     let rules = inputs.rules;
-    let hidden = HiddenValues::of(spec, existing, inputs.owned);
-    let existing = &hidden.with_distinct_flags(rules.unreported.filled_in(existing, &spec.request));
-    let request = comparable(&spec.request, existing, rules);
+    let FileComparison {
+        hidden,
+        existing,
+        request,
+        compared,
+    } = &FileComparison::of(spec, existing, inputs.owned, rules);
+    let existing: &Volume = existing;
     let ignored: Vec<_> = ignored_topology_request(spec, existing, rules)
         .into_iter()
         .chain(ignored_capacity(spec, existing, rules))
         .chain(only_recorded(spec, existing, rules))
         .collect();
-    let compared = hidden.with_stored_flags(&request);
     let is_unchanged = inputs.purpose == Purpose::ByExternalId
-        && differences(existing, &compared, rules).is_ok_and(|fields| fields.is_empty())
+        && differences(existing, compared, rules).is_ok_and(|fields| fields.is_empty())
         && hidden.changed_secrets().is_none();
     if is_unchanged {
         return (Action::Unchanged, ignored);
@@ -44,16 +48,16 @@ pub(super) fn planned_update(
     let cleared_fields = hidden.cleared_fields(rules.omitted_secrets);
     let refused = unaccepted_losses(spec, &cleared_fields, inputs);
     if !refused.is_empty() {
-        let refusals = merge(existing, &compared, rules).err().unwrap_or_default();
+        let refusals = merge(existing, compared, rules).err().unwrap_or_default();
         let reasons = refusals
             .iter()
             .map(|refusal| refusal_error(spec, refusal, rules));
         return (Action::Blocked(reasons.chain(refused).collect()), vec![]);
     }
-    let merged = match merge(existing, &request, rules) {
+    let merged = match merge(existing, request, rules) {
         Ok(merged) => merged,
         Err(refusals) => {
-            let action = refused_or_waiting(spec, existing, &request, refusals, rules);
+            let action = refused_or_waiting(spec, existing, request, refusals, rules);
             return (action, vec![]);
         }
     };
@@ -69,9 +73,57 @@ pub(super) fn planned_update(
     let changes = changes.chain(hidden.changed_secrets()).collect();
     let may_clear = hidden.may_clear_secrets(rules.omitted_secrets);
     let warning = may_clear.then(|| cleared_secrets_warning(spec));
-    let request = request.into_owned();
+    let request = request.clone().into_owned();
     let action = update_action(spec, existing, request, &merged, changes, cleared_fields);
     (action, ignored.into_iter().chain(warning).collect())
+}
+
+/// A volume and its specification in the forms that compare correctly. Plans and drift both compare
+/// these, so what one of them sees, the other sees too.
+struct FileComparison<'a> {
+    hidden: HiddenValues,
+    /// The volume, with the fields that the server does not show as the file has them.
+    existing: Cow<'a, Volume>,
+    /// The request that an update sends.
+    request: Cow<'a, UnresolvedRequest>,
+    /// The request with the values that the server hides and the file omits. Never sent.
+    compared: Cow<'a, UnresolvedRequest>,
+}
+
+impl<'a> FileComparison<'a> {
+    fn of(
+        spec: &'a VolumeSpec,
+        existing: &'a Volume,
+        owned: Option<&OwnedSet>,
+        rules: MergeRules,
+    ) -> Self {
+        let hidden = HiddenValues::of(spec, existing, owned);
+        let shown = rules.unreported.filled_in(existing, &spec.request);
+        let existing = hidden.with_distinct_flags(shown);
+        let request = comparable(&spec.request, &existing, rules);
+        let compared = hidden.with_stored_flags(request.clone());
+        Self {
+            hidden,
+            existing,
+            request,
+            compared,
+        }
+    }
+}
+
+/// Returns the fields in which a volume differs from its file, as a plan of the file sees it. Values
+/// that no server shows are not compared.
+pub(super) fn fields_unlike_file(
+    spec: &VolumeSpec,
+    existing: &Volume,
+    owned: Option<&OwnedSet>,
+    rules: MergeRules,
+) -> Vec<&'static str> {
+    let comparison = FileComparison::of(spec, existing, owned, rules);
+    match differences(&comparison.existing, &comparison.compared, rules) {
+        Ok(fields) => fields,
+        Err(refusals) => refusals.into_iter().map(|refusal| refusal.field).collect(),
+    }
 }
 
 fn update_action(
@@ -172,14 +224,6 @@ fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
             "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {field}:{}`",
             selector(&key)
         ))
-}
-
-/// Returns a volume's name on the command line: `db`, or `prod/db` outside the default namespace.
-fn selector(key: &NamespacedId) -> String {
-    if key.namespace == crate::model::Namespace::default() {
-        return key.id.to_string();
-    }
-    format!("{}/{}", key.namespace, key.id)
 }
 
 /// Returns the fields that are sent although the file omits them, because this server would clear

@@ -15,7 +15,7 @@ use super::change::{Call, CallKind, change};
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::remove;
-use super::replace::replace;
+use super::replace::{register_in_place, replace};
 use super::schedule::{ReadyEntry, Schedule};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::plan::{Action, Plan, PlannedVolume, Removal};
@@ -70,6 +70,17 @@ async fn change_volume(execution: &Execution<'_>, planned: &PlannedVolume) -> Ou
         }
         Action::Register(request) => {
             change(execution, planned, Call::new(CallKind::Register, request)).await
+        }
+        Action::RegisterAgain(again) => match again.replaces {
+            None => {
+                let call = Call::new(CallKind::Register, &again.request);
+                change(execution, planned, call).await
+            }
+            Some(_) => register_in_place(execution, planned, &again.request).await,
+        },
+        Action::Recreate(recreate) => {
+            let call = Call::new(CallKind::Create, &recreate.request);
+            change(execution, planned, call).await
         }
         Action::Update(update) => {
             change(

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::diagnostic::Code;
 use crate::model::NamespacedId;
-use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, SetName, StoredSet};
+use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, RecordedData, SetName, StoredSet};
 use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
 /// How often a change is tried.
@@ -108,28 +108,6 @@ impl SetLedger {
         }
     }
 
-    /// Returns the other sets of the ledger that own these volumes. Reads all sets, and skips those that
-    /// cannot be read.
-    ///
-    /// # Errors
-    /// If the sets cannot be listed.
-    pub async fn other_owners(
-        &self,
-        volumes: &BTreeSet<NamespacedId>,
-    ) -> Result<BTreeMap<NamespacedId, BTreeSet<SetName>>, LedgerError> {
-        let mut owners: BTreeMap<_, BTreeSet<SetName>> = BTreeMap::new();
-        let sets = all_sets(&self.ledger, &self.ids).await?;
-        let others = sets.into_iter().filter_map(Result::ok);
-        for set in others.filter(|other| other.set.name() != self.set.name()) {
-            let set = set.set();
-            for (key, _) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
-                let sets = owners.entry(key.clone()).or_default();
-                sets.insert(set.name().clone());
-            }
-        }
-        Ok(owners)
-    }
-
     async fn write(&mut self, changed: &LedgerSet) -> Result<(), LedgerError> {
         let name = changed.name().clone();
         let unusable = |problem: LedgerProblem| LedgerError::unusable(&name, problem);
@@ -186,6 +164,43 @@ pub async fn all_sets(
     let names = ledger.sets().await?.into_iter();
     let reads = names.map(|name| SetLedger::open(Arc::clone(ledger), name, Arc::clone(ids)));
     Ok(stream::iter(reads).buffered(PARALLEL).collect().await)
+}
+
+/// A set that owns a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The set's name.
+    pub set: SetName,
+    /// The data of the volume, as the set recorded it.
+    pub data: RecordedData,
+}
+
+/// Returns the sets of a ledger, except one, that own these volumes. Reads all sets, and skips those
+/// that cannot be read.
+///
+/// # Errors
+/// If the sets cannot be listed.
+pub(super) async fn owners(
+    ledger: &Arc<dyn Ledger>,
+    ids: &Arc<dyn IdSource>,
+    volumes: &BTreeSet<NamespacedId>,
+    except: Option<&SetName>,
+) -> Result<BTreeMap<NamespacedId, Vec<Owner>>, LedgerError> {
+    let mut owners: BTreeMap<_, Vec<Owner>> = BTreeMap::new();
+    let sets = all_sets(ledger, ids)
+        .await?
+        .into_iter()
+        .filter_map(Result::ok);
+    for set in sets.filter(|set| Some(set.set.name()) != except) {
+        let set = set.set();
+        for (key, owned) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
+            owners.entry(key.clone()).or_default().push(Owner {
+                set: set.name().clone(),
+                data: owned.data.clone(),
+            });
+        }
+    }
+    Ok(owners)
 }
 
 async fn read(

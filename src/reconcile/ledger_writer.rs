@@ -17,8 +17,8 @@ use super::recorded_scope::RecordedScope;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
-    Action, Actor, HiddenField, Intent, IntentStep, LastVerified, LedgerSet, MergeRules,
-    OmittedMap, Ownership, Plan, VolumeVersion,
+    Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
+    MergeRules, OmittedMap, Ownership, Plan, RecordedData, VolumeVersion,
 };
 use crate::ports::{Clock, LedgerError, LedgerFailure};
 
@@ -53,12 +53,43 @@ pub(super) struct LedgerWriter {
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     protect: Option<bool>,
-    /// The volume is removed and created again. The set owns it in between.
-    is_replaced: bool,
+    /// What the set records when the volume is removed.
+    removal: RecordedRemoval,
     /// No hidden values exist from before.
     is_new: bool,
     /// Hidden values whose loss is accepted.
     cleared_fields: Vec<HiddenField>,
+}
+
+/// What the set records when a plan removes a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum RecordedRemoval {
+    /// The set no longer owns it.
+    #[default]
+    Released,
+    /// The set owns the volume that is made in its place.
+    Replaced,
+    /// The set owns it: only a registration of other data was removed.
+    Kept,
+}
+
+impl RecordedRemoval {
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Replace(_) => Self::Replaced,
+            Action::RegisterAgain(_) => Self::Kept,
+            Action::Unchanged
+            | Action::Create(_)
+            | Action::Register(_)
+            | Action::Recreate(_)
+            | Action::Update(_)
+            | Action::Expand(_)
+            | Action::Deregister
+            | Action::DeleteData
+            | Action::WaitingForClaims(_)
+            | Action::Blocked(_) => Self::Released,
+        }
+    }
 }
 
 impl LedgerWriter {
@@ -72,11 +103,12 @@ impl LedgerWriter {
     ) -> (Self, mpsc::Receiver<LedgerUpdate>) {
         let (updates, queue) = mpsc::channel(QUEUE_SIZE);
         let wanted = plan.volumes.iter().map(|planned| {
-            let is_replaced = matches!(planned.action, Action::Replace(_));
+            let removal = RecordedRemoval::of(&planned.action);
+            let is_removed = removal != RecordedRemoval::Released;
             let wanted = Wanted {
                 protect: planned.spec.as_ref().and_then(|spec| spec.protect),
-                is_replaced,
-                is_new: is_replaced || planned.expected_version == VolumeVersion::Absent,
+                removal,
+                is_new: is_removed || planned.expected_version == VolumeVersion::Absent,
                 cleared_fields: planned
                     .action
                     .update()
@@ -118,6 +150,7 @@ impl LedgerWriter {
         let mut none = none_left(&request, now, is_new, self.rules);
         none.extend(cleared_fields);
         let scope = self.scope;
+        let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
         let seen = now.map(|volume| LastVerified {
             modify_index: volume.modify_index,
@@ -131,6 +164,11 @@ impl LedgerWriter {
             for field in &none {
                 set.record_cleared(&volume, *field);
             }
+            match (data.clone(), is_new) {
+                (data, true) => set.replace_data(&volume, data),
+                (RecordedData::Stored(data), false) => set.fill_in_data(&volume, data),
+                (RecordedData::Unrecorded | RecordedData::Removed, false) => {}
+            }
             if let Some(owned) = set.ownership_mut(&volume) {
                 owned.protect = protect.unwrap_or(owned.protect);
                 owned.last_verified = match scope {
@@ -143,21 +181,36 @@ impl LedgerWriter {
     }
 
     fn removed(&self, volume: NamespacedId) -> Change {
-        let is_replaced = self.wanted(&volume).is_replaced;
+        let removal = self.wanted(&volume).removal;
         Box::new(move |set| {
-            match set.ownership(&volume).map(|owned| owned.generation) {
-                Some(generation) if is_replaced => set.own(
+            let generation = set.ownership(&volume).map(|owned| owned.generation);
+            match (removal, generation) {
+                (RecordedRemoval::Replaced, Some(generation)) => set.own(
                     volume.clone(),
                     Ownership {
                         generation: generation.saturating_add(1),
+                        data: RecordedData::Removed,
                         ..Ownership::default()
                     },
                 ),
-                Some(_) | None => drop(set.forget(&volume)),
+                (RecordedRemoval::Kept, _) => {}
+                (RecordedRemoval::Replaced, None) | (RecordedRemoval::Released, _) => {
+                    set.forget(&volume);
+                }
             }
             set.clear_intent(&volume);
         })
     }
+}
+
+/// Returns the data that a volume has after a request. A new volume that could not be read back has the
+/// data that its request names, or unrecorded data.
+fn applied_data(request: &VolumeRequest, now: Option<&Volume>, is_new: bool) -> RecordedData {
+    if let Some(volume) = now {
+        return RecordedData::Stored(DataIdentity::of(volume));
+    }
+    let named = DataIdentity::of_registration(request).filter(|_| is_new);
+    named.map_or(RecordedData::Unrecorded, RecordedData::Stored)
 }
 
 /// Returns the hidden values that a volume no longer has, because the request does not give them.

@@ -16,6 +16,7 @@ mod orphans;
 mod outcome;
 mod permissions;
 mod precondition;
+mod provider_lists;
 mod record;
 mod recorded_scope;
 mod remove;

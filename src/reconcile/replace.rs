@@ -12,7 +12,7 @@ use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::{check_removable, secrets_for, send_removal};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{NamespacedId, Snapshot, Volume};
+use crate::model::{NamespacedId, Snapshot, UnresolvedRequest, Volume};
 use crate::plan::{PlannedVolume, Removal, Replace, ReplaceSteps, VolumeVersion};
 use crate::ports::SnapshotRequest;
 
@@ -28,29 +28,64 @@ pub(super) async fn replace(
             (Removal::Deregister { force: false }, CallKind::Register)
         }
     };
-    let removed = remove_old(execution, planned, replace.snapshot_first, removal).await;
-    if !removed.status.is_success() {
-        return removed;
-    }
-    let key = &planned.key;
-    let call = Call::new(kind, &replace.request);
-    let created = send(execution, key, VolumeVersion::Absent, call).await;
-    let status = match created.status {
-        Status::Failed(why) => Status::Failed(
-            why.note(format!("the old volume `{key}` was removed"))
-                .help("run the same command again to create the new volume"),
-        ),
-        Status::Unchanged
-        | Status::Blocked
-        | Status::Done(_)
-        | Status::Removed
-        | Status::Stale(_)
-        | Status::DependencyFailed(_)
-        | Status::NotStarted => created.status,
+    let replacement = Replacement {
+        snapshot_first: replace.snapshot_first,
+        removal,
+        call: Call::new(kind, &replace.request),
+        help: "run the same command again to create the new volume",
     };
-    Outcome {
-        status,
-        warnings: [removed.warnings, created.warnings].concat(),
+    replacement.run(execution, planned).await
+}
+
+/// Registers the recorded data of a volume in the place of other data that has its name.
+pub(super) async fn register_in_place(
+    execution: &Execution<'_>,
+    planned: &PlannedVolume,
+    request: &UnresolvedRequest,
+) -> Outcome {
+    let replacement = Replacement {
+        snapshot_first: false,
+        removal: Removal::Deregister { force: false },
+        call: Call::new(CallKind::Register, request),
+        help: "run the same command again to register the recorded data",
+    };
+    replacement.run(execution, planned).await
+}
+
+/// A removal and the call that follows it.
+struct Replacement<'a> {
+    snapshot_first: bool,
+    removal: Removal,
+    call: Call<'a>,
+    /// What to do if the call fails after the removal.
+    help: &'static str,
+}
+
+impl Replacement<'_> {
+    async fn run(self, execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
+        let removed = remove_old(execution, planned, self.snapshot_first, self.removal).await;
+        if !removed.status.is_success() {
+            return removed;
+        }
+        let key = &planned.key;
+        let created = send(execution, key, VolumeVersion::Absent, self.call).await;
+        let status = match created.status {
+            Status::Failed(why) => Status::Failed(
+                why.note(format!("the old volume `{key}` was removed"))
+                    .help(self.help),
+            ),
+            Status::Unchanged
+            | Status::Blocked
+            | Status::Done(_)
+            | Status::Removed
+            | Status::Stale(_)
+            | Status::DependencyFailed(_)
+            | Status::NotStarted => created.status,
+        };
+        Outcome {
+            status,
+            warnings: [removed.warnings, created.warnings].concat(),
+        }
     }
 }
 

@@ -140,6 +140,7 @@ mod tests {
             action: Action::Deregister,
             expected_version: VolumeVersion::At(1),
             impact: None,
+            protection: None,
             depends_on: needs.to_vec(),
             warnings: vec![],
         };

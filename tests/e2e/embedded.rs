@@ -98,6 +98,30 @@ fn a_command_needs_no_agent_and_leaves_nothing_running() {
     assert_eq!(String::from_utf8(status.stdout).unwrap().lines().count(), 3);
 }
 
+/// A volume of a set is deregistered by hand. The next apply registers the same data, with the file in
+/// it, and creates nothing beside it.
+#[test]
+fn an_apply_restores_the_data_of_a_registration_that_was_removed() {
+    let bench = Bench::new();
+    let specification = bench.specification(&names("pg", 1));
+    let specification = specification.to_string_lossy();
+    let run = |words: &[&str]| {
+        let output = succeeded(bench.command(words).output().unwrap());
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let apply = ["apply", "-f", &specification, "--set", "prod", "--yes"];
+    let apply = [&apply[..], &["-o", "jsonpath=$[*].ExternalID"]].concat();
+    let external = run(&apply);
+    let volumes = bench.data().join("plugins/hostpath/volumes");
+    let written = volumes.join(&external).join("written-before");
+    std::fs::write(&written, "data").unwrap();
+    let by_hand = ["volume", "deregister", "pg0", "--yes", "--ledger", "none"];
+    run(&by_hand);
+    assert_eq!(run(&apply), external);
+    assert_eq!(std::fs::read(&written).unwrap(), b"data");
+    assert_eq!(provided(&bench.data()), [external].into());
+}
+
 #[test]
 fn concurrent_commands_on_one_directory_wait_for_each_other() {
     let bench = Bench::new();

@@ -16,7 +16,7 @@ use nomad_csi::model::{
     Bytes, CapacityRange, ControllerCapabilities, ExternalId, Namespace, SetName, VolumeRequest,
 };
 use nomad_csi::nomad::{ClientSettings, NomadClient, NomadLedger};
-use nomad_csi::plan::{LedgerKey, LedgerSet, Ownership};
+use nomad_csi::plan::{DataIdentity, LedgerKey, LedgerSet, Ownership, RecordedData};
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::ports::{Ledger as _, RandomIds};
 use nomad_csi::reconcile::SetLedger;
@@ -39,6 +39,8 @@ struct Scenario {
     existing: &'static [&'static str],
     /// An existing volume that the set owns and no file names; its data stays.
     pruned: Option<&'static str>,
+    /// What happened to volume `old`, which the set owns then.
+    lost: Option<Lost>,
     specification: &'static str,
     /// The additional arguments of the first and the second apply.
     arguments: [&'static [&'static str]; 2],
@@ -46,14 +48,78 @@ struct Scenario {
     expected: &'static [&'static str],
     /// The requests that change a volume, without a fault.
     writes: &'static [&'static str],
-    /// The size of volume `old` afterwards, in bytes.
+    /// The size of volume `old` afterwards, in bytes; 0 if it is not known.
     size: u64,
 }
+
+/// What happened to a volume of the set before the apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// Its registration was removed, and the provider lists its data.
+    Listed,
+    /// Its registration was removed, and the plugin does not list volumes.
+    Unlisted,
+    /// Other data was registered under its name, and the provider lists the old data.
+    Exchanged,
+}
+
+const OLD: &str = r#"
+volume "old" {
+  type         = "csi"
+  name         = "old-name"
+  plugin_id    = "fake"
+  capacity_min = "1MiB"
+  capacity_max = "4MiB"
+  capability {
+    access_mode     = "single-node-writer"
+    attachment_mode = "file-system"
+  }
+}
+"#;
+
+const REGISTERING_AGAIN: Scenario = Scenario {
+    name: "register again",
+    existing: &["old"],
+    pruned: None,
+    lost: Some(Lost::Listed),
+    specification: OLD,
+    arguments: [&[], &[]],
+    expected: &["old"],
+    writes: &["PUT /v1/volume/csi/old?namespace=default"],
+    size: 0,
+};
+
+const REGISTERING_IN_PLACE: Scenario = Scenario {
+    name: "register again in the place of other data",
+    lost: Some(Lost::Exchanged),
+    arguments: [
+        &["--approve", "needs-downtime:old"],
+        &["--approve", "needs-downtime:old"],
+    ],
+    writes: &[
+        "DELETE /v1/volume/csi/old?force=false&namespace=default",
+        "PUT /v1/volume/csi/old?namespace=default",
+    ],
+    ..REGISTERING_AGAIN
+};
+
+const RECREATING: Scenario = Scenario {
+    name: "recreate, empty",
+    lost: Some(Lost::Unlisted),
+    arguments: [
+        &["--approve", "destroys-data:old"],
+        &["--approve", "destroys-data:old"],
+    ],
+    writes: &["PUT /v1/volume/csi/old/create?namespace=default"],
+    size: 1 << 20,
+    ..REGISTERING_AGAIN
+};
 
 const GROWING: Scenario = Scenario {
     name: "create, register, expand",
     existing: &["old"],
     pruned: None,
+    lost: None,
     specification: r#"
 volume "new" {
   type      = "csi"
@@ -100,19 +166,8 @@ const REPLACING: Scenario = Scenario {
     name: "replace after a snapshot, delete, prune",
     existing: &["dropped", "old", "unwanted"],
     pruned: Some("dropped"),
-    specification: r#"
-volume "old" {
-  type         = "csi"
-  name         = "old-name"
-  plugin_id    = "fake"
-  capacity_min = "1MiB"
-  capacity_max = "4MiB"
-  capability {
-    access_mode     = "single-node-writer"
-    attachment_mode = "file-system"
-  }
-}
-"#,
+    lost: None,
+    specification: OLD,
     arguments: [
         &[
             "--replace",
@@ -150,6 +205,8 @@ struct TestBed {
     directory: tempfile::TempDir,
     /// The provider volume that stays without a registration.
     left: Option<String>,
+    /// The data that volume `old` has afterwards, as before.
+    kept: Option<ExternalId>,
 }
 
 impl TestBed {
@@ -159,6 +216,7 @@ impl TestBed {
                 create_delete_volume: true,
                 create_delete_snapshot: true,
                 expand_volume: true,
+                list_volumes: matches!(scenario.lost, Some(Lost::Listed | Lost::Exchanged)),
                 ..ControllerCapabilities::default()
             }),
             ..PluginSettings::default()
@@ -187,24 +245,65 @@ impl TestBed {
             proxy,
             directory,
             left: None,
+            kept: None,
         };
         if let Some(id) = scenario.pruned {
-            test_bed.own(id).await;
+            let id = test_bed.own(id).await;
+            test_bed.left = Some(id.to_string());
+        }
+        if let Some(lost) = scenario.lost {
+            let id = test_bed.own("old").await;
+            test_bed.lose(lost, id).await;
         }
         test_bed
     }
 
-    /// Records that the set owns a volume.
-    async fn own(&mut self, id: &str) {
+    /// Records that the set owns a volume with its data. Returns its external ID.
+    async fn own(&mut self, id: &str) -> ExternalId {
         let name = SetName::parse("web").unwrap();
         let ledger = Arc::new(self.ledger());
         let opened = SetLedger::open(ledger, name, Arc::new(RandomIds)).await;
         let key = FakeAgent::key(id);
-        let own = |set: &mut LedgerSet| set.own(key.clone(), Ownership::default());
-        opened.unwrap().update(own).await.unwrap();
         let state = self.agent.state();
-        let external = state.record(&key).unwrap().provided.external_id.as_ref();
-        self.left = Some(external.unwrap().to_string());
+        let external = state.record(&key).unwrap().provided.external_id.clone();
+        let data = DataIdentity {
+            plugin_id: FakeAgent::PLUGIN.into(),
+            external_id: external.clone().unwrap(),
+        };
+        let ownership = Ownership {
+            data: RecordedData::Stored(data),
+            ..Ownership::default()
+        };
+        let own = |set: &mut LedgerSet| set.own(key.clone(), ownership.clone());
+        opened.unwrap().update(own).await.unwrap();
+        external.unwrap()
+    }
+
+    /// Removes the registration of volume `old`, and registers other data under its name.
+    async fn lose(&mut self, lost: Lost, id: ExternalId) {
+        let key = FakeAgent::key("old");
+        self.agent.volumes.deregister(key, false).await.unwrap();
+        match lost {
+            Lost::Listed => self.kept = Some(id),
+            Lost::Unlisted => self.left = Some(id.to_string()),
+            Lost::Exchanged => {
+                self.kept = Some(id);
+                let other = ExternalId::new("vol-1");
+                self.agent
+                    .backend
+                    .add_volume(other.clone(), Default::default());
+                let request = VolumeRequest {
+                    external_id: Some(other),
+                    ..FakeAgent::request("old")
+                };
+                self.agent
+                    .volumes
+                    .register(vec![request.into()])
+                    .await
+                    .unwrap();
+                self.left = Some("vol-1".to_owned());
+            }
+        }
     }
 
     fn ledger(&self) -> NomadLedger {
@@ -259,6 +358,16 @@ impl TestBed {
         if !open.is_empty() {
             errors.push(format!("open intents: {open:?}"));
         }
+        let state = self.agent.state();
+        for (key, owned) in set.owned() {
+            let now = state
+                .record(key)
+                .map(|record| record.provided.external_id.clone());
+            let recorded = owned.data.identity().map(|data| data.external_id.clone());
+            if now != Some(recorded.clone()) {
+                errors.push(format!("{key}: data {now:?}, recorded {recorded:?}"));
+            }
+        }
         errors
     }
 
@@ -291,6 +400,14 @@ impl TestBed {
         if registered != provided || provided.len() != expected {
             errors.push(format!(
                 "registered: {registered:?}; at the provider: {provided:?}"
+            ));
+        }
+        let old = state.record(&FakeAgent::key("old"));
+        let external = old.and_then(|old| old.provided.external_id.as_ref());
+        if self.kept.is_some() && external != self.kept.as_ref() {
+            errors.push(format!(
+                "data of `old`: {external:?}, before: {:?}",
+                self.kept
             ));
         }
         let snapshots = self.agent.backend.snapshots();
@@ -405,4 +522,17 @@ async fn no_fault_leaves_a_duplicate_or_orphaned_volume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fault_prevents_removals_and_replacements() {
     inject_every_fault(&REPLACING).await;
+}
+
+/// The data is registered once, and is the data from before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_fault_of_registering_again_loses_or_exchanges_data() {
+    inject_every_fault(&REGISTERING_AGAIN).await;
+    inject_every_fault(&REGISTERING_IN_PLACE).await;
+}
+
+/// The new volume is created once, and the set records its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_fault_of_recreating_makes_two_volumes_or_records_the_old_data() {
+    inject_every_fault(&RECREATING).await;
 }

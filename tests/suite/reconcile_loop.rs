@@ -39,12 +39,21 @@ const APPLIED: &str = r#"{"format":1,"sets":{"web":{
 const PATIENCE: Duration = Duration::from_secs(60);
 const READ: &str = "GET /v1/volume/csi/db?namespace=default";
 const CREATE: &str = "PUT /v1/volume/csi/db/create?namespace=default";
+const REGISTER: &str = "PUT /v1/volume/csi/db?namespace=default";
+const PROVIDED: &str = "GET /v1/volumes/external?namespace=default&plugin_id=ebs0";
 const CHANGES: &str = "GET /v1/volumes?index=7&namespace=*&type=csi&wait=1000ms";
 const PLUGIN: &str = "GET /v1/plugin/csi/ebs0?namespace=default";
 const TOKEN: &str = "GET /v1/acl/token/self";
 
 fn absent() -> Reply {
     text(404, "volume not found")
+}
+
+/// A healthy plugin that lists its volumes.
+fn listing_plugin() -> Reply {
+    json(
+        r#"{"ID":"ebs0","Provider":"ebs.csi.example","Version":"v1","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"NodesExpected":1,"NodesHealthy":1,"Controllers":{"n1":{"Provider":"ebs.csi.example","ProviderVersion":"v1","Healthy":true,"RequiresControllerPlugin":true,"ControllerInfo":{"SupportsCreateDelete":true,"SupportsListVolumes":true}}},"Nodes":{}}"#,
+    )
 }
 
 fn plugin(healthy: u8) -> Reply {
@@ -98,6 +107,16 @@ impl Session {
         }
     }
 
+    /// Makes the plugin list these volumes.
+    fn list_volumes(&self, volumes: &str) {
+        let response = CannedResponse {
+            reply: listing_plugin(),
+            interrupts: 0,
+        };
+        self.server.set_response(PLUGIN, response);
+        self.respond(PROVIDED, [json(&format!(r#"{{"Volumes":[{volumes}]}}"#))]);
+    }
+
     /// Runs this number of rounds without a change, then interrupts the loop.
     fn rounds(&self, count: usize) {
         for round in 1..=count {
@@ -111,6 +130,11 @@ impl Session {
 
     /// Runs the loop. Asserts that the log is its only output.
     fn run(&self) -> LoopRun {
+        self.run_with("")
+    }
+
+    /// Runs the loop with more arguments.
+    fn run_with(&self, more: &str) -> LoopRun {
         let written = LogBuffer::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -119,7 +143,8 @@ impl Session {
             .with_max_level(tracing::Level::INFO)
             .with_writer(move || writer.clone())
             .finish();
-        let line = "reconcile --apply --interval 1s -f db.hcl --ledger file:ledger.json";
+        let line =
+            format!("reconcile --apply --interval 1s -f db.hcl --ledger file:ledger.json {more}");
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let interrupts = self.interrupts.clone();
         // Interrupts a loop that does not end, which fails the test.
@@ -130,7 +155,7 @@ impl Session {
             }
         });
         let run = tracing::subscriber::with_default(subscriber, || {
-            run_in(self.directory.path(), line, |environment| {
+            run_in(self.directory.path(), line.trim(), |environment| {
                 environment.interrupts = self.interrupts.clone();
                 environment.servers = Arc::new(Redirect::to(&self.server.url()));
             })
@@ -199,9 +224,11 @@ fn a_round_restores_only_volumes_that_it_reported_as_missing() {
     session.write("ledger.json", APPLIED);
     session.respond(READ, [json(VOLUME), absent(), absent(), json(VOLUME)]);
     session.rounds(3);
-    session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
+    session.list_volumes(r#"{"ExternalID":"vol-db"}"#);
+    session.respond(REGISTER, [json("{}")]);
     let run = session.run();
-    assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
+    assert_eq!(run.writes().len(), 1, "{:#?}", run.requests);
+    assert_eq!(run.count(REGISTER), 1, "{:#?}", run.requests);
     let (reported, done) = (
         run.log_lines("volume db is gone"),
         run.log_lines("change of a volume ended"),
@@ -211,6 +238,45 @@ fn a_round_restores_only_volumes_that_it_reported_as_missing() {
         "{:#?}",
         run.log
     );
+}
+
+/// The first round records the data of the volume. Later its registration is gone, and the provider does
+/// not list the data: no round makes an empty volume in its place, whatever the flags approve.
+#[test]
+fn no_round_makes_an_empty_volume_in_the_place_of_recorded_data() {
+    let session = Session::new(SPEC);
+    session.write("ledger.json", APPLIED);
+    session.respond(READ, [json(VOLUME), absent()]);
+    session.rounds(3);
+    session.list_volumes(r#"{"ExternalID":"vol-other"}"#);
+    let run = session.run_with("--max-risk destroys-data --approve destroys-data:db");
+    assert_eq!(run.writes(), [""; 0]);
+    let lines = run.log_lines("`reconcile` never changes which data a volume has");
+    assert_eq!(lines.len(), 1, "{:#?}", run.log);
+    let line = &run.log[lines[0]];
+    assert_eq!(line["code"], "plan/data-unconfirmed");
+    let notes = line["notes"].as_str().unwrap_or_default();
+    assert!(
+        notes.contains("external ID vol-db at plugin ebs0"),
+        "{notes}"
+    );
+}
+
+/// Other data under the name of a volume is neither accepted nor removed by a round.
+#[test]
+fn no_round_exchanges_the_data_of_a_volume() {
+    let session = Session::new(SPEC);
+    session.write("ledger.json", APPLIED);
+    let other = VOLUME.replace("vol-db", "vol-other");
+    session.respond(READ, [json(VOLUME), json(&other)]);
+    session.rounds(3);
+    session.list_volumes(r#"{"ExternalID":"vol-db"},{"ExternalID":"vol-other"}"#);
+    let run = session.run_with("--max-risk destroys-data --approve needs-downtime:db");
+    assert_eq!(run.writes(), [""; 0]);
+    let lines = run.log_lines("volume db has drifted: external_id");
+    assert_eq!(lines.len(), 1, "{:#?}", run.log);
+    let lines = run.log_lines("`reconcile` never changes which data a volume has");
+    assert_eq!(lines.len(), 1, "{:#?}", run.log);
 }
 
 /// A round reads each volume once, including volumes that no file declares. A restored volume is read

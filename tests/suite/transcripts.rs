@@ -26,6 +26,8 @@ transcripts! {
     a_set_owns_the_volumes_applied_with_it = "apply/set.md";
     a_volume_of_two_sets_is_reported = "set/two.md";
     a_set_can_become_empty = "apply/empty.md";
+    lost_registrations_are_made_again = "apply/lost.md";
+    exchanged_data_is_refused = "apply/exchanged.md";
     import_from_nomad = "import/nomad.md";
     import_from_the_agent = "import/agent.md";
     import_from_terraform = "import/terraform.md";
@@ -43,6 +45,7 @@ transcripts! {
     unusable_servers_are_reported = "errors/server.md";
     invalid_settings_are_reported = "errors/settings.md";
     plan_shows_refusals = "plan/blocked.md";
+    plan_and_drift_compare_with_providers = "plan/provider.md";
     plan_shows_creations = "plan/create.md";
     plan_shows_updates = "plan/update.md";
     plan_writes_reports_for_ci = "plan/formats.md";

@@ -53,6 +53,18 @@ impl CannedServer {
                 r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
             ),
             ("GET /v1/namespaces", 403, "Permission denied"),
+            // No set is in the variables.
+            (
+                "GET /v1/vars?namespace=default&per_page=1000&prefix=nomad-csi%2Fsets%2F",
+                200,
+                "[]",
+            ),
+            // No plugin lists its volumes.
+            (
+                "GET /v1/volumes/external",
+                500,
+                "unimplemented for this plugin",
+            ),
             // ACLs are disabled.
             (
                 "GET /v1/acl/token/self",

@@ -10,6 +10,9 @@ use crate::plan::{DenyRule, Risk};
 pub(crate) const SERVER_VERSION_HELP: &str =
     "Version of the Nomad server [default: the version that the server reports]";
 
+/// Help of `--no-provider`.
+pub(crate) const NO_PROVIDER_HELP: &str = "Do not ask providers which volumes they have";
+
 const HEADING: &str = "Changes";
 const PRUNE_HELP: &str =
     "Also deregister volumes that the set owns and no file declares; their data stays";
@@ -55,6 +58,8 @@ pub(crate) struct ChangeArgs {
     pub deny: Vec<DenyRule>,
     #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
     pub server_version: Option<ServerVersion>,
+    #[arg(long, help_heading = HEADING, help = NO_PROVIDER_HELP)]
+    pub no_provider: bool,
 }
 
 /// The changes that `reconcile --apply` may make in every round: no change that is meant for one run.
@@ -72,6 +77,8 @@ pub(crate) struct StandingChangeArgs {
     pub deny: Vec<DenyRule>,
     #[arg(long, value_name = "VERSION", help_heading = HEADING, help = SERVER_VERSION_HELP)]
     pub server_version: Option<ServerVersion>,
+    #[arg(long, help_heading = HEADING, help = NO_PROVIDER_HELP)]
+    pub no_provider: bool,
 }
 
 impl From<StandingChangeArgs> for ChangeArgs {
@@ -83,6 +90,7 @@ impl From<StandingChangeArgs> for ChangeArgs {
             approve: changes.approve,
             deny: changes.deny,
             server_version: changes.server_version,
+            no_provider: changes.no_provider,
             ..Self::default()
         }
     }

@@ -16,7 +16,7 @@ mod secrets;
 mod set;
 mod value_parsers;
 
-pub(crate) use changes::{ChangeArgs, SERVER_VERSION_HELP, StandingChangeArgs};
+pub(crate) use changes::{ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, StandingChangeArgs};
 pub(crate) use files::{FILE_HELP, FileArgs, SYNTAX_HELP, SpecSyntax};
 pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};

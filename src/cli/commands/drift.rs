@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use crate::cli::args::{
-    FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, SetArgs, drift_field,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat,
+    SetArgs, drift_field,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
@@ -15,7 +16,7 @@ use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
 use crate::cli::ui::{DriftShown, drift_json, drift_text, json_text};
 use crate::diagnostic::Diagnostics;
 use crate::plan::{LedgerSet, VolumeDrift};
-use crate::ports::VolumeReader;
+use crate::ports::{ProviderReader, VolumeReader};
 use crate::reconcile::workflow::{AppliedRecord, Specifications};
 use crate::reconcile::{DriftQuery, find_drift};
 use crate::spec::Purpose;
@@ -41,6 +42,8 @@ pub(crate) struct DriftArgs {
     /// The ledger of the set.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    #[arg(long, help = NO_PROVIDER_HELP)]
+    pub no_provider: bool,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
@@ -76,7 +79,7 @@ pub(crate) async fn show_drift(
 /// Takes a reader, which cannot change volumes.
 async fn print_drift(
     context: &CommandContext,
-    reader: &dyn VolumeReader,
+    reader: &(impl VolumeReader + ProviderReader + ?Sized),
     specifications: &Specifications,
     record: &AppliedRecord,
     arguments: &DriftArgs,
@@ -86,13 +89,14 @@ async fn print_drift(
         wanted: &specifications.volumes,
         set: record.set(),
         ignore: &ignore,
+        asks_providers: !arguments.no_provider,
         parallelism: usize::from(arguments.parallelism.parallelism),
     };
     let found = find_drift(reader, query).await?;
     let warnings: Diagnostics = record
         .warning()
         .into_iter()
-        .chain(&found.warning)
+        .chain(&found.warnings)
         .cloned()
         .collect();
     let shown = DriftShown {

@@ -21,7 +21,8 @@ use crate::plan::{PlanOrigin, SavedPlan};
 use crate::ports::{ClusterApi, IdSource as _, RandomIds, ServerKind};
 use crate::reconcile::SetLedger;
 use crate::reconcile::workflow::{
-    PlanRequest, PreparedPlan, SetSelection, Specifications, prepare_plan, warn_of_other_owners,
+    PlanRequest, PreparedPlan, ProviderCheck, SetSelection, Specifications, check_owners,
+    prepare_plan,
 };
 use crate::spec::Purpose;
 
@@ -99,7 +100,7 @@ async fn print_plan(
 ) -> Result<Exit, CliError> {
     let workflow = context.workflow(cluster, "plan", arguments.parallelism.parallelism);
     let access = ledger_access(context, &arguments.ledger, cluster);
-    let selection = SetSelection::new(access, specifications.set.as_ref());
+    let selection = SetSelection::new(access.clone(), specifications.set.as_ref());
     let set = match &selection {
         Some(selection) => Some(workflow.unless_interrupted(selection.open()).await??),
         None => None,
@@ -110,11 +111,13 @@ async fn print_plan(
         options: change_options(context, &arguments.changes, &specifications.volumes)?,
         keeps_documents: false,
         reads_whole_set: false,
+        provider_check: ProviderCheck::Always,
         set: set.as_ref().map(SetLedger::set),
     };
     let mut prepared = prepare_plan(&workflow, &request).await?;
-    if let (Some(set), Some(selection)) = (&set, &selection) {
-        warn_of_other_owners(&workflow, &mut prepared, set, &selection.access).await?;
+    if let Some(access) = &access {
+        let set = set.as_ref().map(SetLedger::set);
+        check_owners(&workflow, &mut prepared, set, access).await?;
     }
     let plan = &prepared.plan;
     let diagnostics = prepared.diagnostics();

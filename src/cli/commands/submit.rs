@@ -98,11 +98,12 @@ pub(crate) async fn submit(
             let cluster = &*cluster.overriding_policies(submission.policy_override);
             let ledger = submission.ledger;
             let access = ledger.and_then(|ledger| ledger_access(context, ledger, cluster));
-            let set = SetSelection::new(access, specifications.set.as_ref());
+            let set = SetSelection::new(access.clone(), specifications.set.as_ref());
             let request = ApplyRequest {
                 specifications: &specifications,
                 mode: submission.mode,
                 set: set.as_ref(),
+                ledger: access.as_ref(),
                 options,
                 saved_plan: submission.saved_plan,
                 waits_until_schedulable: submission.waits_until_schedulable,

@@ -1,6 +1,6 @@
 //! Prints drift as text and as JSON.
 //!
-//! The counts come first, then missing volumes, then changed ones. Unchanged volumes are only counted.
+//! The counts come first, then missing volumes, then volumes without data, then changed ones. Unchanged volumes are only counted.
 //! Fields that cannot be compared are listed at the end.
 
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ pub(crate) struct DriftShown<'a> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct DriftCounts {
     pub(super) gone: usize,
+    pub(super) data_gone: usize,
     pub(super) changed: usize,
     pub(super) unchanged: usize,
     pub(super) not_applied: usize,
@@ -50,6 +51,7 @@ impl DriftCounts {
         for volume in volumes {
             let count = match volume.state {
                 DriftState::Gone => &mut counts.gone,
+                DriftState::DataGone(_) => &mut counts.data_gone,
                 DriftState::Changed(_) => &mut counts.changed,
                 DriftState::Unchanged => &mut counts.unchanged,
                 DriftState::NotApplied => &mut counts.not_applied,
@@ -63,6 +65,7 @@ impl DriftCounts {
     fn words(self, has_set: bool) -> String {
         let parts: Vec<_> = [
             (self.gone, if has_set { "gone" } else { "missing" }),
+            (self.data_gone, "without data"),
             (self.changed, if has_set { "changed" } else { "different" }),
             (self.unknown, "unknown"),
             (self.not_applied, "not applied yet"),
@@ -93,14 +96,16 @@ pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
         .set
         .map_or_else(String::new, |set| format!("set {set} at "));
     let mut text = format!("Drift of {set}{}: {counts}.\n", one_line(found.server));
-    for wanted in [0, 1, 2] {
+    for wanted in [0, 1, 2, 3] {
         for volume in found.volumes {
             match (&volume.state, wanted) {
                 (DriftState::Gone, 0) => text += &gone(volume, now),
-                (DriftState::Changed(fields), 1) => text += &changed(volume, fields, now),
-                (DriftState::Unknown, 2) => text += &unknown(volume),
+                (DriftState::DataGone(fields), 1) => text += &data_gone(volume, fields, now),
+                (DriftState::Changed(fields), 2) => text += &changed(volume, fields, now),
+                (DriftState::Unknown, 3) => text += &unknown(volume),
                 (
                     DriftState::Gone
+                    | DriftState::DataGone(_)
                     | DriftState::Changed(_)
                     | DriftState::Unknown
                     | DriftState::Unchanged
@@ -126,6 +131,20 @@ fn gone(volume: &VolumeDrift, now: i64) -> String {
     };
     let verified = last_verified(volume.last_verified, now);
     format!("\n{RED}- gone {key}{RED:#}\n    {what}\n{verified}")
+}
+
+fn data_gone(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
+    let key = one_line(&volume.key.to_string());
+    let first = format!("\n{RED}- data gone {key}{RED:#}\n");
+    let what = "    it is registered, but its provider no longer lists its data\n".to_owned();
+    let fields = fields
+        .iter()
+        .map(|field| format!("    {}\n", one_line(&field_text(field))));
+    [first, what]
+        .into_iter()
+        .chain(fields)
+        .chain([last_verified(volume.last_verified, now)])
+        .collect()
 }
 
 fn unknown(volume: &VolumeDrift) -> String {
@@ -250,6 +269,7 @@ pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value 
         "set": found.set.map(SetName::as_str),
         "counts": {
             "gone": counts.gone,
+            "data_gone": counts.data_gone,
             "changed": counts.changed,
             "unknown": counts.unknown,
             "not_applied": counts.not_applied,
@@ -262,7 +282,7 @@ pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value 
 
 fn volume_json(volume: &VolumeDrift, sources: &SourceMap) -> Value {
     let fields = match &volume.state {
-        DriftState::Changed(fields) => &fields[..],
+        DriftState::Changed(fields) | DriftState::DataGone(fields) => &fields[..],
         DriftState::Gone | DriftState::Unknown | DriftState::NotApplied | DriftState::Unchanged => {
             &[]
         }

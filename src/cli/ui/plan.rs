@@ -14,7 +14,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Bytes, UnresolvedRequest};
 use crate::plan::{
     Action, ActionCounts, Change, Expansion, FieldValue, Impact, LastSnapshot, Plan, PlannedVolume,
-    Replace, ReplaceSteps, Risk, SecretsChange, Update,
+    ProtectionChange, Recreate, RegisterAgain, Replace, ReplaceSteps, Risk, SecretsChange, Update,
 };
 
 /// Returns the plan as text.
@@ -22,7 +22,7 @@ pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
     text.push_str(&risk_summary(plan));
     for planned in by_urgency(plan) {
-        if let Some((style, sign, verb)) = heading(&planned.action) {
+        if let Some((style, sign, verb)) = heading(planned) {
             let key = one_line(&planned.key.to_string());
             text.push_str(&line(style, sign, verb, &key, &details(planned, Some(now))));
         }
@@ -38,6 +38,8 @@ pub(super) fn by_urgency(plan: &Plan) -> Vec<&PlannedVolume> {
         Action::Unchanged
         | Action::Create(_)
         | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
         | Action::Update(_)
         | Action::Expand(_)
         | Action::Replace(_)
@@ -75,11 +77,16 @@ fn risk_summary(plan: &Plan) -> String {
 }
 
 /// Returns the style, sign and verb of an entry; `None` for an unchanged volume.
-pub(super) fn heading(action: &Action) -> Option<(Style, &'static str, &'static str)> {
-    Some(match action {
-        Action::Unchanged => return None,
+pub(super) fn heading(planned: &PlannedVolume) -> Option<(Style, &'static str, &'static str)> {
+    Some(match &planned.action {
+        Action::Unchanged => (YELLOW, "~", planned.protection?.as_str()),
         Action::Create(_) => (GREEN, "+", "create"),
         Action::Register(_) => (GREEN, "+", "register"),
+        Action::RegisterAgain(again) => match again.replaces {
+            None => (GREEN, "+", "register again"),
+            Some(_) => (YELLOW, "-+", "register again"),
+        },
+        Action::Recreate(_) => (RED, "!+", "recreate, empty:"),
         Action::Update(_) => (YELLOW, "~", "update"),
         Action::Expand(_) => (YELLOW, "~", "expand"),
         Action::Replace(_) => (RED, "-+", "replace"),
@@ -102,6 +109,8 @@ pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> 
     let mut details = match &planned.action {
         Action::Unchanged | Action::Deregister | Action::DeleteData => vec![],
         Action::Create(request) | Action::Register(request) => wanted(request),
+        Action::RegisterAgain(again) => registered_again(again),
+        Action::Recreate(recreate) => recreated(recreate),
         Action::Update(update) | Action::Expand(update) => updated(update),
         Action::Replace(replace) => replaced(replace),
         Action::WaitingForClaims(wait) => {
@@ -111,9 +120,33 @@ pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> 
         }
         Action::Blocked(reasons) => messages(reasons),
     };
+    details.extend(planned.protection.map(|change| {
+        match change {
+            ProtectionChange::Protect => "the set protects it from removal from now on",
+            ProtectionChange::Unprotect => "the set no longer protects it from removal",
+        }
+        .to_owned()
+    }));
     let is_risky = |impact: &&Impact| impact.risk > Risk::Reversible;
     let impact = planned.impact.iter().filter(is_risky);
     details.extend(impact.flat_map(|impact| impact_details(impact, now)));
+    details
+}
+
+fn registered_again(again: &RegisterAgain) -> Vec<String> {
+    let steps = again.replaces.iter().flat_map(|other| {
+        [
+            format!("step 1: remove the registration of {other}"),
+            "step 2: register the recorded data".to_owned(),
+        ]
+    });
+    steps.chain(wanted(&again.request)).collect()
+}
+
+fn recreated(recreate: &Recreate) -> Vec<String> {
+    let gone = "its registration is gone from the server".to_owned();
+    let mut details = vec![gone, recreate.why.to_string()];
+    details.extend(wanted(&recreate.request));
     details
 }
 
@@ -145,9 +178,11 @@ fn impact_details(impact: &Impact, now: Option<i64>) -> Vec<String> {
         } else {
             size(loss.capacity)
         };
+        let external_id = loss.external_id.as_ref();
+        let external_id = external_id.map_or("never recorded", |id| id.as_str());
         details.push(format!(
-            "lost: the {what}, {size}, external ID {} at plugin {}",
-            loss.external_id, loss.plugin_id
+            "lost: the {what}, {size}, external ID {external_id} at plugin {}",
+            loss.plugin_id
         ));
         details.extend(
             loss.destroys_data
@@ -163,9 +198,12 @@ pub(super) fn counts(counts: ActionCounts) -> String {
     let parts: Vec<_> = [
         (counts.create, "to create"),
         (counts.register, "to register"),
+        (counts.register_again, "to register again"),
+        (counts.recreate, "to recreate empty"),
         (counts.update, "to update"),
         (counts.expand, "to expand"),
         (counts.replace, "to replace"),
+        (counts.protection, "to change protection"),
         (counts.deregister, "to deregister"),
         (counts.delete_data, "to delete with data"),
         (counts.waiting, "waiting"),

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::diagnostic::diagnostic_json;
 use crate::diagnostic::{Diagnostic, SourceMap};
-use crate::model::{NamespacedId, Topology};
+use crate::model::{ExternalId, NamespacedId, Topology};
 use crate::plan::{
     Action, Change, ClaimingAlloc, DataLoss, Expansion, FieldValue, HiddenField, Impact,
-    LastSnapshot, Plan, PlannedVolume, ReplaceSteps, SecretsChange, VolumeVersion,
+    LastSnapshot, Plan, PlannedVolume, ProtectionChange, ReplaceSteps, SecretsChange,
+    VolumeVersion,
 };
 
 /// The version of the format.
@@ -26,6 +27,8 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
         "counts": {
             "create": counts.create,
             "register": counts.register,
+            "register_again": counts.register_again,
+            "recreate": counts.recreate,
             "update": counts.update,
             "expand": counts.expand,
             "replace": counts.replace,
@@ -33,6 +36,7 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
             "delete_data": counts.delete_data,
             "waiting": counts.waiting,
             "blocked": counts.blocked,
+            "protection": counts.protection,
             "unchanged": counts.unchanged,
         },
         "remarks": diagnostics(&plan.remarks, sources),
@@ -74,6 +78,8 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "resent_fields": planned.action.update().map_or(&[][..], |update| &update.resent_fields),
         "cleared_fields": cleared_fields(planned),
         "steps": steps(planned),
+        "external_id": registered_again(planned),
+        "protection": planned.protection.map(ProtectionChange::as_str),
         "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),
         "reasons": diagnostics(planned.action.reasons(), sources),
         "warnings": diagnostics(&planned.warnings, sources),
@@ -86,12 +92,32 @@ fn cleared_fields(planned: &PlannedVolume) -> Vec<&'static str> {
     fields.iter().copied().map(HiddenField::as_str).collect()
 }
 
+/// Returns the external ID of the data that is registered again.
+fn registered_again(planned: &PlannedVolume) -> Option<&str> {
+    match &planned.action {
+        Action::RegisterAgain(again) => again.request.external_id.as_ref().map(ExternalId::as_str),
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::Recreate(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Replace(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_) => None,
+    }
+}
+
 fn claims(planned: &PlannedVolume) -> &[ClaimingAlloc] {
     match &planned.action {
         Action::WaitingForClaims(wait) => &wait.claims,
         Action::Unchanged
         | Action::Create(_)
         | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
         | Action::Update(_)
         | Action::Expand(_)
         | Action::Replace(_)
@@ -111,10 +137,24 @@ fn claim(claim: &ClaimingAlloc) -> Value {
     })
 }
 
-/// Returns the steps of a replacement; empty for every other action.
+/// Returns the steps of a change that has several; empty for every other action.
 fn steps(planned: &PlannedVolume) -> Vec<&'static str> {
-    let Action::Replace(replace) = &planned.action else {
-        return vec![];
+    let replace = match &planned.action {
+        Action::Replace(replace) => replace,
+        Action::RegisterAgain(again) if again.replaces.is_some() => {
+            return vec!["deregister", "register"];
+        }
+        Action::Unchanged
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_) => return vec![],
     };
     let snapshot = replace.snapshot_first.then_some("snapshot");
     let two = match replace.steps {
@@ -142,7 +182,7 @@ fn loss(loss: &DataLoss) -> Value {
         "destroys_data": loss.destroys_data,
         "capacity": loss.capacity.get(),
         "plugin_id": loss.plugin_id.as_str(),
-        "external_id": loss.external_id.as_str(),
+        "external_id": loss.external_id.as_ref().map(ExternalId::as_str),
         "last_snapshot": snapshot,
     })
 }

@@ -99,6 +99,14 @@ fn action_words(action: &Action) -> ActionWords {
             in_progress: "registering",
             done: "registered",
         },
+        Action::RegisterAgain(_) => ActionWords {
+            in_progress: "registering again",
+            done: "registered again",
+        },
+        Action::Recreate(_) => ActionWords {
+            in_progress: "creating, empty",
+            done: "created, empty",
+        },
         Action::Update(_) => ActionWords {
             in_progress: "updating",
             done: "updated",

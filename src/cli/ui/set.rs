@@ -80,10 +80,12 @@ pub(crate) fn set_document(set: &LedgerSet) -> Document {
         .owned()
         .map(|(key, owned)| {
             json!({
+                "ExternalID": owned.data.identity().map(|data| data.external_id.as_str()),
                 "Fields": owned.applied.keys().collect::<Vec<_>>(),
                 "Generation": owned.generation,
                 "ID": key.id.as_str(),
                 "Namespace": key.namespace.as_str(),
+                "PluginID": owned.data.identity().map(|data| data.plugin_id.as_str()),
                 "Protected": owned.protect,
                 "LastVerified": owned.last_verified.map(|seen| json!({
                     "Index": seen.modify_index,

@@ -21,6 +21,7 @@ fn entry(request: UnresolvedRequest, action: Action) -> PlannedVolume {
         action,
         expected_version: VolumeVersion::Absent,
         impact: None,
+        protection: None,
         depends_on: vec![],
         warnings: vec![],
     }

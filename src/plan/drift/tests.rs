@@ -1,8 +1,10 @@
 use super::*;
 use crate::model::{
-    CapacityRange, ExternalId, MountOptions, Secret, SecretRef, SecretRefs, SetName, VolumeRequest,
+    CapacityRange, ExternalId, ExternalVolume, MountOptions, Secret, SecretRef, SecretRefs,
+    SetName, VolumeRequest,
 };
 use crate::plan::Ownership;
+use crate::plan::provider_list::UnlistedReason;
 use crate::plan::rules::MergeRules;
 use crate::plan::samples::{bytes, existing, spec, wanted};
 
@@ -25,7 +27,8 @@ struct Case {
     wanted: Vec<VolumeSpec>,
     found: Option<Volume>,
     ignore: BTreeSet<String>,
-    unreported: UnreportedFields,
+    rules: MergeRules,
+    provided: BTreeMap<PluginId, ProviderList>,
 }
 
 impl Case {
@@ -36,7 +39,8 @@ impl Case {
             wanted: vec![spec(wanted())],
             found: Some(existing()),
             ignore: BTreeSet::new(),
-            unreported: MergeRules::NOMAD.unreported,
+            rules: MergeRules::NOMAD,
+            provided: BTreeMap::new(),
         }
     }
 
@@ -54,7 +58,8 @@ impl Case {
             wanted: &self.wanted,
             set: self.set.as_ref(),
             volumes: &volumes.collect(),
-            unreported: self.unreported,
+            rules: self.rules,
+            provided: &self.provided,
             ignore: &self.ignore,
         })
     }
@@ -237,7 +242,7 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
     });
     case.set = Some(applied(&request));
     case.wanted = vec![spec(request)];
-    case.unreported.sizes = true;
+    case.rules.unreported.sizes = true;
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(
@@ -261,5 +266,50 @@ fn an_unknown_value_is_not_a_difference() {
             ["secrets", "mount_options.mount_flags"]
         );
         assert!(!found.pending.contains(&"mount_options.mount_flags"));
+    }
+}
+
+/// A provider that was asked and does not list the data proves that it is gone; one that could not be
+/// asked proves nothing.
+#[test]
+fn data_that_its_provider_does_not_list_is_gone() {
+    let listed = |ids: &[&str]| {
+        let volume = |id: &&str| ExternalVolume {
+            external_id: ExternalId::new(*id),
+            capacity: bytes(0),
+            context: [].into(),
+            clone_id: None,
+            snapshot_id: None,
+            published_nodes: vec![],
+            condition: None,
+        };
+        let volumes = ids.iter().map(volume);
+        ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect())
+    };
+    let failed = ProviderList::Unknown(UnlistedReason::Failed("it timed out".into()));
+    for (list, is_gone) in [
+        (listed(&["vol-1", "vol-2"]), false),
+        (listed(&["vol-2"]), true),
+        (listed(&[]), true),
+        (failed, false),
+    ] {
+        let mut case = Case::new();
+        case.provided = [(existing().plugin_id, list.clone())].into();
+        let found = case.one();
+        let expected = match is_gone {
+            true => DriftState::DataGone(vec![]),
+            false => DriftState::Unchanged,
+        };
+        assert_eq!(found.state, expected, "{list:?}");
+        assert_eq!(found.has_drifted(), is_gone);
+        let found = case
+            .found(|volume| volume.requested_capacity.max = bytes(5000))
+            .one();
+        let fields = match &found.state {
+            DriftState::DataGone(fields) if is_gone => fields,
+            DriftState::Changed(fields) if !is_gone => fields,
+            other => panic!("it is {other:?}"),
+        };
+        assert_eq!(fields.len(), 1, "changed fields stay visible");
     }
 }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::data_identity::RecordedData;
 use super::hash::FieldHashes;
 use super::intent::Intent;
 
@@ -23,6 +24,9 @@ pub struct Ownership {
     /// nested. Omitted fields have no hash.
     #[serde(default, skip_serializing_if = "FieldHashes::is_empty")]
     pub applied: FieldHashes,
+    /// The data of the volume.
+    #[serde(default, skip_serializing_if = "RecordedData::is_unrecorded")]
+    pub data: RecordedData,
     /// When the volume was last verified to be as it was applied.
     #[serde(
         rename = "seen_equal",

@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
 use crate::model::{
-    Bytes, MountOptions, NamespacedId, Secrets, Topology, UnresolvedRequest, Volume, VolumeRequest,
-    hex,
+    Bytes, CapacityRange, MountOptions, NamespacedId, PluginId, Secrets, Topology,
+    UnresolvedRequest, Volume, VolumeRequest, hex,
 };
 
 /// The key of a set's hashes.
@@ -104,6 +104,26 @@ impl LedgerKey {
             hashes.insert("mount_options.mount_flags".to_owned(), hash);
         }
         hashes
+    }
+}
+
+impl LedgerKey {
+    /// Returns the hashes of every field that a server shows, for a volume in which all are empty.
+    pub fn of_empty(&self, volume: &Volume) -> FieldHashes {
+        self.of_volume(&Volume {
+            name: String::new(),
+            plugin_id: PluginId::new(""),
+            external_id: None,
+            snapshot_id: None,
+            clone_id: None,
+            requested_capacity: CapacityRange::default(),
+            capabilities: vec![],
+            mount_options: None,
+            topology_request: None,
+            parameters: BTreeMap::new(),
+            context: BTreeMap::new(),
+            ..volume.clone()
+        })
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! The ledger only guards; a plan never depends on an earlier run. A volume is removed only if the set
 //! owns it. Keyed hashes show whether hidden values have changed. Intents record interrupted steps.
-//! A saved plan is applied once. **Losing the ledger is safe**: unowned volumes are never removed, and
-//! values without a hash count as unknown.
+//! A saved plan is applied once. The data of a volume is known even if its registration is gone.
+//! **Losing the ledger removes nothing**: unowned volumes are never removed, and values without a hash
+//! count as unknown.
 //!
 //! [`LedgerSet`] is the ledger of a set. [`StoredSet`] is its stored form: shards, written by
 //! check-and-set, for an adapter of `ports::Ledger`. A ledger has only hashes of values.
 
+mod data_identity;
 mod document;
 mod entry;
 mod hash;
@@ -18,6 +20,8 @@ mod sharding;
 mod stored_set;
 
 pub use crate::model::{SetName, SetNameProblem};
+pub(crate) use data_identity::changed_data;
+pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};

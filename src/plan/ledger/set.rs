@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::data_identity::{DataIdentity, RecordedData};
 use super::document::{self, HeadDocument, ShardDocument};
 use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
@@ -201,6 +202,23 @@ impl LedgerSet {
             }
         }
         owned.applied = applied;
+    }
+
+    /// Records the data of an owned volume, if nothing is recorded. Recorded data stays, so that other
+    /// data under the same name is seen.
+    pub fn fill_in_data(&mut self, volume: &NamespacedId, data: DataIdentity) {
+        if let Some(owned) = self.ownership_mut(volume)
+            && owned.data.identity().is_none()
+        {
+            owned.data = RecordedData::Stored(data);
+        }
+    }
+
+    /// Records the data of an owned volume in place of what is recorded.
+    pub fn replace_data(&mut self, volume: &NamespacedId, data: RecordedData) {
+        if let Some(owned) = self.ownership_mut(volume) {
+            owned.data = data;
+        }
     }
 
     /// Records that a hidden value of an owned volume is empty.

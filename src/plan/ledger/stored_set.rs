@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::shard_name::ShardName;
 use crate::model::NamespacedId;
 
-/// The format that this program writes, and the newest that it reads.
-pub(super) const FORMAT: u32 = 1;
+/// The format that this program writes, and the newest that it reads. Format 2 records the data of
+/// each volume; in format 1 it is not recorded.
+pub(super) const FORMAT: u32 = 2;
 
 /// A stored shard.
 #[derive(Clone, Debug, PartialEq, Eq)]

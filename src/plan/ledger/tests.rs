@@ -262,7 +262,7 @@ fn damaged_and_newer_documents_are_refused() {
     save(&many(3), &mut stored);
     let root = ShardName::parse("v").unwrap();
     for (text, later) in [
-        (r#"{"format":2,"sequence":9,"volumes":[]}"#, true),
+        (r#"{"format":3,"sequence":9,"volumes":[]}"#, true),
         (r#"{"format":1,"sequence":9,"volumes":[],"more":1}"#, false),
         (
             r#"{"format":1,"sequence":9,"volumes":[{"namespace":"a","id":"b","more":1}]}"#,
@@ -273,9 +273,93 @@ fn damaged_and_newer_documents_are_refused() {
         let shard = stored.shards.get_mut(&root).unwrap();
         text.clone_into(&mut shard.text);
         let refused = LedgerSet::read(name(), &stored, LedgerKey::new(KEY)).unwrap_err();
-        let is_later = matches!(refused, LedgerProblem::TooNew { format: 2, .. });
+        let is_later = matches!(refused, LedgerProblem::TooNew { format: 3, .. });
         assert_eq!(is_later, later, "{text}: {refused}");
     }
+}
+
+fn data(id: &str) -> DataIdentity {
+    DataIdentity {
+        plugin_id: "hostpath".into(),
+        external_id: id.into(),
+    }
+}
+
+/// A ledger of an earlier program does not record the data of its volumes. It is read, and the next
+/// write has the new format, which an earlier program refuses.
+#[test]
+fn a_ledger_of_format_1_is_read_and_written_as_format_2() {
+    let old = r#"{"format":1,"sequence":3,"volumes":[{"namespace":"default","id":"db","owned":{"protect":true}}]}"#;
+    let head = format!(
+        r#"{{"format":1,"sequence":3,"save":"1","key":"{}"}}"#,
+        "07".repeat(32)
+    );
+    let shard = |text: &str| StoredShard {
+        revision: 1,
+        text: text.to_owned(),
+    };
+    let root = ShardName::parse("v").unwrap();
+    let mut stored = StoredSet {
+        shards: [
+            (ShardName::head(), shard(&head)),
+            (root.clone(), shard(old)),
+        ]
+        .into(),
+    };
+    let mut set = read(&stored);
+    let owned = set.ownership(&volume("db")).unwrap();
+    assert!(owned.protect);
+    assert_eq!(owned.data, RecordedData::Unrecorded);
+    assert_eq!(save(&set, &mut stored), [], "reading writes nothing");
+    set.fill_in_data(&volume("db"), data("vol-1"));
+    save(&set, &mut stored);
+    assert_eq!(read(&stored), set);
+    for name in [ShardName::head(), root] {
+        let text = &stored.shards[&name].text;
+        assert!(text.starts_with(r#"{"format":2,"#), "{text}");
+    }
+}
+
+/// The names in a stored ledger never change.
+#[test]
+fn the_data_of_a_volume_is_stored_under_these_names() {
+    let json = |data: &RecordedData| {
+        let owned = Ownership {
+            data: data.clone(),
+            ..Ownership::default()
+        };
+        let text = serde_json::to_string(&owned).unwrap();
+        assert_eq!(serde_json::from_str::<Ownership>(&text).unwrap(), owned);
+        text
+    };
+    let stored = RecordedData::Stored(data("vol-1"));
+    for (data, expected) in [
+        (RecordedData::Unrecorded, "{}"),
+        (RecordedData::Removed, r#"{"data":"removed"}"#),
+        (
+            stored,
+            r#"{"data":{"stored":{"plugin_id":"hostpath","external_id":"vol-1"}}}"#,
+        ),
+    ] {
+        assert_eq!(json(&data), expected);
+    }
+}
+
+#[test]
+fn a_read_fills_in_data_and_never_overwrites_it() {
+    let (mut set, key) = (set(), volume("db"));
+    set.fill_in_data(&key, data("vol-1"));
+    assert!(set.ownership(&key).is_none(), "nothing is owned by that");
+    let recorded = |set: &LedgerSet| set.ownership(&key).unwrap().data.identity().cloned();
+    set.own(key.clone(), Ownership::default());
+    set.fill_in_data(&key, data("vol-1"));
+    set.fill_in_data(&key, data("vol-2"));
+    assert_eq!(recorded(&set), Some(data("vol-1")));
+    set.record_applied(&request("db"));
+    set.mark_hidden_unknown(&key);
+    assert_eq!(recorded(&set), Some(data("vol-1")));
+    set.replace_data(&key, RecordedData::Stored(data("vol-2")));
+    assert_eq!(recorded(&set), Some(data("vol-2")));
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn unchanged(spec: Option<VolumeSpec>) -> Plan {
             action: Action::Unchanged,
             expected_version: VolumeVersion::of(Some(&existing())),
             impact: None,
+            protection: None,
             depends_on: vec![],
             warnings: vec![],
         }],

@@ -137,6 +137,7 @@ fn a_saved_plan_is_read_back() {
         delete_data: [key.clone()].into(),
         accept_loss: [(HiddenField::MountFlags, key.clone())].into(),
         deny: [DenyRule::Expand].into(),
+        no_provider: true,
     };
     let approvals = Approvals {
         max_risk: Some(Risk::NeedsDowntime),

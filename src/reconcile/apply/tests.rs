@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::ports::fake::{
     CallFault, CountingIds, FakeClock, FakeServer, LedgerFault, MemoryLedger,
 };
-use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
+use crate::ports::{ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
 use crate::reconcile::execution::ProgressObserver;
 use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
@@ -450,4 +450,47 @@ async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
         .apply(&[volume("db", "capacity_max = \"2GiB\"")])
         .await;
     assert_eq!(larger.words(), ["update"]);
+}
+
+/// Returns the external ID that the set recorded for volume `db`.
+async fn recorded(scene: &Scene) -> Option<String> {
+    let set = scene.set().await;
+    let data = set.set().ownership(&key("db"))?.data.identity().cloned();
+    Some(data?.external_id.to_string())
+}
+
+/// A set that an earlier version wrote has no record of the data. A read fills it in, and never again.
+#[tokio::test]
+async fn a_read_records_the_data_of_an_owned_volume_once() {
+    let scene = Scene::new();
+    let wanted = [volume("db", "")];
+    scene.apply(&wanted).await;
+    let first = recorded(&scene).await.expect("a create records the data");
+    let forgets = |set: &mut crate::plan::LedgerSet| {
+        set.replace_data(&key("db"), crate::plan::RecordedData::Unrecorded);
+    };
+    scene.set().await.update(forgets).await.unwrap();
+    assert_eq!(recorded(&scene).await, None);
+    assert_eq!(scene.apply(&wanted).await.words(), ["unchanged"]);
+    assert_eq!(recorded(&scene).await, Some(first.clone()));
+    let other = |volume: &mut crate::model::Volume| volume.external_id = Some("vol-other".into());
+    scene.server.change(&key("db"), other);
+    assert_eq!(scene.apply(&wanted).await.words(), ["blocked"]);
+    assert_eq!(recorded(&scene).await, Some(first));
+}
+
+/// The registration is gone, and no provider was asked: an empty volume is planned as such, and its data
+/// is recorded in place of the old data.
+#[tokio::test]
+async fn a_recreated_volume_has_the_new_data_on_record() {
+    let scene = Scene::new();
+    let wanted = [volume("db", "")];
+    scene.apply(&wanted).await;
+    scene.server.remove(&key("db"));
+    let named = [volume("db", "external_id = \"vol-kept\"")];
+    assert_eq!(scene.apply(&named).await.words(), ["blocked"], "other data");
+    assert_eq!(scene.apply(&wanted).await.words(), ["recreate"]);
+    let now = scene.server.read_volume(&key("db")).await.unwrap();
+    let now = now.expect("it exists").value.remote_id().to_string();
+    assert_eq!(recorded(&scene).await, Some(now));
 }

@@ -198,13 +198,15 @@ async fn other_sets_that_own_a_volume_are_named() {
             own(&mut set, id).await.unwrap();
         }
     }
-    let web = open_as("web").await;
+    let (ledger, ids): (Arc<dyn Ledger>, Arc<dyn IdSource>) =
+        (Arc::new(ledger), Arc::new(CountingIds::default()));
     let asked = ["db0", "db1", "db2", "db4"].map(key).into();
-    let found = web.other_owners(&asked).await.unwrap();
+    let web = SetName::parse("web").unwrap();
+    let found = owners(&ledger, &ids, &asked, Some(&web)).await.unwrap();
     let shown: Vec<String> = found
         .iter()
         .map(|(key, sets)| {
-            let sets: Vec<_> = sets.iter().map(SetName::as_str).collect();
+            let sets: Vec<_> = sets.iter().map(|owner| owner.set.as_str()).collect();
             format!("{}: {}", key.id, sets.join(" "))
         })
         .collect();

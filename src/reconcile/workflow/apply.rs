@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::approval::{Answer, Approval, NamedApproval, require_approval, require_named_approvals};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
-use super::ledger_access::SetSelection;
-use super::other_owners::warn_of_other_owners;
+use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 use super::plugin_health::prepare_plan_when_healthy;
 use super::preflight::check_permissions;
 use super::prepare::prepare_plan;
@@ -40,6 +40,8 @@ pub struct ApplyRequest<'a> {
     pub mode: ApplyMode,
     /// The set that owns the volumes; `None` if no set does.
     pub set: Option<&'a SetSelection>,
+    /// The ledger whose sets may own the volumes; `None` if the command uses none.
+    pub ledger: Option<&'a LedgerAccess>,
     /// What is requested besides the specifications.
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
@@ -201,6 +203,10 @@ async fn prepare(
         options: request.options.clone(),
         keeps_documents: true,
         reads_whole_set: false,
+        provider_check: match request.mode {
+            ApplyMode::Apply { .. } => ProviderCheck::Always,
+            ApplyMode::Create | ApplyMode::Register => ProviderCheck::WhenRequired,
+        },
         set: set.map(SetLedger::set),
     };
     let mut prepared = match request.mode {
@@ -213,8 +219,8 @@ async fn prepare(
             prepare_plan(context, &plan_request).await?
         }
     };
-    if let (Some(set), Some(selection)) = (set, request.set) {
-        warn_of_other_owners(context, &mut prepared, set, &selection.access).await?;
+    if let Some(access) = request.ledger {
+        check_owners(context, &mut prepared, set.map(SetLedger::set), access).await?;
     }
     if let Some(saved) = request.saved_plan {
         let observed = &prepared.observation.observed;
@@ -288,16 +294,22 @@ async fn approve_risks(
 }
 
 fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
-    let Unapproved { key, risk, .. } = unapproved;
+    let Unapproved {
+        key, risk, is_own, ..
+    } = unapproved;
     let message = format!(
         "cannot change volume {}: risk `{risk}` is not approved",
         key.quoted()
     );
+    let note = match is_own {
+        true => "neither `--yes` nor `--max-risk` approves that a volume has other data",
+        false => "`--yes` does not approve risks",
+    };
     NamedApproval {
         question: format!("Volume {key}: risk {risk}. Type its ID to approve: "),
         id: key.id.as_str(),
         problem: Diagnostic::error(Code::CliApprovalNeeded, message)
-            .note("`--yes` does not approve risks")
+            .note(note)
             .help(format!(
                 "add `--approve {risk}:{}/{}`",
                 key.namespace, key.id

@@ -12,12 +12,13 @@ use super::error::{FailureKind, WorkflowError};
 use super::expand_problems::expand_problems;
 use super::expand_request::ExpandRequest;
 use super::ledger_access::LedgerAccess;
+use super::other_owners::{changed_without_set, owners_of};
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest};
+use super::plan_request::{ChangeOptions, PlanRequest, ProviderCheck};
 use super::prepare::prepare_plan;
 use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, SourceMap};
 use crate::model::{HiddenField, NamespacedId, SetName, one_line};
 use crate::plan::{Action, PlanOptions};
 use crate::reconcile::ledger::SetLedger;
@@ -38,6 +39,7 @@ pub async fn expand_volume(
 ) -> Result<Option<Outcome>, WorkflowError> {
     let key = request.existing.key();
     let Some(selection) = request.set else {
+        warn_of_owners(context, request, None).await?;
         return expand_in_set(context, request, None, context.interrupt).await;
     };
     let set = context.unless_interrupted(selection.open()).await??;
@@ -48,6 +50,7 @@ pub async fn expand_volume(
         }
         let line = format!("volume {key}: not owned by set {name}, which does not record the size");
         context.reporter.status(&line);
+        warn_of_owners(context, request, Some(name)).await?;
         return expand_in_set(context, request, None, context.interrupt).await;
     }
     with_set_lock(context, selection, async |set, stop| {
@@ -55,6 +58,25 @@ pub async fn expand_volume(
         expand_in_set(context, request, is_owned.then_some(set), stop).await
     })
     .await
+}
+
+/// Warns of sets that own the volume and do not record its new size.
+async fn warn_of_owners(
+    context: &WorkflowContext<'_>,
+    request: &ExpandRequest<'_>,
+    except: Option<&SetName>,
+) -> Result<(), WorkflowError> {
+    let Some(access) = request.ledger else {
+        return Ok(());
+    };
+    let key = request.existing.key();
+    let owners = owners_of(context, access, &[key.clone()].into(), except).await?;
+    let owners = owners.get(&key).into_iter().flatten();
+    let warnings = owners.map(|owner| changed_without_set(&key, &owner.set, None, access));
+    context
+        .reporter
+        .diagnostics(&warnings.collect(), &SourceMap::default());
+    Ok(())
 }
 
 /// The set or the volume may be the wrong one.
@@ -93,6 +115,7 @@ async fn expand_in_set(
         },
         keeps_documents: true,
         reads_whole_set: false,
+        provider_check: ProviderCheck::WhenRequired,
         set: set.as_deref().map(SetLedger::set),
     };
     let prepared = prepare_plan(context, &plan_request).await?;

@@ -41,7 +41,17 @@ pub(super) fn expand_problems(
                 problems.push(problem.help("run `nomad-csi apply` to apply the whole file"));
             }
         }
-        Action::Create(_) | Action::Register(_) | Action::Replace(_) => {
+        Action::RegisterAgain(again) if again.replaces.is_some() => {
+            let message =
+                format!("cannot expand volume `{key}`: the server has other data under this name");
+            let problem = Diagnostic::error(Code::PlanDataChanged, message);
+            problems.push(problem.help("run `nomad-csi plan` to see which data"));
+        }
+        Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::Replace(_) => {
             let message = format!("cannot expand volume `{key}`: it no longer exists");
             problems.push(Diagnostic::error(Code::PlanStale, message));
         }

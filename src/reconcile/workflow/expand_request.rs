@@ -1,6 +1,6 @@
 //! A volume to expand.
 
-use super::ledger_access::SetSelection;
+use super::ledger_access::{LedgerAccess, SetSelection};
 use super::specifications::Specifications;
 use crate::model::{HiddenField, ServerVersion, Volume};
 
@@ -16,6 +16,8 @@ pub struct ExpandRequest<'a> {
     pub accepted_losses: &'a [HiddenField],
     /// The server's version, if it is given rather than read.
     pub server_version: Option<ServerVersion>,
+    /// The ledger whose sets may own the volume; `None` if the command uses none.
+    pub ledger: Option<&'a LedgerAccess>,
     /// The set that may own the volume.
     pub set: Option<&'a SetSelection>,
     /// Whether the set must own the volume.

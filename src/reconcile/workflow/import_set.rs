@@ -2,13 +2,15 @@
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::ledger_access::SetSelection;
+use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::owners_of;
 use super::set_lock::with_set_lock;
-use crate::model::HiddenField;
-use crate::plan::{Imported, LastVerified, LedgerSet, Ownership};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{HiddenField, NamespacedId, SetName};
+use crate::plan::{Imported, LastVerified, LedgerSet, Ownership, RecordedData};
 
 /// Writes specifications with `write_files`, then adds the volumes to a set, protected. A volume that
-/// the set owns already stays as it is.
+/// the set owns already stays as it is. A volume that another set owns is refused, and no file is written.
 ///
 /// The files are written while the set's lock is held: without a usable ledger no file is written. If
 /// the ledger cannot be written after the files, no volume is owned.
@@ -23,6 +25,7 @@ pub async fn import_into_set(
 ) -> Result<(), WorkflowError> {
     let at = context.clock.now();
     with_set_lock(context, selection, async |set, _stop| {
+        refuse_owned(context, selection, set.set(), volumes).await?;
         write_files()?;
         set.update(|set| {
             for imported in volumes {
@@ -42,6 +45,42 @@ pub async fn import_into_set(
     Ok(())
 }
 
+/// Refuses volumes that another set owns: both sets would remove them.
+async fn refuse_owned(
+    context: &WorkflowContext<'_>,
+    selection: &SetSelection,
+    set: &LedgerSet,
+    volumes: &[Imported],
+) -> Result<(), WorkflowError> {
+    let keys = volumes.iter().map(|one| one.written.request.key());
+    let joining = keys.filter(|key| set.ownership(key).is_none()).collect();
+    let access = &selection.access;
+    let owners = owners_of(context, access, &joining, Some(set.name())).await?;
+    if owners.is_empty() {
+        return Ok(());
+    }
+    let refused = owners.iter().flat_map(|(key, owners)| {
+        let owners = owners.iter();
+        owners.map(|owner| owned_by_another(key, (&owner.set, set.name()), access))
+    });
+    Err(WorkflowError::blocked(refused))
+}
+
+fn owned_by_another(
+    key: &NamespacedId,
+    (other, set): (&SetName, &SetName),
+    access: &LedgerAccess,
+) -> Diagnostic {
+    let message = format!("cannot import volume `{key}` into set `{set}`: set `{other}` owns it");
+    Diagnostic::error(Code::SetTwoOwners, message)
+        .note("nothing was written; two sets that own one volume both remove it")
+        .help(format!(
+            "to move the volume to set `{set}`, run `{}`",
+            access.forget_command(key, other)
+        ))
+        .help("to keep it in its set, import the other volumes by their IDs")
+}
+
 fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
     let key = imported.written.request.key();
     if set.ownership(&key).is_some() {
@@ -53,6 +92,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
         applied.remove("mount_options.mount_flags");
     }
     let ownership = Ownership {
+        data: RecordedData::Stored(imported.data.clone()),
         protect: true,
         generation: 0,
         applied,

@@ -1,5 +1,6 @@
 //! The ledger that a command uses, and its sets.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::context::WorkflowContext;
@@ -7,7 +8,7 @@ use crate::diagnostic::{Code, Diagnostic, closest_match};
 use crate::model::{Namespace, NamespacedId, SetName, one_line};
 use crate::plan::LedgerLocation;
 use crate::ports::{IdSource, Ledger, LedgerError, RandomIds};
-use crate::reconcile::ledger::{self, SetLedger};
+use crate::reconcile::ledger::{self, Owner, SetLedger};
 
 /// The ledger that a command uses.
 #[derive(Clone)]
@@ -72,6 +73,19 @@ impl LedgerAccess {
     pub async fn all_sets(&self) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
         ledger::all_sets(&self.ledger, &ids).await
+    }
+
+    /// Returns the sets, except one, that own these volumes.
+    ///
+    /// # Errors
+    /// If the sets cannot be listed. Sets that cannot be read are skipped.
+    pub async fn owners(
+        &self,
+        volumes: &BTreeSet<NamespacedId>,
+        except: Option<&SetName>,
+    ) -> Result<BTreeMap<NamespacedId, Vec<Owner>>, LedgerError> {
+        let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
+        ledger::owners(&self.ledger, &ids, volumes, except).await
     }
 
     /// Returns the command that removes a volume from a set.

@@ -32,8 +32,19 @@ pub struct PlanRequest<'a> {
     pub keeps_documents: bool,
     /// Whether to read every volume of the set, even if neither a file names it nor it would be removed.
     pub reads_whole_set: bool,
+    /// Which providers are asked for their volumes.
+    pub provider_check: ProviderCheck,
     /// The set in the ledger; `None` if no set owns the volumes.
     pub set: Option<&'a LedgerSet>,
+}
+
+/// Which providers a plan asks for their volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderCheck {
+    /// Those that may have the data of an owned volume whose registration is gone or changed.
+    WhenRequired,
+    /// All that list volumes.
+    Always,
 }
 
 /// A plan with what it was made from.

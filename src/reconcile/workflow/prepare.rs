@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::plan_request::{PlanRequest, PreparedPlan};
+use super::plan_request::{PlanRequest, PreparedPlan, ProviderCheck};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, ServerVersion, SetName};
 use crate::plan::{
-    LedgerSet, MergeRules, OwnedSet, PlanInputs, build_plan, interrupted_step_warnings,
-    server_version_warning,
+    LedgerSet, MergeRules, ObservedState, OwnedSet, PlanInputs, build_plan, comparable_lists,
+    interrupted_step_warnings, required_lists, server_version_warning, snapshot_lists,
 };
 use crate::ports::ServerKind;
 use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
+use crate::reconcile::provider_lists::{provider_lists, snapshot_ids, unread_lists};
 use crate::reconcile::resolve::{Unresolved, known_secrets};
 use crate::spec::VolumeSpec;
 
@@ -53,6 +54,9 @@ pub async fn prepare_plan(
     observation.observed.snapshots = snapshots;
     let (rules, rules_warning) = merge_rules(&server);
     let owned = owned(context, request).await?;
+    let observed = &mut observation.observed;
+    let asking = ask_providers(context, request, observed, owned.as_ref());
+    let unread = context.unless_interrupted(asking).await?;
     let mut plan = build_plan(PlanInputs {
         wanted: wanted.clone(),
         purpose: request.purpose,
@@ -62,6 +66,7 @@ pub async fn prepare_plan(
         options: requests,
     });
     let changes_nothing = plan.counts().changes() + plan.counts().blocked_or_waiting() == 0;
+    plan.remarks.extend(unread);
     let is_idle = changes_nothing && server == ServerKind::NomadUnknownVersion;
     plan.remarks.extend(rules_warning.filter(|_| !is_idle));
     if let Some(set) = request.set {
@@ -77,6 +82,29 @@ pub async fn prepare_plan(
         rules,
         server,
     })
+}
+
+/// Asks the providers that the plan depends on, unless the request says not to. Returns warnings about
+/// lists that could not be read.
+async fn ask_providers(
+    context: &WorkflowContext<'_>,
+    request: &PlanRequest<'_>,
+    observed: &mut ObservedState,
+    owned: Option<&OwnedSet>,
+) -> Vec<Diagnostic> {
+    if request.options.plan.no_provider {
+        return vec![];
+    }
+    let wanted = &request.specifications.volumes;
+    let mut asked = required_lists(wanted, observed, owned);
+    if request.provider_check == ProviderCheck::Always {
+        asked.extend(comparable_lists(wanted, observed));
+        let snapshots = snapshot_lists(wanted, observed);
+        observed.provided_snapshots = snapshot_ids(context.api, &snapshots).await;
+    }
+    let (plugins, parallelism) = (&observed.plugins, context.parallelism);
+    observed.provided = provider_lists(context.api, plugins, &asked, parallelism).await;
+    unread_lists(&observed.provided)
 }
 
 /// Volumes to read although no file names them.

@@ -1,7 +1,7 @@
 //! Checks the sets of a ledger before volumes are removed by hand.
 //!
 //! A set that protects a volume prevents the removal. A set that only owns it is reported: its next
-//! apply creates the volume again as long as its files declare it. A server without variables has no
+//! apply restores the volume as long as its files declare it. A server without variables has no
 //! sets. A token that cannot read variables is reported, and the removal goes on. Any other failure to
 //! read the ledger prevents the removal, because it may protect the volume.
 
@@ -87,6 +87,6 @@ fn protected_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> D
 fn owned_by(key: &NamespacedId, set: &SetName) -> Diagnostic {
     let message = format!("volume `{key}` belongs to set `{set}`");
     Diagnostic::warning(Code::SetOwnsRemoved, message)
-        .note("the next apply creates it again if the files of the set declare it")
+        .note("if its files declare it, the next apply registers it again, or asks before it creates an empty volume")
         .help("remove it from the files too")
 }

@@ -12,8 +12,9 @@ use super::applied_record::AppliedRecord;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
+use super::other_owners::check_owners;
 use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan};
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck};
 use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
 use super::reporter::Reporter;
@@ -22,7 +23,10 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::SetName;
-use crate::plan::{DriftInputs, Plan, Unapproved, VolumeDrift, detect_drift, ownership_changes};
+use crate::plan::{
+    DriftInputs, Plan, PlannedVolume, Unapproved, VolumeDrift, detect_drift, has_unrecorded_data,
+    ownership_changes,
+};
 use crate::reconcile::drift::{DriftQuery, find_drift};
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::outcome::Outcome;
@@ -34,6 +38,9 @@ use crate::spec::Purpose;
 pub trait RoundReporter: Reporter {
     /// Reports the drift of every volume of a set.
     fn drift(&self, set: &str, volumes: &[VolumeDrift]);
+
+    /// Reports what a round could not check. Empty if it checked everything.
+    fn unchecked(&self, remarks: Vec<Diagnostic>);
 
     /// Reports what a person must resolve before anything is changed. Empty if nothing.
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
@@ -50,6 +57,8 @@ pub struct RoundRequest<'a> {
     pub ledger: Option<LedgerAccess>,
     /// Fields whose drift is ignored.
     pub ignore: &'a BTreeSet<String>,
+    /// Whether the providers are asked which volumes they have.
+    pub asks_providers: bool,
     /// How drift is reversed; `None` if it is only reported.
     pub changes: Option<ChangeOptions>,
 }
@@ -97,10 +106,12 @@ async fn report_drift(
         wanted: &request.specifications.volumes,
         set: record.set(),
         ignore: request.ignore,
+        asks_providers: request.asks_providers,
         parallelism: context.parallelism,
     };
     let found = find_drift(context.api, query).await?;
     reporter.drift(set_name.map_or("", SetName::as_str), &found.volumes);
+    reporter.unchecked(unread_providers(found.warnings));
     Ok(())
 }
 
@@ -128,17 +139,23 @@ impl Round<'_> {
             options: self.options.clone(),
             keeps_documents: false,
             reads_whole_set: true,
+            provider_check: ProviderCheck::Always,
             set: set.as_deref().map(SetLedger::set),
         };
-        let prepared = prepare_plan(context, &plan_request).await?;
+        let mut prepared = prepare_plan(context, &plan_request).await?;
+        if let Some(access) = &self.request.ledger {
+            check_owners(context, &mut prepared, plan_request.set, access).await?;
+        }
         self.report_drift_of(&prepared, set.as_deref());
+        reporter.unchecked(unread_providers(prepared.plan.remarks.clone()));
         let reasons = self.blocking_reasons(&prepared).await?;
         let is_blocked = !reasons.is_empty();
         reporter.blocked(reasons, &specifications.sources);
         let plan = &prepared.plan;
-        let changes_ownership = plan_request
-            .set
-            .is_some_and(|set| !ownership_changes(plan, set).is_empty());
+        let observed = &prepared.observation.observed;
+        let changes_ownership = plan_request.set.is_some_and(|set| {
+            !ownership_changes(plan, set).is_empty() || has_unrecorded_data(set, observed)
+        });
         let changes_volumes = plan.counts().changes() > 0;
         if is_blocked || !changes_volumes && !changes_ownership {
             return Ok(());
@@ -170,7 +187,8 @@ impl Round<'_> {
             // A set that was never applied does not record that a volume never existed.
             set: set.filter(|set| set.exists()).map(SetLedger::set),
             volumes: &prepared.observation.observed.volumes,
-            unreported: prepared.rules.unreported,
+            rules: prepared.rules,
+            provided: &prepared.observation.observed.provided,
             ignore: self.request.ignore,
         });
         let set_name = specifications.set.as_ref().map_or("", SetName::as_str);
@@ -190,8 +208,12 @@ impl Round<'_> {
             .flat_map(|planned| planned.action.reasons())
             .cloned()
             .collect();
+        let by_person = plan.volumes.iter();
+        let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
+        reasons.extend(by_person.map(only_by_a_person));
         let missing = self.options.approvals.missing(plan);
-        reasons.extend(missing.iter().map(unapproved));
+        let missing = missing.iter().filter(|one| !one.is_own);
+        reasons.extend(missing.map(unapproved));
         if !reasons.is_empty() {
             return Ok(reasons);
         }
@@ -205,6 +227,32 @@ impl Round<'_> {
             }
         }
     }
+}
+
+fn unread_providers(remarks: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut remarks = remarks;
+    remarks.retain(|remark| remark.code == Code::PlanProviderUnread);
+    remarks
+}
+
+/// Explains that `reconcile` never puts other data in the place of a volume's data.
+fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
+    let key = &planned.key;
+    let message = format!("volume `{key}`: `reconcile` never changes which data a volume has");
+    let mut problem = Diagnostic::error(Code::PlanDataUnconfirmed, message);
+    for warning in &planned.warnings {
+        problem = problem.note(warning.message.clone());
+        problem.notes.extend(warning.notes.iter().cloned());
+        problem.help.extend(warning.help.iter().cloned());
+    }
+    if let Some(impact) = &planned.impact {
+        let risk = impact.risk;
+        problem = problem.help(format!(
+            "to change it, run `nomad-csi apply` with `--approve {risk}:{}/{}`",
+            key.namespace, key.id
+        ));
+    }
+    problem
 }
 
 fn unapproved(unapproved: &Unapproved) -> Diagnostic {

@@ -28,6 +28,7 @@ pub(super) struct RoundLog<'a> {
 struct Logged {
     drift: Vec<String>,
     blocked: Vec<Diagnostic>,
+    unchecked: Vec<Diagnostic>,
 }
 
 impl<'a> RoundLog<'a> {
@@ -131,6 +132,16 @@ impl RoundReporter for RoundLog<'_> {
         self.logged().drift = lines;
     }
 
+    fn unchecked(&self, remarks: Vec<Diagnostic>) {
+        if remarks == self.logged().unchecked {
+            return;
+        }
+        for remark in &remarks {
+            log_warning(remark, &SourceMap::default());
+        }
+        self.logged().unchecked = remarks;
+    }
+
     fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap) {
         for reason in &reasons {
             self.metrics.error(reason.code.as_str());
@@ -211,6 +222,9 @@ fn drift_line(volume: &VolumeDrift) -> String {
         DriftState::Changed(fields) => {
             let fields: Vec<&str> = fields.iter().map(|one| one.field).collect();
             format!("volume {} has drifted: {}", volume.key, fields.join(", "))
+        }
+        DriftState::DataGone(_) => {
+            format!("volume {}: its provider no longer has its data", volume.key)
         }
         DriftState::Gone => match volume.baseline {
             Baseline::Applied => format!("volume {} is gone", volume.key),

@@ -136,6 +136,7 @@ async fn reconcile(
         specifications,
         ledger: ledger_access(context, &arguments.ledger, cluster),
         ignore: &ignore,
+        asks_providers: !arguments.changes.no_provider,
         changes,
     };
     let parallelism = arguments.parallelism.parallelism;

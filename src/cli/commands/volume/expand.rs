@@ -43,13 +43,14 @@ pub(crate) async fn expand_to_size(
                 }
             };
             let access = ledger_access(context, &arguments.ledger, cluster);
-            let set = SetSelection::new(access, specifications.set.as_ref());
+            let set = SetSelection::new(access.clone(), specifications.set.as_ref());
             let request = ExpandRequest {
                 existing: &existing,
                 specifications: &specifications,
                 is_from_file: !arguments.files.is_empty(),
                 accepted_losses: &arguments.accept_loss,
                 server_version: arguments.server_version.clone(),
+                ledger: access.as_ref(),
                 set: set.as_ref(),
                 requires_set: arguments.set.is_some(),
             };

@@ -30,7 +30,7 @@ fn case(planned: &PlannedVolume) -> String {
         xml(planned.key.namespace.as_str()),
         xml(planned.key.id.as_str()),
     );
-    let word = planned.action.as_str();
+    let word = planned.change_name();
     match planned.action.reasons() {
         [] => format!("{open}><system-out>{word}</system-out></testcase>\n"),
         reasons => failure(&open, word, reasons),

@@ -4,7 +4,7 @@
 use super::report_input::ReportInput;
 use crate::cli::ui::markup::code;
 use crate::cli::ui::plan::{by_urgency, counts, details};
-use crate::plan::{Action, PlannedVolume, Risk};
+use crate::plan::{PlannedVolume, Risk};
 
 /// The longest text before the note about omitted volumes.
 const LONGEST: usize = 65_000;
@@ -19,7 +19,7 @@ pub(super) fn markdown(input: ReportInput<'_>) -> String {
     let entries = by_urgency(input.plan);
     let shown: Vec<_> = entries
         .into_iter()
-        .filter(|planned| planned.action != Action::Unchanged)
+        .filter(|planned| !planned.is_unchanged())
         .collect();
     for (at, planned) in shown.iter().enumerate() {
         let entry = entry(planned);
@@ -50,6 +50,6 @@ fn entry(planned: &PlannedVolume) -> String {
     let key = code(&planned.key.to_string());
     let details = details(planned, None);
     let details = details.iter().map(|detail| format!("- {}\n", code(detail)));
-    let heading = format!("\n### {} {key}\n\n", planned.action.as_str());
+    let heading = format!("\n### {} {key}\n\n", planned.change_name());
     std::iter::once(heading).chain(details).collect()
 }

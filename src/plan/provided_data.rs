@@ -1,0 +1,162 @@
+//! Compares a plan with what providers list: data that is gone, and sources that do not exist.
+//!
+//! A change of a volume without data cannot succeed, so it is blocked. An unchanged volume is reported.
+//! A list that could not be read, or was not asked for, blocks and reports nothing.
+
+use std::collections::BTreeSet;
+
+use super::action::{Action, PlannedVolume};
+use super::inputs::ObservedState;
+use super::ledger::DataIdentity;
+use super::provider_list::{Evidence, evidence};
+use super::selector::selector;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{ExternalId, PluginId, UnresolvedRequest, Volume};
+
+/// A name of a volume at a plugin, as a `clone_id` may have it.
+type SourceName = (PluginId, String);
+
+/// Blocks the changes that cannot succeed, and reports the volumes whose data is gone.
+pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &ObservedState) {
+    let sources = declared_sources(volumes);
+    for planned in volumes {
+        let gone = observed.volumes.get(&planned.key);
+        if let Some(existing) = gone.filter(|existing| is_gone(existing, observed)) {
+            report_gone(planned, existing);
+        }
+        if let Some(problem) = missing_source(planned, &sources, observed) {
+            planned.block(vec![problem]);
+        }
+    }
+}
+
+/// Whether the provider no longer lists the data of a registered volume.
+fn is_gone(existing: &Volume, observed: &ObservedState) -> bool {
+    let found = evidence(&observed.provided, &DataIdentity::of(existing));
+    matches!(found, Evidence::NotListed)
+}
+
+fn report_gone(planned: &mut PlannedVolume, existing: &Volume) {
+    match planned.action {
+        Action::Update(_) | Action::Expand(_) => {
+            let refused = data_gone(planned, existing, true);
+            planned.block(vec![refused]);
+            // They are about the change that is not made.
+            planned.warnings.clear();
+        }
+        Action::Unchanged
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_)
+        | Action::Create(_)
+        | Action::Register(_)
+        | Action::Recreate(_) => {
+            let warning = data_gone(planned, existing, false);
+            planned.warnings.push(warning);
+        }
+        // These remove the registration of the data that is gone.
+        Action::RegisterAgain(_) | Action::Replace(_) | Action::Deregister | Action::DeleteData => {
+        }
+    }
+}
+
+fn data_gone(planned: &PlannedVolume, existing: &Volume, is_refused: bool) -> Diagnostic {
+    let key = &planned.key;
+    let data = DataIdentity::of(existing);
+    let gone = "its provider no longer has its data";
+    let problem = if is_refused {
+        let message = format!("cannot update volume {}: {gone}", key.quoted());
+        Diagnostic::error(Code::PlanDataGone, message)
+    } else {
+        let message = format!("volume {}: {gone}", key.quoted());
+        Diagnostic::warning(Code::PlanDataGone, message)
+    };
+    let problem = problem
+        .note(format!(
+            "the server has {data}, which the provider does not list"
+        ))
+        .help(format!(
+            "restore the data at the provider, or recreate the volume, empty, with `--replace {}`",
+            selector(key)
+        ))
+        .help("if the provider's list is not complete, add `--no-provider`");
+    match planned.span() {
+        Some(span) => problem.label(span, ""),
+        None => problem,
+    }
+}
+
+/// Returns the names that the files give to volumes, which may be the sources of copies.
+fn declared_sources(volumes: &[PlannedVolume]) -> BTreeSet<SourceName> {
+    let requests = volumes.iter().filter_map(|planned| planned.spec.as_ref());
+    let names = requests.flat_map(|spec| {
+        let source = &spec.request;
+        let names = [
+            source.external_id.as_ref().map(ExternalId::as_str),
+            Some(source.id.as_str()),
+            source.name.as_deref(),
+        ];
+        let names = names.into_iter().flatten();
+        names.map(|name| (source.plugin_id.clone(), name.to_owned()))
+    });
+    names.collect()
+}
+
+/// Returns why a new volume cannot be filled: its source is neither listed nor declared.
+fn missing_source(
+    planned: &PlannedVolume,
+    sources: &BTreeSet<SourceName>,
+    observed: &ObservedState,
+) -> Option<Diagnostic> {
+    let request = filled(planned)?;
+    let plugin = &request.plugin_id;
+    if let Some(clone) = &request.clone_id {
+        let data = DataIdentity {
+            plugin_id: plugin.clone(),
+            external_id: ExternalId::new(clone.as_str()),
+        };
+        let is_missing = matches!(evidence(&observed.provided, &data), Evidence::NotListed);
+        let is_declared = sources.contains(&(plugin.clone(), clone.clone()));
+        return (is_missing && !is_declared)
+            .then(|| source_missing(planned, "clone_id", "volume", clone));
+    }
+    let snapshot = request.snapshot_id.as_ref()?;
+    let is_missing = !observed.provided_snapshots.get(plugin)?.contains(snapshot);
+    is_missing.then(|| source_missing(planned, "snapshot_id", "snapshot", snapshot))
+}
+
+/// Returns the request of an entry whose volume the provider fills from a source.
+fn filled(planned: &PlannedVolume) -> Option<&UnresolvedRequest> {
+    match &planned.action {
+        Action::Create(request) => Some(request),
+        Action::Recreate(recreate) => Some(&recreate.request),
+        Action::Replace(replace) => Some(&replace.request),
+        Action::Unchanged
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Update(_)
+        | Action::Expand(_)
+        | Action::Deregister
+        | Action::DeleteData
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_) => None,
+    }
+}
+
+fn source_missing(planned: &PlannedVolume, field: &str, what: &str, source: &str) -> Diagnostic {
+    let key = planned.key.quoted();
+    let message =
+        format!("cannot create volume {key}: its provider does not list {what} `{source}`");
+    let problem = Diagnostic::error(Code::PlanSourceMissing, message);
+    let problem = match &planned.spec {
+        Some(spec) => problem.label(spec.field_span(field), ""),
+        None => problem,
+    };
+    problem
+        .note(format!(
+            "`{field}` is the provider's ID of the {what} that is copied"
+        ))
+        .help("if the provider's list is not complete, add `--no-provider`")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Data that is gone at its provider, and sources that do not exist.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::ExternalVolume;
+use crate::plan::build::build_plan;
+use crate::plan::inputs::PlanOptions;
+use crate::plan::provider_list::ProviderList;
+use crate::plan::rules::MergeRules;
+use crate::plan::samples::{bytes, codes, existing, inputs, observed, plugin, spec, wanted};
+use crate::spec::Purpose;
+
+fn lists(ids: &[&str]) -> BTreeMap<PluginId, ProviderList> {
+    let volume = |id: &&str| ExternalVolume {
+        external_id: ExternalId::new(*id),
+        capacity: bytes(0),
+        context: [].into(),
+        clone_id: None,
+        snapshot_id: None,
+        published_nodes: vec![],
+        condition: None,
+    };
+    let volumes = ids.iter().map(volume);
+    let list = ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect());
+    [(PluginId::new("hostpath"), list)].into()
+}
+
+fn plan(requests: Vec<UnresolvedRequest>, observed: &ObservedState) -> Vec<PlannedVolume> {
+    let specs = requests.into_iter().map(spec).collect();
+    let inputs = inputs(specs, observed, MergeRules::NOMAD, Purpose::ByExternalId);
+    build_plan(inputs).volumes
+}
+
+fn larger() -> UnresolvedRequest {
+    let mut request = wanted();
+    request.capacity.max = bytes(9000);
+    request
+}
+
+#[test]
+fn a_volume_whose_data_is_gone_is_reported_and_not_updated() {
+    for (ids, is_gone) in [(&["vol-1"][..], false), (&["vol-2"], true), (&[], true)] {
+        let observed = ObservedState {
+            provided: lists(ids),
+            ..observed(Some(existing()), plugin(|_| {}))
+        };
+        let unchanged = plan(vec![wanted()], &observed).remove(0);
+        assert_eq!(unchanged.action, Action::Unchanged);
+        let gone = unchanged
+            .warnings
+            .iter()
+            .any(|one| one.code == Code::PlanDataGone);
+        assert_eq!(gone, is_gone, "{ids:?}");
+        let updated = plan(vec![larger()], &observed).remove(0);
+        if is_gone {
+            assert_eq!(codes(&updated), [Code::PlanDataGone.as_str()]);
+            assert_eq!(updated.impact, None);
+        } else {
+            assert_eq!(updated.action.as_str(), "update");
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_was_not_asked_blocks_nothing() {
+    let observed = observed(Some(existing()), plugin(|_| {}));
+    let updated = plan(vec![larger()], &observed).remove(0);
+    assert_eq!(updated.action.as_str(), "update");
+    assert_eq!(
+        updated
+            .warnings
+            .iter()
+            .filter(|one| one.code == Code::PlanDataGone)
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_volume_whose_data_is_gone_can_be_replaced() {
+    let observed = ObservedState {
+        provided: lists(&[]),
+        ..observed(Some(existing()), plugin(|_| {}))
+    };
+    let options = PlanOptions {
+        replace: [existing().key()].into(),
+        ..PlanOptions::default()
+    };
+    let mut inputs = inputs(
+        vec![spec(wanted())],
+        &observed,
+        MergeRules::NOMAD,
+        Purpose::ByExternalId,
+    );
+    inputs.options = &options;
+    assert_eq!(build_plan(inputs).volumes[0].action.as_str(), "replace");
+}
+
+fn copy(clone: Option<&str>, snapshot: Option<&str>) -> UnresolvedRequest {
+    UnresolvedRequest {
+        id: "copy".into(),
+        name: Some("copy".into()),
+        clone_id: clone.map(str::to_owned),
+        snapshot_id: snapshot.map(str::to_owned),
+        ..wanted()
+    }
+}
+
+#[test]
+fn a_copy_needs_a_source_that_is_listed_or_declared() {
+    let observed = ObservedState {
+        provided: lists(&["vol-1"]),
+        provided_snapshots: [(PluginId::new("hostpath"), ["snap-1".to_owned()].into())].into(),
+        ..observed(Some(existing()), plugin(|_| {}))
+    };
+    for (clone, snapshot, expected) in [
+        (Some("vol-1"), None, "create"),
+        (Some("database"), None, "create"),
+        (Some("vol-9"), None, "blocked"),
+        (None, Some("snap-1"), "create"),
+        (None, Some("snap-9"), "blocked"),
+    ] {
+        let volumes = plan(vec![wanted(), copy(clone, snapshot)], &observed);
+        let planned = &volumes[1];
+        assert_eq!(planned.action.as_str(), expected, "{clone:?} {snapshot:?}");
+        if expected == "blocked" {
+            assert_eq!(codes(planned), [Code::PlanSourceMissing.as_str()]);
+        }
+    }
+    let unasked = super::super::samples::observed(Some(existing()), plugin(|_| {}));
+    for request in [copy(Some("vol-9"), None), copy(None, Some("snap-9"))] {
+        assert_eq!(plan(vec![request], &unasked)[0].action.as_str(), "create");
+    }
+}
