@@ -90,14 +90,14 @@ fn drift_of(
         return found;
     };
     let comparison = Comparison::of(spec, applied, inputs);
-    let mut changed = vec![];
+    let owned = recorded.and_then(|recorded| recorded.volumes.get(key));
+    // These values are known, so they come before the fields whose hash is known.
+    let mut changed = exchanged_data(owned, existing, spec);
     if let Some(comparison) = &comparison {
         let unlike = spec.map(|spec| fields_unlike_file(spec, existing, recorded, inputs.rules));
         changed.extend(comparison.hashed(&mut found, existing, inputs));
         changed.extend(comparison.unlike_file(&mut found, existing, &unlike.unwrap_or_default()));
     }
-    let recorded = recorded.and_then(|recorded| recorded.volumes.get(key));
-    changed.extend(exchanged_data(recorded, existing, spec));
     let is_known = comparison.is_some();
     found.set_changed(changed, spec, inputs.ignore, is_known);
     match evidence(inputs.provided, &DataIdentity::of(existing)) {
@@ -297,6 +297,9 @@ impl Comparison {
         existing: &Volume,
         unlike: &[&'static str],
     ) -> Vec<FieldDrift> {
+        if unlike.is_empty() {
+            return vec![];
+        }
         let empty = self.key.of_empty(existing);
         let now = self.key.of_volume(existing);
         let mut changed = vec![];
