@@ -2,7 +2,8 @@
 //!
 //! A change in a file since the last apply is pending, not drift. The ledger's hash of each field
 //! separates the two: a field has drifted if the hash of the server's value differs from the hash of
-//! the applied value. The applied value itself is known only if the file still has it.
+//! the applied value. The applied value itself is known only if the file still has it. What a plan of
+//! the unchanged file would change has drifted too, so drift and plan agree.
 //!
 //! Without a ledger entry the file is the baseline, so the difference may come from either side.
 //! Fields that the server does not show cannot be compared, and the result lists them. Checking for
@@ -13,13 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::diff::FieldValue;
 use super::fields::{MOUNT_FLAGS, request_fields, volume_fields};
 use super::inputs::{OwnedSet, OwnedVolume};
-use super::ledger::{
-    DataIdentity, FieldHashes, Intent, LastVerified, LedgerKey, LedgerSet, Ownership,
-};
+use super::ledger::{DataIdentity, FieldHashes, LedgerKey, LedgerSet, Ownership};
 use super::provider_list::{Evidence, ProviderList, evidence};
 use super::rules::MergeRules;
 use super::update::fields_unlike_file;
-use crate::diagnostic::Span;
+use super::volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
 use crate::model::{
     ExternalId, HiddenField, NamespacedId, PluginId, Secrets, UnresolvedRequest, Volume,
 };
@@ -40,117 +39,6 @@ pub struct DriftInputs<'a> {
     pub provided: &'a BTreeMap<PluginId, ProviderList>,
     /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,
-}
-
-/// The drift of one volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeDrift {
-    /// The volume's name.
-    pub key: NamespacedId,
-    /// The source location of its specification, if there is one.
-    pub span: Option<Span>,
-    /// What the server was compared with.
-    pub baseline: Baseline,
-    /// The result of the comparison.
-    pub state: DriftState,
-    /// Its current modify index; `None` if it does not exist.
-    pub modify_index: Option<u64>,
-    /// When it was last verified to be as it was applied.
-    pub last_verified: Option<LastVerified>,
-    /// Fields whose value in the file differs from the last applied value.
-    pub pending: Vec<&'static str>,
-    /// Fields that cannot be compared, because the server does not show them.
-    pub not_comparable: Vec<&'static str>,
-    /// Fields that have drifted and are ignored.
-    pub ignored: Vec<&'static str>,
-    /// The step that an earlier run did not complete.
-    pub interrupted_step: Option<Intent>,
-}
-
-impl VolumeDrift {
-    /// Whether the volume has changed, or the volume or its data is gone.
-    pub fn has_drifted(&self) -> bool {
-        match self.state {
-            DriftState::Changed(_) | DriftState::Gone | DriftState::DataGone(_) => true,
-            DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => false,
-        }
-    }
-}
-
-/// What the server was compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Baseline {
-    /// The last applied values, from the ledger.
-    Applied,
-    /// The file, because the applied values are unknown.
-    File,
-}
-
-/// The result of comparing a volume with its baseline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DriftState {
-    /// No visible field has changed.
-    Unchanged,
-    /// These fields have changed.
-    Changed(Vec<FieldDrift>),
-    /// The volume no longer exists.
-    Gone,
-    /// The volume is registered, and its provider no longer lists its data. These fields have changed.
-    DataGone(Vec<FieldDrift>),
-    /// The volume does not exist, and the set never applied it.
-    NotApplied,
-    /// The set owns the volume, but neither the ledger nor a file has a baseline for it.
-    Unknown,
-}
-
-impl DriftState {
-    /// The names of all states.
-    pub const NAMES: [&'static str; 6] = [
-        "gone",
-        "data-gone",
-        "changed",
-        "unknown",
-        "not-applied",
-        "unchanged",
-    ];
-
-    /// Its name in JSON documents and metrics: `changed`.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Unchanged => "unchanged",
-            Self::Changed(_) => "changed",
-            Self::Gone => "gone",
-            Self::DataGone(_) => "data-gone",
-            Self::NotApplied => "not-applied",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// One field that has drifted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldDrift {
-    /// Its key in a specification, with dots where it is nested.
-    pub field: &'static str,
-    /// The value before; `None` if only its hash is known.
-    pub before: Option<FieldValue>,
-    /// The current value.
-    pub now: FieldValue,
-    /// The value in the file, compared with both.
-    pub file: FileState,
-}
-
-/// The value of a drifted field in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileState {
-    /// Equal to the value before: the next apply restores it if the server allows that.
-    MatchesBefore,
-    /// Equal to the current value: the file already has the change.
-    MatchesNow,
-    /// Different from both.
-    Differs,
-    /// The file omits the field.
-    Omitted,
 }
 
 /// Compares every volume of the files and of the set with its baseline, by name.
@@ -202,14 +90,14 @@ fn drift_of(
         return found;
     };
     let comparison = Comparison::of(spec, applied, inputs);
-    let mut changed = vec![];
+    let owned = recorded.and_then(|recorded| recorded.volumes.get(key));
+    // These values are known, so they come before the fields whose hash is known.
+    let mut changed = exchanged_data(owned, existing, spec);
     if let Some(comparison) = &comparison {
         let unlike = spec.map(|spec| fields_unlike_file(spec, existing, recorded, inputs.rules));
         changed.extend(comparison.hashed(&mut found, existing, inputs));
         changed.extend(comparison.unlike_file(&mut found, existing, &unlike.unwrap_or_default()));
     }
-    let recorded = recorded.and_then(|recorded| recorded.volumes.get(key));
-    changed.extend(exchanged_data(recorded, existing, spec));
     let is_known = comparison.is_some();
     found.set_changed(changed, spec, inputs.ignore, is_known);
     match evidence(inputs.provided, &DataIdentity::of(existing)) {
@@ -409,6 +297,9 @@ impl Comparison {
         existing: &Volume,
         unlike: &[&'static str],
     ) -> Vec<FieldDrift> {
+        if unlike.is_empty() {
+            return vec![];
+        }
         let empty = self.key.of_empty(existing);
         let now = self.key.of_volume(existing);
         let mut changed = vec![];

@@ -35,6 +35,7 @@ mod samples;
 mod saved_plan;
 mod selector;
 mod update;
+mod volume_drift;
 mod volume_version;
 mod wait_condition;
 
@@ -48,9 +49,7 @@ pub use build::build_plan;
 pub use claiming_alloc::ClaimingAlloc;
 pub use deny::DenyRule;
 pub use diff::{Change, FieldValue, diff};
-pub use drift::{
-    Baseline, DriftInputs, DriftState, FieldDrift, FileState, VolumeDrift, detect_drift,
-};
+pub use drift::{DriftInputs, detect_drift};
 pub use import::{ImportContext, ImportIssue, Imported, import_volume};
 pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
@@ -80,5 +79,6 @@ pub use rules::{
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
 pub use update::remaining_differences;
+pub use volume_drift::{Baseline, DriftState, FieldDrift, FileState, VolumeDrift};
 pub use volume_version::VolumeVersion;
 pub use wait_condition::{ConditionStatus, WaitCondition};

@@ -18,7 +18,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
     Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
-    MergeRules, OmittedMap, Ownership, Plan, RecordedData, VolumeVersion,
+    MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
 };
 use crate::ports::{Clock, LedgerError, LedgerFailure};
 
@@ -59,6 +59,8 @@ struct Wanted {
     is_new: bool,
     /// Hidden values whose loss is accepted.
     cleared_fields: Vec<HiddenField>,
+    /// Fields that the request has and the file omits. They are not applied values.
+    filled_in: Vec<&'static str>,
 }
 
 /// What the set records when a plan removes a volume.
@@ -114,6 +116,7 @@ impl LedgerWriter {
                     .update()
                     .map(|update| update.cleared_fields.clone())
                     .unwrap_or_default(),
+                filled_in: filled_in(planned),
             };
             (planned.key.clone(), wanted)
         });
@@ -145,6 +148,7 @@ impl LedgerWriter {
             protect,
             is_new,
             cleared_fields,
+            filled_in,
             ..
         } = self.wanted(&volume);
         let mut none = none_left(&request, now, is_new, self.rules);
@@ -170,6 +174,9 @@ impl LedgerWriter {
                 (RecordedData::Unrecorded | RecordedData::Removed, false) => {}
             }
             if let Some(owned) = set.ownership_mut(&volume) {
+                for field in &filled_in {
+                    owned.applied.remove(*field);
+                }
                 owned.protect = protect.unwrap_or(owned.protect);
                 owned.last_verified = match scope {
                     RecordedScope::WholeRequest => seen,
@@ -201,6 +208,19 @@ impl LedgerWriter {
             set.clear_intent(&volume);
         })
     }
+}
+
+/// Returns the fields of data that is registered again and that the file omits.
+fn filled_in(planned: &PlannedVolume) -> Vec<&'static str> {
+    let (Action::RegisterAgain(_), Some(spec)) = (&planned.action, &planned.spec) else {
+        return vec![];
+    };
+    let fields = [
+        (spec.request.external_id.is_none(), "external_id"),
+        (spec.request.context.is_none(), "context"),
+    ];
+    let omitted = fields.into_iter().filter(|(is_omitted, _)| *is_omitted);
+    omitted.map(|(_, field)| field).collect()
 }
 
 /// Returns the data that a volume has after a request. A new volume that could not be read back has the

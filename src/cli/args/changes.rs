@@ -33,7 +33,8 @@ pub(crate) struct ChangeArgs {
     /// Remove this volume and create it again; repeatable
     ///
     /// A volume that the provider creates loses its data. For a volume that is registered by its
-    /// external ID, only the registration is replaced.
+    /// external ID, only the registration is replaced. A protected volume whose registration and data
+    /// are gone is created again, empty, only with this option.
     #[arg(long, value_name = "[NAMESPACE/]ID", help_heading = HEADING)]
     pub replace: Vec<String>,
     /// Take a snapshot of each volume before it is replaced
@@ -51,7 +52,8 @@ pub(crate) struct ChangeArgs {
     pub max_risk: Option<Risk>,
     /// Approve changes of this risk for one volume; repeatable
     ///
-    /// RISK is needs-downtime or destroys-data.
+    /// RISK is needs-downtime or destroys-data. Only this option approves that a volume of a set gets
+    /// other data than the set recorded.
     #[arg(long, value_name = "RISK:[NAMESPACE/]ID", help_heading = HEADING)]
     pub approve: Vec<String>,
     #[arg(long, value_name = "RULE", value_delimiter = ',', help_heading = HEADING, value_parser = one_of(DenyRule::ALL, DenyRule::as_str), help = DENY_HELP)]

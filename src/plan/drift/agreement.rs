@@ -410,12 +410,22 @@ fn other_data_under_the_name_is_drift_of_the_external_id() {
     set.fill_in_data(&least().key(), DataIdentity::of(&volume));
     assert!(!drift(&least(), &volume, &set, MergeRules::NOMAD).has_drifted());
     volume.external_id = Some(ExternalId::new("vol-2"));
-    let found = drift(&least(), &volume, &set, MergeRules::NOMAD);
+    let mut named = least();
+    named.external_id = Some(ExternalId::new("db"));
+    let hash = set.key().of_wanted(&named)["external_id"];
+    let with_hash = |mut set: LedgerSet| {
+        let owned = set.ownership_mut(&least().key()).unwrap();
+        owned.applied.insert("external_id".into(), hash);
+        set
+    };
     let expected = FieldDrift {
         field: "external_id",
         before: Some(FieldValue::Text("db".into())),
         now: FieldValue::Text("vol-2".into()),
         file: FileState::Omitted,
     };
-    assert_eq!(found.state, DriftState::Changed(vec![expected]));
+    for set in [set.clone(), with_hash(set)] {
+        let found = drift(&least(), &volume, &set, MergeRules::NOMAD);
+        assert_eq!(found.state, DriftState::Changed(vec![expected.clone()]));
+    }
 }

@@ -384,10 +384,9 @@ fn the_ledger_names_the_providers_that_a_plan_must_ask() {
         let asked = required_lists(&specs, &observed, Some(&owned));
         asked.into_keys().collect::<Vec<_>>()
     };
-    let hostpath = PluginId::new("hostpath");
     assert_eq!(asked(&set, None), [], "nothing is recorded");
     set.fill_in_data(&key, data(OLD));
-    assert_eq!(asked(&set, None), [hostpath.clone()]);
+    assert_eq!(asked(&set, None), [PluginId::new("hostpath")]);
     assert_eq!(asked(&set, Some(existing())), []);
-    assert_eq!(asked(&set, Some(other())), [hostpath]);
+    assert_eq!(asked(&set, Some(other())), [PluginId::new("hostpath")]);
 }
