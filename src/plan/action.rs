@@ -84,6 +84,22 @@ impl Action {
 }
 
 impl Action {
+    /// Whether the change removes the registration or the data that the volume has now.
+    pub fn removes(&self) -> bool {
+        match self {
+            Self::Replace(_) | Self::Deregister | Self::DeleteData => true,
+            Self::Unchanged
+            | Self::Create(_)
+            | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Recreate(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => false,
+        }
+    }
+
     /// Whether a person must approve the change for this volume: no general approval covers it, and
     /// `reconcile` never makes it.
     pub fn requires_own_approval(&self) -> bool {

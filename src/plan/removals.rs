@@ -195,8 +195,9 @@ fn replacement_problems(
     let size = is_create
         .then(|| missing_maximum(spec, inputs.rules, true))
         .flatten();
+    let protected = (spec.protect == Some(true)).then(|| protected_by_file(spec));
     let problem = plugin_problem(spec, inputs.observed, operation).into_iter();
-    let mut problems: Vec<_> = problem.chain(size).collect();
+    let mut problems: Vec<_> = protected.into_iter().chain(problem).chain(size).collect();
     let snapshot = inputs
         .options
         .snapshot_first
@@ -212,6 +213,18 @@ fn replacement_problems(
         problems.extend(problem);
     }
     problems
+}
+
+/// The error for a volume whose file protects it, also before an apply recorded the protection.
+fn protected_by_file(spec: &VolumeSpec) -> Diagnostic {
+    let key = spec.key();
+    let message = format!(
+        "cannot replace volume {}: its file protects it",
+        key.quoted()
+    );
+    Diagnostic::error(Code::PlanProtected, message)
+        .label(spec.field_span("protect"), "")
+        .help("apply it with `protect = false`, then replace it")
 }
 
 #[cfg(test)]

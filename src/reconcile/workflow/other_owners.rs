@@ -3,6 +3,7 @@
 //! Two sets that own one volume both remove it once their files stop naming it. A set does not see the
 //! changes of a command without it. Both are warnings. A volume that a set owns and whose registration is
 //! gone is not created without that set: the new volume would be empty, beside the recorded data.
+//! A volume that a set protects is not removed without that set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::LedgerAccess;
 use super::plan_request::PreparedPlan;
+use super::removal_ownership::block_protected_removals;
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{NamespacedId, SetName};
 use crate::plan::{Action, LedgerSet, PlannedVolume};
@@ -22,19 +24,22 @@ use crate::reconcile::ledger::Owner;
 const SETS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Checks the owners of the volumes that a plan changes or adds to the set. Warns of sets that own an
-/// existing volume, and blocks the creation of a volume that a set owns.
+/// existing volume, and blocks the creation of a volume that a set owns and the removal of one that
+/// another set protects.
 ///
 /// The sets are read only if a volume is concerned. A ledger that cannot be read in time is neither a
 /// warning nor an error.
 ///
 /// # Errors
-/// If the user interrupts.
+/// If the user interrupts, or the plan removes a volume and the sets cannot be read.
 pub async fn check_owners(
     context: &WorkflowContext<'_>,
     prepared: &mut PreparedPlan,
     set: Option<&LedgerSet>,
     access: &LedgerAccess,
 ) -> Result<(), WorkflowError> {
+    let name = set.map(LedgerSet::name);
+    block_protected_removals(context, access, &mut prepared.plan, name).await?;
     let existing = &prepared.observation.observed.volumes;
     let is_owned = |key| set.is_some_and(|set| set.ownership(key).is_some());
     let concerned = prepared.plan.volumes.iter().filter(|planned| {
@@ -42,7 +47,6 @@ pub async fn check_owners(
         planned.spec.is_some() && !is_owned(&planned.key) && (joins || is_change(planned))
     });
     let concerned: BTreeSet<NamespacedId> = concerned.map(|one| one.key.clone()).collect();
-    let name = set.map(LedgerSet::name);
     let owners = owners_of(context, access, &concerned, name).await?;
     for planned in &mut prepared.plan.volumes {
         let Some(owners) = owners.get(&planned.key) else {

@@ -1,4 +1,4 @@
-//! Checks the sets of a ledger before volumes are removed by hand.
+//! Checks the sets of a ledger before volumes are removed, by hand or by a plan of another set.
 //!
 //! A set that protects a volume prevents the removal. A set that only owns it is reported: its next
 //! apply restores the volume as long as its files declare it. A server without variables has no
@@ -10,7 +10,7 @@ use super::error::WorkflowError;
 use super::ledger_access::LedgerAccess;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{NamespacedId, SetName, Volume};
-use crate::plan::{LedgerSet, protected_by_set};
+use crate::plan::{LedgerSet, Plan, protected_by_set};
 use crate::ports::{LedgerError, LedgerFailure};
 use crate::reconcile::ledger::SetLedger;
 
@@ -26,11 +26,7 @@ pub(super) async fn check_ownership(
     access: &LedgerAccess,
     volumes: &[Volume],
 ) -> Result<(), WorkflowError> {
-    let reading = async { access.all_sets().await?.into_iter().collect() };
-    let sets: Vec<SetLedger> = match context.unless_interrupted(reading).await? {
-        Ok(sets) => sets,
-        Err(error) => return sets_unreadable(context, &error),
-    };
+    let sets = read_sets(context, access).await?;
     let (mut protected, mut owned) = (vec![], vec![]);
     for key in volumes.iter().map(Volume::key) {
         for set in sets.iter().map(SetLedger::set) {
@@ -47,6 +43,54 @@ pub(super) async fn check_ownership(
     let owned: Diagnostics = owned.into_iter().collect();
     context.reporter.diagnostics(&owned, &SourceMap::default());
     Ok(())
+}
+
+/// Blocks the removals of a plan whose volumes another set protects. The plan itself keeps to the set
+/// that it was made for.
+///
+/// # Errors
+/// If the plan removes a volume and the ledger cannot be read, or the user interrupts.
+pub(super) async fn block_protected_removals(
+    context: &WorkflowContext<'_>,
+    access: &LedgerAccess,
+    plan: &mut Plan,
+    of_plan: Option<&SetName>,
+) -> Result<(), WorkflowError> {
+    if !plan.volumes.iter().any(|planned| planned.action.removes()) {
+        return Ok(());
+    }
+    let sets = read_sets(context, access).await?;
+    let others = sets.iter().map(SetLedger::set);
+    let others: Vec<_> = others.filter(|set| Some(set.name()) != of_plan).collect();
+    for planned in &mut plan.volumes {
+        let protects = |set: &&&LedgerSet| {
+            let owned = set.ownership(&planned.key);
+            owned.is_some_and(|owned| owned.protect)
+        };
+        let refusals = others.iter().filter(protects);
+        let refusals: Vec<_> = refusals
+            .map(|set| protected_by(set, &planned.key, access))
+            .collect();
+        if planned.action.removes() && !refusals.is_empty() {
+            planned.block(refusals);
+        }
+    }
+    Ok(())
+}
+
+/// Reads all sets of the ledger; none if the server has none or the token cannot read them.
+async fn read_sets(
+    context: &WorkflowContext<'_>,
+    access: &LedgerAccess,
+) -> Result<Vec<SetLedger>, WorkflowError> {
+    let reading = async { access.all_sets().await?.into_iter().collect() };
+    match context.unless_interrupted(reading).await? {
+        Ok(sets) => Ok(sets),
+        Err(error) => {
+            sets_unreadable(context, &error)?;
+            Ok(vec![])
+        }
+    }
 }
 
 fn sets_unreadable(
