@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::private::bind_socket;
 
 /// The longest time for a client to send the headers of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
@@ -212,10 +213,7 @@ fn bind_unix(socket: &Path) -> io::Result<std::os::unix::net::UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let listener = std::os::unix::net::UnixListener::bind(socket)?;
-    listener.set_nonblocking(true)?;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    bind_socket(socket)
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Diagnostics {

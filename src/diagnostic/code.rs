@@ -442,6 +442,9 @@ codes! {
     DataUnavailable = "data/unavailable": "The lock file in the data directory cannot be used.",
         "Check that the directory exists, that you own it, and that its file system supports locks.";
 
+    FileNotPrivate = "file/not-private": "Another user could read or change a file, directory or socket of this program: it belongs to that user, others can write to it, or it is a link.",
+        "Use a path of your own. If you trust what is there, give it to yourself with `chown` and remove the permissions of others with `chmod go-w`.";
+
     // --- key: the key that encrypts stored secrets
     KeyMissing = "key/missing": "The data directory contains encrypted secrets, but the key file is missing.",
         "Restore the key file from a backup. Without a backup, start with an empty data directory and register the volumes again with their secrets.";

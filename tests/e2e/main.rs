@@ -32,6 +32,7 @@ mod plugin_check;
 mod plugin_client;
 mod readme;
 mod reconcile;
+mod strangers;
 #[path = "../support/volumes.rs"]
 mod volumes;
 #[path = "../support/wait.rs"]

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
