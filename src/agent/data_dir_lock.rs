@@ -3,7 +3,7 @@
 //! `store` implements the lock. `nomad-csi agent` records its socket in it, so that commands with
 //! `--embedded` use that agent. An embedded agent records none, because its socket goes with its
 //! command; other commands wait for it. Before a command uses a recorded socket, it checks that this
-//! user owns it, that nobody else can replace it, and that a process of this user answers.
+//! user owns it, that no other user can replace it, and that a process of this user answers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

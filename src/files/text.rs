@@ -16,7 +16,7 @@ pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnosti
     read_opened(file, File::open(base_directory.join(file)))
 }
 
-/// Reads the text of a file that nobody else can have changed, relative to `base_directory`.
+/// Reads the text of a file that no other user can have changed, relative to `base_directory`.
 ///
 /// # Errors
 /// See [`read_text`]; also if another user owns the file or can write to it.

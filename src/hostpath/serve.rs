@@ -72,8 +72,8 @@ pub enum ServeError {
         /// The reason.
         reason: String,
     },
-    /// Another user could read or change the state or the socket.
-    #[error("{0}; {help}", help = .0.help())]
+    /// Another user could replace the socket.
+    #[error("cannot listen on a socket there: {0}; {help}", help = .0.help())]
     NotPrivate(NotPrivate),
     /// The server stopped unexpectedly.
     #[error("the server on `{}` stopped: {reason}", path.display())]
@@ -206,12 +206,12 @@ async fn log_limits(plugin: &Arc<Plugin>) {
 }
 
 fn unusable(config: &Config, error: &HostError) -> ServeError {
-    if let Some(refused) = NotPrivate::find(error) {
-        return ServeError::NotPrivate(refused.clone());
-    }
     ServeError::State {
         path: config.state_dir.clone(),
-        reason: error.to_string(),
+        reason: match NotPrivate::find(error) {
+            Some(refused) => format!("{refused}; {}", refused.help()),
+            None => error.to_string(),
+        },
     }
 }
 

@@ -189,7 +189,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
     })
 }
 
-/// Reads a file that nobody else can change: a key of a stranger would identify this user.
+/// Reads a file that no other user can change: a key of a stranger would identify this user.
 fn read_key(file: &Path) -> Result<Vec<u8>, ApiError> {
     let mut pem = vec![];
     let read = open_given(file).and_then(|mut opened| opened.read_to_end(&mut pem));

@@ -1,4 +1,4 @@
-//! Directories of this user that nobody else can write to.
+//! Directories of this user that no other user can write to.
 //!
 //! Group permissions include those of access control lists, because the kernel shows the list's mask
 //! as the group's permissions.

@@ -1,6 +1,6 @@
 //! Files that the user names for reading: secrets, keys, saved plans.
 //!
-//! They belong to this user or to root, such as secrets that a container mounts, and nobody else can
+//! They belong to this user or to root, such as secrets that a container mounts, and no other user can
 //! write to them. A link to one counts if it belongs to this user or to root.
 
 use std::fs::File;

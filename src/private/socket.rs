@@ -1,4 +1,4 @@
-//! Unix sockets of mode 0600 in directories where nobody else can replace them.
+//! Unix sockets of mode 0600 in directories where no other user can replace them.
 
 use std::fs::Permissions;
 use std::io;
@@ -62,7 +62,7 @@ pub fn check_socket_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks that a socket belongs to this user, and that nobody else can replace it.
+/// Checks that a socket belongs to this user, and that no other user can replace it.
 ///
 /// # Errors
 /// If it does not exist, or a stranger owns it or could replace it.
