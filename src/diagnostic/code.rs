@@ -261,6 +261,8 @@ codes! {
         "Wait for the election; if the cluster elects no leader, start more of its servers.";
     ApiUnknownRegion = "api/unknown-region": "The server knows no region of this name.",
         "Correct the region (`NOMAD_REGION`, `--region`), or omit it to use the server's own.";
+    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send.",
+        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`.";
     ApiBadRequest = "api/bad-request": "The server rejected the request as malformed.",
         "Read the server's error; if it is unclear, check the version of the server and its address.";
     ApiServerError = "api/server-error": "The server failed with an error that this program does not know.",
@@ -416,6 +418,8 @@ codes! {
         "Start it with --dev, which runs server and node in one process.";
     AgentBadAddress = "agent/bad-address": "The listen address is not valid.",
         "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
+    AgentBadLimit = "agent/bad-limit": "The text is not a limit of the agent's HTTP API, or its value is out of range.",
+        "Write --limit NAME=VALUE; docs/security.md lists the names, defaults and ranges.";
     AgentNotLoopback = "agent/not-loopback": "The agent does not authenticate requests. Every client that reaches its HTTP address can create and delete volumes.",
         "Listen on a loopback address, or pass --allow-unauthenticated on a network that you trust.";
     AgentPortInUse = "agent/port-in-use": "Another process already listens on the address.",

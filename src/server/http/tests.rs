@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::{MAX_BODY, router};
+use super::{HttpSettings, Limits, router};
 use crate::model::{Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
@@ -49,7 +49,8 @@ async fn agent() -> FakeAgent {
 }
 
 async fn send(services: &Services, request: Request<Body>) -> Answer {
-    let response = router(services.clone()).oneshot(request).await.unwrap();
+    let router = router(services.clone(), HttpSettings::default());
+    let response = router.oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     Answer {
         status: parts.status.as_u16(),
@@ -505,11 +506,11 @@ async fn a_body_that_is_too_large_is_refused() {
     let announced = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
-        .header("Content-Length", (MAX_BODY + 1).to_string())
+        .header("Content-Length", (Limits::default().body_bytes + 1).to_string())
         .body(Body::from("{"))
         .unwrap();
     let chunk = vec![b' '; 1 << 20];
-    let chunks = std::iter::repeat_n(chunk, 65).map(Ok::<_, std::io::Error>);
+    let chunks = std::iter::repeat_n(chunk, 9).map(Ok::<_, std::io::Error>);
     let chunked = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
@@ -517,7 +518,7 @@ async fn a_body_that_is_too_large_is_refused() {
         .unwrap();
     for request in [announced, chunked] {
         let answer = send(&agent.services, request).await;
-        let expected = "the request body is larger than 64 MiB";
+        let expected = "the request body is larger than 8 MiB (limit `body-bytes`)";
         assert_eq!((answer.status, answer.text()), (413, expected));
     }
 }
