@@ -126,26 +126,30 @@ fn waiting_queries_leave_the_places_of_working_ones() {
     let agent = limited(data.path(), &limits);
     let address = tcp(&agent);
     // Each connection gives its working place back before the next ones need it.
-    let mut waiting: Vec<TcpStream> = (0..20).map(|_| connect_from(1, address)).collect();
+    let mut waiting: Vec<TcpStream> = (0..21).map(|_| connect_from(1, address)).collect();
     for stream in &mut waiting {
         stream.write_all(WAIT).unwrap();
+        stream.set_nonblocking(true).unwrap();
     }
-    let mut next = connect_from(1, address);
-    let refused = until("all waiting places to be taken", || {
-        let answer = ask(&mut next, WAIT.get(..).unwrap_or_default());
-        answer.starts_with("HTTP/1.1 429").then_some(answer).ok_or("it waits".to_owned())
+    let (at, refused) = until("one more than the waiting places to be refused", || {
+        let mut answer = [0; 4096];
+        let answered = |stream: &TcpStream, answer: &mut [u8]| stream.peek(answer).ok();
+        let mut streams = waiting.iter().enumerate();
+        let found = streams.find_map(|(at, stream)| Some((at, answered(stream, &mut answer)?)));
+        let (at, length) = found.ok_or("all wait")?;
+        Ok((at, String::from_utf8_lossy(&answer[..length]).into_owned()))
     });
-    assert!(refused.contains("waiting-queries"), "{refused}");
-    drop(next);
+    assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+    assert!(refused.contains("(limit `waiting-queries`)"), "{refused}");
+    drop(waiting.remove(at));
+    let others = waiting.iter().filter(|stream| stream.peek(&mut [0]).is_ok());
+    assert_eq!(others.count(), 0, "the others wait");
     let mut working: Vec<TcpStream> = (0..5).map(|_| connect_from(1, address)).collect();
     for stream in &mut working {
         assert!(ask(stream, READ).starts_with("HTTP/1.1 200"));
     }
     assert!(is_answered(&Address::Unix(agent.socket.clone())));
     drop(working);
-    // A change ends all waits, and every client gets its answer.
-    crate::volumes::create(&Address::Unix(agent.socket.clone()), "db").unwrap().json();
-    drop(waiting);
     assert!(is_answered(&agent.address));
 }
 

@@ -12,7 +12,7 @@ use crate::diagnostic::closest_match;
 use crate::model::Bytes;
 
 /// The bytes of a body that need no reservation.
-pub const FREE_BODY: usize = 16 << 10;
+pub const FREE_BODY: usize = 8 << 10;
 
 /// The limits of the HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub const LIMITS: &[LimitField] = &[
     ),
     size(
         "total-body-bytes",
-        "the bodies of all requests, without the first 16 KiB of each",
+        "the bodies of all requests, without the first 8 KiB of each",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.total_body_bytes,
     ),

@@ -122,7 +122,8 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
         long_lists: shared.long_lists,
         services: shared.services,
     };
-    dispatch(route, request).await
+    // The future of a handler is large, so it exists only after the body has arrived.
+    Box::pin(dispatch(route, request)).await
 }
 
 async fn dispatch(route: Route, request: ApiRequest) -> Result<Reply, ServerError> {
