@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// Returns memory to the system after a burst of requests; glibc's allocator keeps most of it.
-#[cfg(feature = "agent")]
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

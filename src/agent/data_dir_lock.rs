@@ -131,8 +131,12 @@ pub(super) fn lock_problem(error: &LockError, owner: Option<&LockOwner>) -> Diag
         let (path, pid) = (directory.display(), stranger.pid);
         problem = problem
             .note("this user's agent did not lock the directory")
-            .help(format!("look at the process with `ps -fp {pid}`, and stop it or use another directory"))
-            .help(format!("run `chmod go-rwx {path}`, so that no other user can open the lock"));
+            .help(format!(
+                "look at the process with `ps -fp {pid}`, and stop it or use another directory"
+            ))
+            .help(format!(
+                "run `chmod go-rwx {path}`, so that no other user can open the lock"
+            ));
     }
     if let Some(owner) = owner {
         if let Ok(since) = jiff::Timestamp::from_nanosecond(owner.started_at.into()) {

@@ -76,7 +76,10 @@ impl FileLedger {
 
     fn unavailable(&self, verb: &str, error: &io::Error) -> LedgerError {
         let (code, why) = match NotPrivate::find(error) {
-            Some(refused) => (Code::FileNotPrivate, format!("{refused}; {}", refused.help())),
+            Some(refused) => (
+                Code::FileNotPrivate,
+                format!("{refused}; {}", refused.help()),
+            ),
             None => (Code::LedgerFile, reason(error)),
         };
         let message = format!("cannot {verb} {}: {why}", self.name);
@@ -137,7 +140,8 @@ impl FileLedger {
     /// Writes all changes or none, and returns their revision.
     fn write_blocking(&self, set: &SetName, changes: &[ShardChange]) -> Result<u64, LedgerError> {
         let guard = self.sibling(".lock");
-        let lock = private::open_or_create(&guard).map_err(|error| self.unavailable("lock", &error))?;
+        let lock =
+            private::open_or_create(&guard).map_err(|error| self.unavailable("lock", &error))?;
         self.wait_for(set, &lock)?;
         let mut content = self.load()?;
         let shards = content.sets.entry(set.as_str().to_owned()).or_default();

@@ -66,7 +66,12 @@ mod tests {
 
     fn problem(path: &Path) -> Option<Problem> {
         let error = open_given(path).err()?;
-        Some(NotPrivate::find(&error).expect("not a refusal").problem.clone())
+        Some(
+            NotPrivate::find(&error)
+                .expect("not a refusal")
+                .problem
+                .clone(),
+        )
     }
 
     #[test]

@@ -71,15 +71,17 @@ impl NotPrivate {
             Problem::Foreign { own, .. } => format!(
                 "use a path of your own; if you trust what is there, run `chown {own} {path}` first"
             ),
-            Problem::Writable { .. } => format!(
-                "run `chmod go-w {path}` if you trust what is there, or use another path"
-            ),
+            Problem::Writable { .. } => {
+                format!("run `chmod go-w {path}` if you trust what is there, or use another path")
+            }
             Problem::Link { .. } => format!(
                 "find out who created the link `{path}`, remove it, and use the real path or a bind mount"
             ),
             Problem::WrongKind { .. } => format!("move `{path}` away, or use another path"),
             Problem::ForeignPeer { .. } => {
-                format!("find the process with `ss -xlp src {path}`, and use a directory of your own")
+                format!(
+                    "find the process with `ss -xlp src {path}`, and use a directory of your own"
+                )
             }
         }
     }
@@ -164,9 +166,7 @@ mod tests {
         );
         assert_eq!(
             problem.help,
-            [
-                "use a path of your own; if you trust what is there, run `chown 0 /data` first"
-            ]
+            ["use a path of your own; if you trust what is there, run `chown 0 /data` first"]
         );
     }
 }

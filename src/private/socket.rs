@@ -99,7 +99,12 @@ mod tests {
 
     fn problem(result: io::Result<()>) -> Option<Problem> {
         let error = result.err()?;
-        Some(NotPrivate::find(&error).expect("not a refusal").problem.clone())
+        Some(
+            NotPrivate::find(&error)
+                .expect("not a refusal")
+                .problem
+                .clone(),
+        )
     }
 
     fn directory(mode: u32) -> (tempfile::TempDir, PathBuf) {
@@ -121,7 +126,12 @@ mod tests {
 
     #[test]
     fn a_socket_that_a_stranger_could_replace_is_refused() {
-        for (mode, is_refused) in [(0o755, false), (0o1777, false), (0o777, true), (0o770, true)] {
+        for (mode, is_refused) in [
+            (0o755, false),
+            (0o1777, false),
+            (0o777, true),
+            (0o770, true),
+        ] {
             let (kept, path) = directory(mode);
             let _listening = bind_socket(&path).unwrap();
             let owner = own_user();

@@ -223,8 +223,7 @@ mod tests {
             owner: None,
             stranger: Some(stranger),
         };
-        let expected =
-            "process 4711 of user ID 1000 holds the lock of the data directory `/data`";
+        let expected = "process 4711 of user ID 1000 holds the lock of the data directory `/data`";
         assert_eq!(error.to_string(), expected);
     }
 

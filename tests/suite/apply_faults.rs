@@ -179,7 +179,8 @@ impl TestBed {
             let id = ExternalId::new("vol-1");
             agent.backend.add_volume(id, Default::default());
         }
-        let proxy = FaultyProxy::start(router(agent.services.clone(), HttpSettings::default())).await;
+        let proxy =
+            FaultyProxy::start(router(agent.services.clone(), HttpSettings::default())).await;
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("volumes.hcl"), scenario.specification).unwrap();
         let mut test_bed = Self {

@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
+use redb::backends::FileBackend;
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
     WriteTransaction,
 };
-use redb::backends::FileBackend;
 use serde::Serialize;
 
 use super::records::VolumeRecord;

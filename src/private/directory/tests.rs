@@ -7,7 +7,10 @@ const STRANGER: u32 = 61_234;
 
 fn problem(result: io::Result<impl std::fmt::Debug>) -> Problem {
     let error = result.unwrap_err();
-    NotPrivate::find(&error).expect("not a refusal").problem.clone()
+    NotPrivate::find(&error)
+        .expect("not a refusal")
+        .problem
+        .clone()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -27,7 +30,10 @@ fn is_root() -> bool {
 fn a_new_directory_and_its_parents_are_private() {
     let base = tempfile::tempdir().unwrap();
     let path = base.path().join("a/b/c");
-    assert_eq!(create_directory(&path).unwrap(), path.canonicalize().unwrap());
+    assert_eq!(
+        create_directory(&path).unwrap(),
+        path.canonicalize().unwrap()
+    );
     for part in ["a", "a/b", "a/b/c"] {
         assert_eq!(mode(&base.path().join(part)), 0o700, "{part}");
     }
@@ -99,7 +105,10 @@ fn a_link_inside_is_refused_and_one_to_the_directory_only_of_a_stranger() {
     set_mode(&real, 0o700);
     let link = base.path().join("link");
     symlink(&real, &link).unwrap();
-    assert_eq!(create_directory(&link).unwrap(), real.canonicalize().unwrap());
+    assert_eq!(
+        create_directory(&link).unwrap(),
+        real.canonicalize().unwrap()
+    );
     let owner = own_user();
     assert_eq!(problem(create_subdirectory(&link)), Problem::Link { owner });
     if is_root() {

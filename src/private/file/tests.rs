@@ -7,7 +7,10 @@ use crate::private::problem::{NotPrivate, Problem};
 
 fn problem(result: io::Result<File>) -> Problem {
     let error = result.unwrap_err();
-    NotPrivate::find(&error).expect("not a refusal").problem.clone()
+    NotPrivate::find(&error)
+        .expect("not a refusal")
+        .problem
+        .clone()
 }
 
 type Open = fn(&Path) -> io::Result<File>;
@@ -86,7 +89,10 @@ fn what_is_no_regular_file_is_refused_and_does_not_block() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
     for (name, open) in OPENINGS {
         let found = problem(open(&pipe));
-        assert!(matches!(found, Problem::WrongKind { .. }), "{name}: {found}");
+        assert!(
+            matches!(found, Problem::WrongKind { .. }),
+            "{name}: {found}"
+        );
     }
     let socket = base.path().join("socket");
     let _listening = UnixListener::bind(&socket).unwrap();

@@ -310,7 +310,10 @@ impl ServerError {
             Self::NoSuchSource(volume) => format!("no such volume \"{}\"", volume.id),
             Self::MissingDefinition => "missing volume definition".into(),
             Self::Invalid { problems, .. } => {
-                format!("validation: {}", first_ones(problems.iter().cloned()).join(", "))
+                format!(
+                    "validation: {}",
+                    first_ones(problems.iter().cloned()).join(", ")
+                )
             }
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
             Self::Multiple(errors) => multi_error(errors.iter().map(Self::text)),
@@ -374,9 +377,7 @@ impl ServerError {
             Self::InBatch { error, .. } => {
                 format!("{}; no volume was registered", error.message())
             }
-            Self::Multiple(errors) => {
-                first_ones(errors.iter().map(Self::message)).join("; ")
-            }
+            Self::Multiple(errors) => first_ones(errors.iter().map(Self::message)).join("; "),
             Self::PluginHasNoController(id) => {
                 format!("plugin {id} cannot create volumes: it has no controller")
             }

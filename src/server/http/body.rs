@@ -72,6 +72,7 @@ pub(super) async fn read_body(
         bytes: vec![],
         reserved: None,
         most: announced.unwrap_or(limit),
+        is_announced: announced.is_some(),
         limits,
         budget,
         until,
@@ -94,6 +95,7 @@ struct Receiving<'a> {
     reserved: Option<OwnedSemaphorePermit>,
     /// The announced length, or the largest allowed one.
     most: usize,
+    is_announced: bool,
     limits: &'a Limits,
     budget: &'a BodyBudget,
     until: Instant,
@@ -108,6 +110,11 @@ impl Receiving<'_> {
         }
         if self.reserved.is_none() && length > FREE_BODY {
             self.reserved = Some(self.budget.reserve(self.most, self.until).await?);
+            if self.is_announced {
+                // The system provides memory only where bytes arrive.
+                self.bytes
+                    .reserve_exact(self.most.saturating_sub(self.bytes.len()));
+            }
         }
         if length > self.bytes.capacity() {
             // Doubling, but never beyond what is reserved.

@@ -106,11 +106,7 @@ fn is_own(host: &Authority, allowed: &AllowedHosts) -> bool {
 
 /// Whether a page of this origin may use the agent: one that the agent serves itself under an address,
 /// or one with a configured name.
-fn is_own_origin(
-    origin: &HeaderValue,
-    host: Option<&Authority>,
-    allowed: &AllowedHosts,
-) -> bool {
+fn is_own_origin(origin: &HeaderValue, host: Option<&Authority>, allowed: &AllowedHosts) -> bool {
     let text = origin.to_str().unwrap_or_default();
     let authority = text.split_once("://").map(|(_, authority)| authority);
     let Some(Ok(origin)) = authority.map(Authority::try_from) else {

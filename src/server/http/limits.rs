@@ -230,7 +230,10 @@ fn unknown(name: &str) -> String {
         Some(near) => format!("`{name}` is not a limit; did you mean `{near}`?"),
         None => {
             let names: Vec<_> = names().collect();
-            format!("`{name}` is not a limit; the limits are {}", names.join(", "))
+            format!(
+                "`{name}` is not a limit; the limits are {}",
+                names.join(", ")
+            )
         }
     }
 }
@@ -244,7 +247,11 @@ mod tests {
         for limit in LIMITS {
             let mut limits = Limits::default();
             let (least, most) = limit.range;
-            assert!((least..=most).contains(&limits.get(limit)), "{}", limit.name);
+            assert!(
+                (least..=most).contains(&limits.get(limit)),
+                "{}",
+                limit.name
+            );
             for number in [least, most] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
                 assert_eq!(limits.get(limit), number, "{}", limit.name);

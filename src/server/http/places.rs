@@ -121,7 +121,10 @@ mod tests {
     async fn a_waiting_connection_leaves_its_place_to_another() {
         let places = Places::new(1, 1);
         let first = Connection::new(true, places.enter().await.unwrap());
-        assert!(places.enter().now_or_never().is_none(), "the place is taken");
+        assert!(
+            places.enter().now_or_never().is_none(),
+            "the place is taken"
+        );
         let change = Arc::new(Notify::new());
         let waiting = {
             let (first, change) = (first.clone(), change.clone());

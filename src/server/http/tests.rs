@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::{HttpSettings, Limits, router};
+use crate::diagnostic::Code;
 use crate::model::{Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
@@ -501,12 +502,32 @@ async fn the_namespace_is_chosen_in_nomads_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_of_a_web_page_is_refused_with_its_code() {
+    let agent = agent().await;
+    for (name, value, status) in [
+        ("Host", "evil.example", 403),
+        ("Origin", "http://evil.example", 403),
+        ("Content-Type", "text/plain", 415),
+    ] {
+        let request = Request::builder().method("PUT").uri("/v1/volumes");
+        let request = request.header("Accept", ErrorBody::MEDIA_TYPE);
+        let request = request.header(name, value).body(Body::from("{}")).unwrap();
+        let answer = send(&agent.services, request).await;
+        assert_eq!(answer.status, status, "{name}");
+        assert_eq!(answer.json()["code"], Code::ApiForeignRequest.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_refused() {
     let agent = agent().await;
     let announced = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
-        .header("Content-Length", (Limits::default().body_bytes + 1).to_string())
+        .header(
+            "Content-Length",
+            (Limits::default().body_bytes + 1).to_string(),
+        )
         .body(Body::from("{"))
         .unwrap();
     let chunk = vec![b' '; 1 << 20];
