@@ -111,6 +111,11 @@ impl Listeners {
     }
 }
 
+/// The places of one listener, each at most `most`.
+fn places(working: usize, limits: &Limits, most: usize) -> Places {
+    Places::new(working.min(most), limits.waiting_queries.min(most))
+}
+
 /// A connection that was accepted.
 struct Accepted<S> {
     stream: S,
@@ -137,12 +142,11 @@ struct Server {
 impl Server {
     fn new(router: Router, limits: &Limits) -> Self {
         let most = max_connections();
-        let waiting = limits.waiting_queries.min(most);
         Self {
             router,
             graceful: GracefulShutdown::new(),
-            tcp_places: Places::new(limits.connections.min(most), waiting),
-            socket_places: Places::new(limits.socket_connections.min(most / 4), waiting / 4),
+            tcp_places: places(limits.connections, limits, most),
+            socket_places: places(limits.socket_connections, limits, most / 4),
             clients: ClientAddresses::new(limits.connections_per_address),
             head_bytes: limits.head_bytes,
             write_limit: Duration::from_secs(limits.write_seconds as u64),

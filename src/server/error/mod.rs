@@ -11,7 +11,7 @@ mod snapshot;
 mod update_origin;
 mod variable;
 
-pub(in crate::server) use multi_error::shortened;
+pub(crate) use multi_error::shortened;
 pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;
 pub use server_error::{CopySource, ServerError, UnsupportedOperation};

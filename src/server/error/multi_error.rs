@@ -31,7 +31,7 @@ pub(super) fn first_ones(mut texts: impl ExactSizeIterator<Item = String>) -> Ve
 }
 
 /// Cuts a text that has more than this number of bytes.
-pub(in crate::server) fn shortened(mut text: String, longest: usize) -> String {
+pub(crate) fn shortened(mut text: String, longest: usize) -> String {
     if text.len() <= longest {
         return text;
     }

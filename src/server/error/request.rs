@@ -28,8 +28,13 @@ pub enum RequestError {
         /// The limit.
         limit: usize,
     },
-    /// Other long lists are being sent, and take too long.
+    /// Other long lists are being encoded, and take too long.
     ListsBusy,
+    /// Other long responses are being sent, and take too long.
+    ResponsesBusy {
+        /// The budget in bytes.
+        limit: usize,
+    },
     /// The client used a name that is not the agent's.
     ForeignHost(String),
     /// A web page of another server sent the request.
@@ -70,7 +75,10 @@ impl RequestError {
         let status = match self {
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
-            Self::BodiesBusy { .. } | Self::TooManyWaiting { .. } | Self::ListsBusy => {
+            Self::BodiesBusy { .. }
+            | Self::TooManyWaiting { .. }
+            | Self::ListsBusy
+            | Self::ResponsesBusy { .. } => {
                 return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
             }
             Self::ForeignHost(_) | Self::ForeignOrigin(_) => {
@@ -118,7 +126,11 @@ impl RequestError {
             Self::TooManyWaiting { limit } => format!(
                 "{limit} blocking queries wait already (limit `waiting-queries`); send the request again later"
             ),
-            Self::ListsBusy => "other long lists are still being sent (limit `long-lists`); send the request again later".into(),
+            Self::ListsBusy => "other long lists are still being encoded (limit `long-lists`); send the request again later".into(),
+            Self::ResponsesBusy { limit } => format!(
+                "other responses use all of {} (limit `total-response-bytes`); send the request again later",
+                size(*limit)
+            ),
             Self::ForeignHost(host) => format!(
                 "`{host}` is not a name of this agent; use its address or `localhost`, or start the agent with `--allow-host` and this name"
             ),

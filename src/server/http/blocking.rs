@@ -19,7 +19,7 @@ pub(super) async fn wait_for_index(
     index_of: impl Fn(&State) -> u64,
 ) -> Result<(), ServerError> {
     let services = &request.services;
-    if wait.index == 0 || services.cell.read(&index_of) > wait.index {
+    if wait.index == 0 || request.has_waited || services.cell.read(&index_of) > wait.index {
         return Ok(());
     }
     let requested = match wait.duration {

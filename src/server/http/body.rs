@@ -22,8 +22,7 @@ pub(super) struct BodyBudget {
 
 impl BodyBudget {
     pub(super) fn new(limits: &Limits) -> Self {
-        // A permit count is 32 bits, and the limit at most 1 GiB.
-        let total = limits.total_body_bytes.min(u32::MAX as usize);
+        let total = limits.total_body_bytes.max(limits.body_bytes);
         Self {
             bytes: Arc::new(Semaphore::new(total)),
             total,
@@ -36,7 +35,8 @@ impl BodyBudget {
         until: Instant,
     ) -> Result<OwnedSemaphorePermit, RequestError> {
         let busy = RequestError::BodiesBusy { limit: self.total };
-        let Ok(permits) = u32::try_from(bytes.min(self.total)) else {
+        // A permit count is 32 bits, and the limit at most 1 GiB.
+        let Ok(permits) = u32::try_from(bytes) else {
             return Err(busy);
         };
         let reserved = self.bytes.clone().acquire_many_owned(permits);

@@ -3,7 +3,8 @@
 //! The rule for memory: whatever clients send, the agent stays within 200 MB of what its state needs.
 //! Each connection has a small buffer. The first [`FREE_BODY`] bytes of a body are always accepted, so
 //! small requests work at any load; a larger body reserves its whole length from one budget for all
-//! connections, before it is read and until its response is ready. A decoded request takes a few times
+//! connections, before it is read and until its response is ready. A long response reserves its length
+//! too; without room, a read is dropped and repeated when there is room. A decoded request takes a few times
 //! the bytes of its body, because the number of its JSON values is bounded while they are decoded.
 //!
 //! `docs/security.md` lists the limits; a test compares it with this table.
@@ -29,7 +30,7 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
-    /// Bytes of all bodies that are being handled, without the free part of each.
+    /// Bytes of all bodies that are being handled, without the free part of each. One body always fits.
     pub total_body_bytes: usize,
     /// Seconds until a body has arrived.
     pub body_seconds: usize,
@@ -37,8 +38,10 @@ pub struct Limits {
     pub json_values: usize,
     /// Elements of one JSON list in a body.
     pub list_elements: usize,
-    /// Long lists that are being sent at the same time.
+    /// Long lists that are being encoded at the same time.
     pub long_lists: usize,
+    /// Bytes of all long responses that are being sent.
+    pub total_response_bytes: usize,
     /// Seconds without progress while a response is sent.
     pub write_seconds: usize,
 }
@@ -57,6 +60,7 @@ impl Default for Limits {
             json_values: 100_000,
             list_elements: 10_000,
             long_lists: 4,
+            total_response_bytes: 64 << 20,
             write_seconds: 30,
         }
     }
@@ -145,7 +149,7 @@ pub const LIMITS: &[LimitField] = &[
     ),
     size(
         "total-body-bytes",
-        "the bodies of all requests, without the first 8 KiB of each",
+        "the bodies of all requests, without the first 8 KiB of each; at least `body-bytes`",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.total_body_bytes,
     ),
@@ -169,9 +173,15 @@ pub const LIMITS: &[LimitField] = &[
     ),
     number(
         "long-lists",
-        "lists of more than 256 entries that are sent at the same time",
+        "lists of 256 entries or more that are encoded at the same time",
         (1, 1 << 20),
         |limits| &mut limits.long_lists,
+    ),
+    size(
+        "total-response-bytes",
+        "the responses of more than 16 KiB that are being sent; one always fits",
+        (1 << 20, 1 << 30),
+        |limits| &mut limits.total_response_bytes,
     ),
     number(
         "write-seconds",
@@ -194,9 +204,6 @@ impl Limits {
         let limit = limit.ok_or_else(|| unknown(name))?;
         let number = limit.parse(value)?;
         *(limit.field)(self) = number;
-        if self.total_body_bytes < self.body_bytes {
-            self.total_body_bytes = self.body_bytes;
-        }
         Ok(())
     }
 
@@ -269,7 +276,6 @@ mod tests {
         let mut limits = Limits::default();
         limits.set("body-bytes=32MiB").unwrap();
         assert_eq!(limits.body_bytes, 32 << 20);
-        assert_eq!(limits.total_body_bytes, 32 << 20, "one body fits");
         for (text, why) in [
             ("connections", "it is not of the form NAME=VALUE"),
             ("connections=many", "`many` is not a number"),

@@ -32,8 +32,8 @@ pub(super) struct Reply {
     next_token: Option<String>,
     /// 200 by default.
     status: StatusCode,
-    /// The place of a long list, held until it is sent.
-    place: Option<OwnedSemaphorePermit>,
+    /// The memory of a long body, reserved until it is sent.
+    reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
@@ -75,10 +75,15 @@ impl Reply {
         self
     }
 
-    /// Holds the place of a long list until the response is sent.
+    /// The bytes of the body.
+    pub(super) fn len(&self) -> usize {
+        self.body.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Holds the reservation of a long body until it is sent.
     #[must_use]
-    pub(super) fn with_place(mut self, place: OwnedSemaphorePermit) -> Self {
-        self.place = Some(place);
+    pub(super) fn with_reservation(mut self, reserved: OwnedSemaphorePermit) -> Self {
+        self.reserved = Some(reserved);
         self
     }
 
@@ -127,8 +132,8 @@ impl ResponseBuilder {
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
             Some(body) => {
-                let body = match reply.place {
-                    Some(place) => Body::new(LongBody::new(body, place)),
+                let body = match reply.reserved {
+                    Some(reserved) => Body::new(LongBody::new(body, reserved)),
                     None => Body::from(body),
                 };
                 let mut response = Response::new(body);

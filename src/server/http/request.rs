@@ -15,9 +15,9 @@ use crate::server::error::{RequestError, ServerError};
 use crate::server::services::Services;
 use crate::wire::{DecodeLimits, SECRETS, decode_bounded, parse_secrets_header};
 
-/// Lists of this length are sent few at a time (`limits`), and encoded on a blocking thread.
+/// Lists of this length are encoded few at a time (`limits`), and on a blocking thread.
 pub(super) const LONG_LIST: usize = 256;
-/// The longest time to wait for other long lists to be sent.
+/// The longest time to wait for other long lists to be encoded.
 const LONG_LIST_WAIT: Duration = Duration::from_secs(30);
 
 /// A request as handlers see it.
@@ -31,8 +31,10 @@ pub(super) struct ApiRequest {
     pub(super) decode_limits: DecodeLimits,
     /// Where the request came from.
     pub(super) connection: Connection,
-    /// The places of long lists that are being sent.
+    /// The places of long lists that are being encoded.
     pub(super) long_lists: Arc<Semaphore>,
+    /// Whether a blocking query has waited already, and its response is read again.
+    pub(super) has_waited: bool,
     /// Whether the client wants indented JSON.
     pub(super) pretty: bool,
 }
@@ -47,7 +49,7 @@ impl ApiRequest {
             .map_err(|error| RequestError::Body(error.to_string()).into())
     }
 
-    /// Waits for a place to send a long list.
+    /// Waits for a place to encode a long list.
     pub(super) async fn long_list(&self) -> Result<OwnedSemaphorePermit, ServerError> {
         let place = self.long_lists.clone().acquire_owned();
         match tokio::time::timeout(LONG_LIST_WAIT, place).await {

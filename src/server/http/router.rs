@@ -13,6 +13,7 @@ use tower_http::compression::predicate::SizeAbove;
 use super::body::{BodyBudget, ReceivedBody, read_body};
 use super::guard::{self, AllowedHosts};
 use super::limits::Limits;
+use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
 use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
@@ -41,6 +42,7 @@ struct Shared {
     services: Services,
     settings: Arc<HttpSettings>,
     bodies: BodyBudget,
+    responses: ResponseBudget,
     long_lists: Arc<Semaphore>,
 }
 
@@ -62,6 +64,7 @@ pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
         .with_state(Shared {
             services,
             bodies: BodyBudget::new(&settings.limits),
+            responses: ResponseBudget::new(&settings.limits),
             long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
             settings: Arc::new(settings),
         })
@@ -109,6 +112,7 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
     } else {
         ReceivedBody::default()
     };
+    let is_read = parts.method == Method::GET;
     let request = ApiRequest {
         pretty: parameters.is_pretty(),
         parameters,
@@ -120,37 +124,67 @@ async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> 
         },
         connection,
         long_lists: shared.long_lists,
+        has_waited: false,
         services: shared.services,
     };
     // The future of a handler is large, so it exists only after the body has arrived.
-    Box::pin(dispatch(route, request)).await
+    Box::pin(answer(route, request, is_read, &shared.responses)).await
 }
 
-async fn dispatch(route: Route, request: ApiRequest) -> Result<Reply, ServerError> {
+/// Calls the handler, and reserves the memory of a long response (`long_body`).
+async fn answer(
+    route: Route,
+    mut request: ApiRequest,
+    is_read: bool,
+    responses: &ResponseBudget,
+) -> Result<Reply, ServerError> {
+    let reply = dispatch(&route, &request).await?;
+    let length = reply.len();
+    if length <= LONG {
+        return Ok(reply);
+    }
+    if let Some(reserved) = responses.try_reserve(length) {
+        return Ok(reply.with_reservation(reserved));
+    }
+    if !is_read {
+        // What was written is reported, also if other responses leave no room for too long.
+        return Ok(match responses.reserve(length).await {
+            Ok(reserved) => reply.with_reservation(reserved),
+            Err(_) => reply,
+        });
+    }
+    drop(reply);
+    let reserved = responses.reserve(length).await?;
+    request.has_waited = true;
+    let reply = dispatch(&route, &request).await?;
+    Ok(reply.with_reservation(reserved))
+}
+
+async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerError> {
     match route {
-        Route::ListVolumes => volumes::list(&request).await,
-        Route::ListExternal => provider::list_volumes(&request).await,
-        Route::ListSnapshots => provider::list_snapshots(&request).await,
-        Route::CreateSnapshot => provider::create_snapshots(&request).await,
-        Route::DeleteSnapshot => provider::delete_snapshot(&request).await,
-        Route::ReadVolume(id) => volumes::read(&request, &id).await,
-        Route::Register => volumes::register(&request).await,
-        Route::Create => volumes::create(&request).await,
-        Route::Deregister(id) => volumes::deregister(&request, &id).await,
-        Route::Delete(id) => volumes::delete(&request, &id).await,
-        Route::Detach(id) => volumes::detach(&request, &id),
-        Route::ListPlugins => plugins::list(&request).await,
-        Route::ReadPlugin(id) => plugins::read(&request, &id).await,
-        Route::ListNodes => cluster::list_nodes(&request),
-        Route::Search => cluster::search(&request),
-        Route::AgentSelf => cluster::agent_self(&request),
-        Route::AgentHealth => cluster::agent_health(&request),
-        Route::Leader => cluster::leader(&request),
-        Route::Peers => cluster::peers(&request),
-        Route::Regions => cluster::list_regions(&request),
-        Route::ListNamespaces => cluster::list_namespaces(&request),
-        Route::ReadNamespace(name) => cluster::read_namespace(&request, &name),
-        Route::ListVariables => variables::list(&request).await,
-        Route::Variable(method, path) => variables::read_or_write(&request, &method, &path).await,
+        Route::ListVolumes => volumes::list(request).await,
+        Route::ListExternal => provider::list_volumes(request).await,
+        Route::ListSnapshots => provider::list_snapshots(request).await,
+        Route::CreateSnapshot => provider::create_snapshots(request).await,
+        Route::DeleteSnapshot => provider::delete_snapshot(request).await,
+        Route::ReadVolume(id) => volumes::read(request, id).await,
+        Route::Register => volumes::register(request).await,
+        Route::Create => volumes::create(request).await,
+        Route::Deregister(id) => volumes::deregister(request, id).await,
+        Route::Delete(id) => volumes::delete(request, id).await,
+        Route::Detach(id) => volumes::detach(request, id),
+        Route::ListPlugins => plugins::list(request).await,
+        Route::ReadPlugin(id) => plugins::read(request, id).await,
+        Route::ListNodes => cluster::list_nodes(request),
+        Route::Search => cluster::search(request),
+        Route::AgentSelf => cluster::agent_self(request),
+        Route::AgentHealth => cluster::agent_health(request),
+        Route::Leader => cluster::leader(request),
+        Route::Peers => cluster::peers(request),
+        Route::Regions => cluster::list_regions(request),
+        Route::ListNamespaces => cluster::list_namespaces(request),
+        Route::ReadNamespace(name) => cluster::read_namespace(request, name),
+        Route::ListVariables => variables::list(request).await,
+        Route::Variable(method, path) => variables::read_or_write(request, method, path).await,
     }
 }

@@ -38,20 +38,17 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         })
     };
     let (mut page, mut index) = read();
-    let mut place = None;
+    let mut _place = None;
     if page.variables.len() >= LONG_LIST {
-        // Without a place, nothing is kept in memory.
+        // While it waits, nothing is kept in memory.
         drop(page);
-        place = Some(request.long_list().await?);
+        _place = Some(request.long_list().await?);
         (page, index) = read();
     }
     let listed = page.variables.iter();
     let documents: Vec<_> = listed.map(|record| encode(record, None)).collect();
     let next = page.next.as_ref().map(ToString::to_string);
-    let mut reply = Reply::json(&documents, request.pretty)?;
-    if let Some(place) = place {
-        reply = reply.with_place(place);
-    }
+    let reply = Reply::json(&documents, request.pretty)?;
     Ok(reply.with_index(index).with_next_token(next))
 }
 

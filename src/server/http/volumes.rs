@@ -51,14 +51,15 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let reply = if page.volumes.len() < LONG_LIST {
         encode_list(&page, request.pretty)?
     } else {
-        // Without a place, nothing is kept in memory.
+        // While it waits, nothing is kept in memory.
         drop(page);
         let place = request.long_list().await?;
         (page, index) = read();
         let (kept, pretty) = (page.clone(), request.pretty);
         let task = tokio::task::spawn_blocking(move || encode_list(&kept, pretty)).await;
         let failed = |_| Err(ServerError::Internal("a list could not be encoded".into()));
-        task.unwrap_or_else(failed)?.with_place(place)
+        drop(place);
+        task.unwrap_or_else(failed)?
     };
     let next = page.next.as_ref().map(ToString::to_string);
     Ok(reply.with_index(index).with_next_token(next))
