@@ -51,3 +51,28 @@ fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnost
     }
     Ok(text)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_that_others_can_write_to_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("plan.json");
+        std::fs::write(&file, "{}").unwrap();
+        for (mode, expected) in [(0o644, None), (0o664, Some(Code::FileNotPrivate))] {
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let name = Path::new("plan.json");
+            assert!(read_text(directory.path(), name).is_ok());
+            let read = read_trusted_text(directory.path(), name);
+            let code = read
+                .err()
+                .and_then(|problems| Some(problems.iter().next()?.code));
+            assert_eq!(code, expected, "{mode:o}");
+        }
+    }
+}
