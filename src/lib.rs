@@ -14,7 +14,7 @@
 //!  store        journal in an embedded database   mounts    mount(2)
 //!  driver       runs tasks as processes           files     finds and reads files
 //!  telemetry    logs and metrics                  secrets   resolves secret references
-//!  ports        interfaces to the outside world
+//!  ports        interfaces to the outside world    private   files that only this user can use
 //!  plan         specifications against state      state     the agent's state machine
 //!  wire         Nomad's JSON
 //!  spec         text -> volume specifications
@@ -54,6 +54,7 @@ pub mod node;
 pub mod nomad;
 pub mod plan;
 pub mod ports;
+pub mod private;
 pub mod reconcile;
 pub mod retry;
 pub mod secrets;

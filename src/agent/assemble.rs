@@ -17,6 +17,7 @@ use crate::driver::RawExec;
 use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
 use crate::node::{Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
+use crate::private::NotPrivate;
 use crate::server::{
     AgentInfo, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
     VolumeLimits, VolumePorts,
@@ -177,9 +178,17 @@ fn journal_problem(error: &JournalError) -> Diagnostics {
     )
 }
 
-fn with_cause(problem: Diagnostic, error: &dyn std::error::Error) -> Diagnostics {
-    match error.source() {
-        Some(source) => problem.note(source.to_string()).into(),
+fn with_cause(problem: Diagnostic, error: &(dyn std::error::Error + 'static)) -> Diagnostics {
+    let problem = match error.source() {
+        Some(source) => problem.note(source.to_string()),
+        None => problem,
+    };
+    match NotPrivate::find(error) {
+        Some(refused) => Diagnostic {
+            code: Code::FileNotPrivate,
+            ..problem.help(refused.help())
+        }
+        .into(),
         None => problem.into(),
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::server::http::{AllowedHosts, HttpSettings, Limits};
 
 /// The options of an agent, as given on the command line and in the environment.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,10 @@ pub struct AgentOptions {
     pub http: Option<String>,
     /// `--allow-unauthenticated`.
     pub allow_unauthenticated: bool,
+    /// `--allow-host`.
+    pub allow_hosts: Vec<String>,
+    /// `--limit NAME=VALUE`.
+    pub limits: Vec<String>,
     /// `--plugin-…`: the profile of the embedded plugin.
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
@@ -43,6 +48,8 @@ pub struct AgentConfig {
     pub data: DataDirSetting,
     /// The TCP address for HTTP, in addition to the Unix socket. Port 0 is any free port.
     pub http: Option<SocketAddr>,
+    /// The limits of the HTTP API, and the names of the agent.
+    pub http_settings: HttpSettings,
     /// The directory for sockets whose path in the data directory would be too long.
     pub runtime_dir: Option<PathBuf>,
     /// The program that is started as `PROGRAM plugin serve …`; by default this program.
@@ -92,11 +99,13 @@ impl AgentConfig {
             );
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
+        let settings = http_settings(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
         if let Err(problem) = parse_profile(&options.plugin, "plugin-") {
             problems.extend(problem);
         }
-        let (Ok(http), Ok(plugin_program), false) = (http, program, problems.has_errors()) else {
+        let parsed = (http, settings, program, problems.has_errors());
+        let (Ok(http), Ok(http_settings), Ok(plugin_program), false) = parsed else {
             return Err(problems);
         };
         Ok(Self {
@@ -105,6 +114,7 @@ impl AgentConfig {
                 .clone()
                 .map_or(DataDirSetting::Temporary, DataDirSetting::Persistent),
             http: Some(http),
+            http_settings,
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
             plugin_profile: options.plugin.clone(),
@@ -121,6 +131,7 @@ impl AgentConfig {
         Ok(Self {
             data: DataDirSetting::Persistent(directory),
             http: None,
+            http_settings: HttpSettings::default(),
             runtime_dir,
             plugin_program: own_program()?,
             plugin_profile: ProfileOptions::default(),
@@ -181,6 +192,31 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
     .note("the agent has no authentication: every client on that network could create and delete volumes")
     .help("listen on `127.0.0.1`, or add `--allow-unauthenticated` to accept every client")
     .into())
+}
+
+fn http_settings(options: &AgentOptions) -> Result<HttpSettings, Diagnostics> {
+    let mut problems = Diagnostics::default();
+    let mut limits = Limits::default();
+    for text in &options.limits {
+        if let Err(why) = limits.set(text) {
+            let message = format!("cannot set the limit `{text}`: {why}");
+            let help = "`docs/security.md` lists the limits";
+            problems.push(Diagnostic::error(Code::AgentBadLimit, message).help(help));
+        }
+    }
+    match AllowedHosts::parse(&options.allow_hosts) {
+        Ok(allowed_hosts) if !problems.has_errors() => Ok(HttpSettings {
+            limits,
+            allowed_hosts,
+        }),
+        Ok(_) => Err(problems),
+        Err(name) => {
+            let message = format!("cannot allow the host `{name}`: it is not a host name");
+            let help = "use `--allow-host` with a name or an IP address, without a port";
+            problems.push(Diagnostic::error(Code::AgentBadAddress, message).help(help));
+            Err(problems)
+        }
+    }
 }
 
 /// Parses an address. `localhost` is the only name, because it needs no resolver.
@@ -258,6 +294,24 @@ mod tests {
             ..options("0.0.0.0:4646")
         };
         assert_eq!(codes(&allowed), []);
+    }
+
+    #[test]
+    fn limits_and_names_are_parsed() {
+        let given = AgentOptions {
+            limits: vec!["connections=7".into(), "body-bytes=1MiB".into()],
+            allow_hosts: vec!["nas.lan".into()],
+            ..options("127.0.0.1:0")
+        };
+        let config = AgentConfig::parse(&given).unwrap();
+        assert_eq!(config.http_settings.limits.connections, 7);
+        assert_eq!(config.http_settings.limits.body_bytes, 1 << 20);
+        let wrong = AgentOptions {
+            limits: vec!["conections=7".into()],
+            allow_hosts: vec!["nas.lan:80".into()],
+            ..options("127.0.0.1:0")
+        };
+        assert_eq!(codes(&wrong), [Code::AgentBadLimit, Code::AgentBadAddress]);
     }
 
     #[test]

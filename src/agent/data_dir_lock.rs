@@ -2,7 +2,8 @@
 //!
 //! `store` implements the lock. `nomad-csi agent` records its socket in it, so that commands with
 //! `--embedded` use that agent. An embedded agent records none, because its socket goes with its
-//! command; other commands wait for it.
+//! command; other commands wait for it. Before a command uses a recorded socket, it checks that this
+//! user owns it, that no other user can replace it, and that a process of this user answers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::config::LockConflict;
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::private::{NotPrivate, Problem, check_socket};
 use crate::store::{DataLock, LockError, LockOwner};
 
 /// The pause between two attempts to lock.
@@ -50,7 +52,7 @@ pub(super) async fn acquire_lock(
             LockConflict::Share { timeout } => timeout,
         };
         if let Some(socket) = owner.as_ref().and_then(|owner| owner.socket.as_deref())
-            && accepts_connections(socket).await
+            && is_served(socket).await?
         {
             return Ok(LockResult::ServedBy(socket.to_owned()));
         }
@@ -74,18 +76,67 @@ async fn try_lock(
     super::blocking::run_blocking(move || DataLock::acquire(&directory, &owner)).await
 }
 
-async fn accepts_connections(socket: &Path) -> bool {
-    matches!(
-        timeout(CONNECT_TIMEOUT, UnixStream::connect(socket)).await,
-        Ok(Ok(_))
-    )
+/// Whether an agent of this user serves the socket. Nothing is sent.
+///
+/// # Errors
+/// If another user serves it, or could put another socket there.
+async fn is_served(socket: &Path) -> Result<bool, Diagnostics> {
+    let connected = timeout(CONNECT_TIMEOUT, UnixStream::connect(socket)).await;
+    let Ok(Ok(stream)) = connected else {
+        return Ok(false);
+    };
+    let path = socket.to_owned();
+    let checked = super::blocking::run_blocking(move || check_socket(&path)).await?;
+    let checked = checked.and_then(|()| check_peer(&stream, socket));
+    match checked {
+        Ok(()) => Ok(true),
+        Err(error) => match NotPrivate::find(&error) {
+            Some(refused) => {
+                let problem = refused.diagnostic("use the agent that has the data directory");
+                Err(problem.note("nothing was sent to the socket").into())
+            }
+            // It went away in between.
+            None => Ok(false),
+        },
+    }
+}
+
+fn check_peer(stream: &UnixStream, socket: &Path) -> std::io::Result<()> {
+    let owner = stream.peer_cred()?.uid();
+    let own = rustix::process::geteuid().as_raw();
+    if owner == own {
+        return Ok(());
+    }
+    Err(NotPrivate {
+        path: socket.to_owned(),
+        problem: Problem::ForeignPeer { owner, own },
+    }
+    .into())
 }
 
 /// The problem of a lock that cannot be acquired, with its owner and what to do.
 pub(super) fn lock_problem(error: &LockError, owner: Option<&LockOwner>) -> Diagnostics {
     let mut problem = Diagnostic::error(error.code(), error.to_string());
     if let Some(source) = std::error::Error::source(error) {
-        problem = problem.note(source.to_string()).help(remedy(error, source));
+        let help = NotPrivate::find(source).map(NotPrivate::help);
+        let help = help.unwrap_or_else(|| remedy(error, source).to_owned());
+        problem = problem.note(source.to_string()).help(help);
+    }
+    if let LockError::Locked {
+        directory,
+        stranger: Some(stranger),
+        ..
+    } = error
+    {
+        let (path, pid) = (directory.display(), stranger.pid);
+        problem = problem
+            .note("this user's agent did not lock the directory")
+            .help(format!(
+                "look at the process with `ps -fp {pid}`, and stop it or use another directory"
+            ))
+            .help(format!(
+                "run `chmod go-rwx {path}`, so that no other user can open the lock"
+            ));
     }
     if let Some(owner) = owner {
         if let Ok(since) = jiff::Timestamp::from_nanosecond(owner.started_at.into()) {

@@ -12,11 +12,14 @@
 //! private directory below the user's runtime directory or the one for temporary files. Its name
 //! depends on the data directory only, so crashes leave at most one.
 //!
+//! Another user who could write to one of these directories could take secrets from the agent. So
+//! `private` creates and checks them, and no link inside the data directory is followed.
+//!
 //! A temporary data directory is removed at the stop, but never through a mount.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -28,6 +31,7 @@ use crate::hostpath::first_mount_using;
 use crate::model::hex;
 use crate::mounts::LinuxBlockStorage;
 use crate::ports::{BlockStorage as _, MountEntry};
+use crate::private::{NotPrivate, create_directory, create_subdirectory, has_private_mode};
 
 /// `sun_path` has 108 bytes, the last of which is zero.
 const SOCKET_PATH_LIMIT: usize = 107;
@@ -81,7 +85,9 @@ impl AgentDirs {
             is_temporary: dirs.is_temporary,
         };
         let plugin = dirs.plugin_state();
-        create_private_directory(&plugin).map_err(|error| unusable(&plugin, &error))?;
+        for directory in plugin.parent().into_iter().chain([plugin.as_path()]) {
+            create_subdirectory(directory).map_err(|error| unusable(directory, &error))?;
+        }
         Ok(dirs)
     }
 
@@ -166,14 +172,19 @@ fn log_failure(path: &Path, removed: io::Result<()>) {
 
 /// Creates a data directory and returns its absolute path without symbolic links, which identifies it.
 fn persistent(path: &Path) -> Result<PathBuf, Diagnostics> {
-    let created = create_private_directory(path).and_then(|()| fs::canonicalize(path));
-    created.map_err(|error| unusable(path, &error))
+    create_directory(path).map_err(|error| unusable(path, &error))
 }
 
 fn temporary() -> Result<PathBuf, Diagnostics> {
     let created = tempfile::Builder::new().prefix("nomad-csi-").tempdir();
     // The guard is disarmed, because it would delete through mounts.
-    created.map(tempfile::TempDir::keep).map_err(|error| {
+    let created = created.map(tempfile::TempDir::keep);
+    let created = created.and_then(|path| {
+        // The umask may have removed the owner's permissions.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+        create_directory(&path)
+    });
+    created.map_err(|error| {
         Diagnostic::error(
             Code::AgentDirectory,
             format!("cannot create a temporary directory for the agent: {error}"),
@@ -184,6 +195,12 @@ fn temporary() -> Result<PathBuf, Diagnostics> {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Diagnostics {
+    if let Some(refused) = NotPrivate::find(error) {
+        let problem = refused.diagnostic("use the directory");
+        return problem
+            .note("another user could take secrets from an agent that works there")
+            .into();
+    }
     Diagnostic::error(
         Code::AgentDirectory,
         format!("cannot use the directory `{}`: {error}", path.display()),
@@ -191,15 +208,10 @@ fn unusable(path: &Path, error: &io::Error) -> Diagnostics {
     .into()
 }
 
-/// Creates a directory and its parents with mode 0700. An existing directory is not changed.
-fn create_private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Diagnostics> {
     let preferred = data.join("run");
     if fits(&preferred) {
-        create_private_directory(&preferred).map_err(|error| unusable(&preferred, &error))?;
+        create_subdirectory(&preferred).map_err(|error| unusable(&preferred, &error))?;
         return Ok(preferred);
     }
     let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
@@ -236,10 +248,13 @@ fn fits(sockets: &Path) -> bool {
 /// Creates the directory if it is missing. Returns whether it is a directory that only this user can
 /// use; another user may have created it.
 fn is_private(path: &Path) -> io::Result<bool> {
-    create_private_directory(path)?;
-    let found = fs::symlink_metadata(path)?;
-    let own = found.uid() == rustix::process::geteuid().as_raw();
-    Ok(found.is_dir() && own && found.mode() & 0o077 == 0)
+    if let Some(parent) = path.parent()
+        && !parent.try_exists()?
+    {
+        create_directory(parent)?;
+    }
+    create_subdirectory(path)?;
+    has_private_mode(path)
 }
 
 /// Removes a directory and its contents. A mount point and the directories above it stay, and the
@@ -277,7 +292,6 @@ fn is_mount_point(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
 
     use super::*;
@@ -333,7 +347,7 @@ mod tests {
         assert!(!is_private(&open).unwrap());
         let link = base.path().join("link");
         std::os::unix::fs::symlink(base.path(), &link).unwrap();
-        assert!(!is_private(&link).unwrap());
+        assert!(is_private(&link).is_err());
         assert!(is_private(&base.path().join("new")).unwrap());
     }
 

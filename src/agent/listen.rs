@@ -1,31 +1,43 @@
 //! Serves HTTP on a TCP address and a Unix socket.
 //!
 //! Sockets are opened first and served later: a port in use is reported before anything starts, and
-//! early clients wait instead of being refused. The number of open files limits the connections.
-//! Idle clients are disconnected. At the stop no connection is accepted, and running requests are
+//! early clients wait instead of being refused. The number of connections is limited, also by the
+//! number of open files, and for each client address; the Unix socket has places of its own. Idle
+//! clients, and those that do not read their response, are disconnected. At the stop no connection is accepted, and running requests are
 //! completed within [`DRAIN_LIMIT`].
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::private::bind_socket;
+use crate::server::http::{Connection, Limits, Place, Places};
+
+mod client_addresses;
+mod stall_limit;
+
+use client_addresses::ClientAddresses;
+use stall_limit::StallLimit;
 
 /// The longest time for a client to send the headers of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
@@ -33,8 +45,14 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The pause before accepting again when the process has no free file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
-/// The largest number of connections.
-const MAX_CONNECTIONS: u64 = 4096;
+/// The most clients that are refused at the same time; others are disconnected without an answer.
+const MAX_REFUSALS: usize = 64;
+/// The longest time to refuse a client.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
+/// The most bytes that a refused client may have sent.
+const MAX_UNREAD: u64 = 64 << 10;
+/// Nomad's response to a client with too many connections.
+const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 81\r\nConnection: close\r\n\r\nYour IP is issuing too many concurrent connections, please rate limit your calls\n";
 
 /// Open sockets that are not served yet; clients wait.
 pub(super) struct Listeners {
@@ -71,12 +89,20 @@ impl Listeners {
     }
 
     /// Serves until `stop`, then completes running requests.
-    pub(super) async fn serve(self, router: Router, stop: CancellationToken) {
-        let server = Server::new(router);
-        let unix = accept_all(&server, &stop, || async { Ok(self.unix.accept().await?.0) });
+    pub(super) async fn serve(self, router: Router, limits: Limits, stop: CancellationToken) {
+        let server = Server::new(router, &limits);
+        let unix = accept_all(&server, &server.socket_places, &stop, || async {
+            let (stream, _) = self.unix.accept().await?;
+            Ok(Accepted {
+                stream,
+                client: None,
+                is_local: true,
+            })
+        });
         let tcp = async {
             if let Some(listener) = &self.tcp {
-                accept_all(&server, &stop, || accept_tcp(listener)).await;
+                let accept = || accept_tcp(listener);
+                accept_all(&server, &server.tcp_places, &stop, accept).await;
             }
         };
         tokio::join!(unix, tcp);
@@ -85,44 +111,82 @@ impl Listeners {
     }
 }
 
+/// The places of one listener, each at most `most`.
+fn places(working: usize, limits: &Limits, most: usize) -> Places {
+    Places::new(working.min(most), limits.waiting_queries.min(most))
+}
+
+/// A connection that was accepted.
+struct Accepted<S> {
+    stream: S,
+    /// The address of a TCP client.
+    client: Option<IpAddr>,
+    /// Whether it came over loopback or the Unix socket.
+    is_local: bool,
+}
+
 /// The shared state of all connections.
 struct Server {
     router: Router,
     graceful: GracefulShutdown,
-    free_connections: Arc<Semaphore>,
+    tcp_places: Places,
+    socket_places: Places,
+    clients: ClientAddresses,
+    head_bytes: usize,
+    write_limit: Duration,
+    refusals: Arc<Semaphore>,
     connections: TaskTracker,
     give_up: CancellationToken,
 }
 
 impl Server {
-    fn new(router: Router) -> Self {
+    fn new(router: Router, limits: &Limits) -> Self {
+        let most = max_connections();
         Self {
             router,
             graceful: GracefulShutdown::new(),
-            free_connections: Arc::new(Semaphore::new(max_connections())),
+            tcp_places: places(limits.connections, limits, most),
+            socket_places: places(limits.socket_connections, limits, most / 4),
+            clients: ClientAddresses::new(limits.connections_per_address),
+            head_bytes: limits.head_bytes,
+            write_limit: Duration::from_secs(limits.write_seconds as u64),
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             connections: TaskTracker::new(),
             give_up: CancellationToken::new(),
         }
     }
 
-    /// Serves one connection in its own task, which holds `permit`.
-    fn serve_connection<S>(&self, stream: S, permit: tokio::sync::OwnedSemaphorePermit)
+    /// Serves one connection in its own task, which holds `place`. A client with too many connections
+    /// is refused as by Nomad.
+    fn serve_connection<S>(&self, accepted: Accepted<S>, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let connection = http1::Builder::new()
+        let stream = StallLimit::new(accepted.stream, self.write_limit);
+        let Some(counted) = self.clients.enter(accepted.client) else {
+            if let Ok(permit) = self.refusals.clone().try_acquire_owned() {
+                self.connections.spawn(refuse(stream, permit));
+            }
+            return;
+        };
+        let router = self.router.clone();
+        let connection = Connection::new(accepted.is_local, place);
+        let service = service_fn(move |request: http::Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(connection.clone());
+            router.clone().oneshot(request)
+        });
+        let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_LIMIT)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(self.router.clone()),
-            );
-        let connection = self.graceful.watch(connection);
+            .max_buf_size(self.head_bytes)
+            .serve_connection(TokioIo::new(stream), service);
+        let served = self.graceful.watch(served);
         let give_up = self.give_up.clone();
         self.connections.spawn(async move {
-            let _permit = permit;
+            let _counted = counted;
             tokio::select! {
-                ended = connection => if let Err(error) = ended {
+                ended = served => if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended early");
                 },
                 () = give_up.cancelled() => {}
@@ -147,37 +211,61 @@ impl Server {
     }
 }
 
-async fn accept_all<S, F>(server: &Server, stop: &CancellationToken, accept: impl Fn() -> F)
-where
+async fn accept_all<S, F>(
+    server: &Server,
+    places: &Places,
+    stop: &CancellationToken,
+    accept: impl Fn() -> F,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = io::Result<S>>,
+    F: Future<Output = io::Result<Accepted<S>>>,
 {
     loop {
         let next = async {
-            let permit = server.free_connections.clone().acquire_owned().await;
-            (accept().await, permit)
+            let place = places.enter().await;
+            (accept().await, place)
         };
-        let (accepted, permit) = tokio::select! {
+        let (accepted, place) = tokio::select! {
             biased;
             () = stop.cancelled() => return,
             next = next => next,
         };
-        match (accepted, permit) {
-            (Ok(stream), Ok(permit)) => server.serve_connection(stream, permit),
+        match (accepted, place) {
+            (Ok(accepted), Some(place)) => server.serve_connection(accepted, place),
             (Err(error), _) if is_connection_error(&error) => {}
             (Err(error), _) => {
                 tracing::warn!(%error, "cannot accept connections; retrying");
                 sleep(EXHAUSTED_PAUSE).await;
             }
-            (_, Err(_closed)) => return,
+            (_, None) => return,
         }
     }
 }
 
-async fn accept_tcp(listener: &TcpListener) -> io::Result<tokio::net::TcpStream> {
-    let (stream, _) = listener.accept().await?;
+async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<tokio::net::TcpStream>> {
+    let (stream, client) = listener.accept().await?;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    let own = stream.local_addr()?.ip().to_canonical();
+    Ok(Accepted {
+        is_local: own.is_loopback(),
+        client: Some(client.ip().to_canonical()),
+        stream,
+    })
+}
+
+/// Answers as Nomad does, and waits a moment for the client to read it.
+async fn refuse<S>(mut stream: S, _permit: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let answer = async {
+        stream.write_all(TOO_MANY.as_bytes()).await?;
+        stream.shutdown().await?;
+        // A connection that is closed with unread data loses the answer.
+        let mut unread = (&mut stream).take(MAX_UNREAD);
+        tokio::io::copy(&mut unread, &mut tokio::io::sink()).await
+    };
+    drop(timeout(REFUSAL_LIMIT, answer).await);
 }
 
 /// Whether the error concerns one connection, such as a client that disconnected early.
@@ -189,7 +277,8 @@ fn is_connection_error(error: &io::Error) -> bool {
     )
 }
 
-/// Raises the limit of open files to its maximum, and returns a quarter of it.
+/// Raises the limit of open files to its maximum, and returns a quarter of it: connections that work
+/// and connections that wait leave half for the socket, the journal and plugins.
 fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.unwrap_or(u64::MAX).min(65_536);
@@ -201,7 +290,7 @@ fn max_connections() -> usize {
         Ok(()) => maximum,
         Err(_) => limit.current.unwrap_or(maximum),
     };
-    usize::try_from((now / 4).clamp(16, MAX_CONNECTIONS)).unwrap_or(16)
+    usize::try_from((now / 4).max(16)).unwrap_or(16)
 }
 
 /// Binds a Unix socket that only this user can connect to.
@@ -212,10 +301,7 @@ fn bind_unix(socket: &Path) -> io::Result<std::os::unix::net::UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let listener = std::os::unix::net::UnixListener::bind(socket)?;
-    listener.set_nonblocking(true)?;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    bind_socket(socket)
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Diagnostics {

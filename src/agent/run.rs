@@ -30,7 +30,7 @@ use crate::mounts::LinuxMounter;
 use crate::node::{TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, Mounter as _, SystemClock};
 use crate::server::Services;
-use crate::server::http::router;
+use crate::server::http::{HttpSettings, router};
 use crate::store::{DataLock, LockOwner};
 
 /// Runs an agent until `stop`, then stops it in order. Dropping the future aborts everything, like a
@@ -123,6 +123,7 @@ pub(super) struct Agent {
     dirs: AgentDirs,
     lock: DataLock,
     services: Services,
+    settings: HttpSettings,
     plugin: watch::Receiver<TaskStatus>,
     address: Option<SocketAddr>,
     /// Present until HTTP is served.
@@ -159,6 +160,7 @@ impl Agent {
             dirs,
             lock,
             services,
+            settings: config.http_settings.clone(),
             plugin,
             address: listeners.address(),
             unserved: Some(listeners),
@@ -185,9 +187,10 @@ impl Agent {
     /// Serves HTTP.
     pub(super) fn serve(&mut self) {
         if let Some(listeners) = self.unserved.take() {
-            let router = router(self.services.clone());
+            let router = router(self.services.clone(), self.settings.clone());
+            let limits = self.settings.limits.clone();
             self.http
-                .spawn(listeners.serve(router, self.stop_http.clone()));
+                .spawn(listeners.serve(router, limits, self.stop_http.clone()));
         }
     }
 

@@ -9,7 +9,7 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::ui::one_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::read_text;
+use crate::files::read_trusted_text;
 use crate::model::Namespace;
 use crate::plan::{SavedPlan, SavedPlanProblem};
 
@@ -35,7 +35,7 @@ pub(super) fn read_saved_plan(
     context: &CommandContext,
     file: &Path,
 ) -> Result<SavedPlanFile, CliError> {
-    let text = read_text(&context.directory, file)?;
+    let text = read_trusted_text(&context.directory, file)?;
     let unusable = |problem: SavedPlanProblem| unusable(file, &problem.to_string());
     let plan = SavedPlan::read(&text).map_err(unusable)?;
     let origin = plan.origin();

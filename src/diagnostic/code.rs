@@ -271,6 +271,8 @@ codes! {
         "Wait for the election; if the cluster elects no leader, start more of its servers.";
     ApiUnknownRegion = "api/unknown-region": "The server knows no region of this name.",
         "Correct the region (`NOMAD_REGION`, `--region`), or omit it to use the server's own.";
+    ApiForeignRequest = "api/foreign-request": "The agent refused a request that a web page could have made a browser send.",
+        "Use an address of the agent or `localhost`, send JSON, or allow the name with `--allow-host`.";
     ApiBadRequest = "api/bad-request": "The server rejected the request as malformed.",
         "Read the server's error; if it is unclear, check the version of the server and its address.";
     ApiServerError = "api/server-error": "The server failed with an error that this program does not know.",
@@ -428,6 +430,8 @@ codes! {
         "Start it with --dev, which runs server and node in one process.";
     AgentBadAddress = "agent/bad-address": "The listen address is not valid.",
         "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
+    AgentBadLimit = "agent/bad-limit": "The text is not a limit of the agent's HTTP API, or its value is out of range.",
+        "Write --limit NAME=VALUE; docs/security.md lists the names, defaults and ranges.";
     AgentNotLoopback = "agent/not-loopback": "The agent does not authenticate requests. Every client that reaches its HTTP address can create and delete volumes.",
         "Listen on a loopback address, or pass --allow-unauthenticated on a network that you trust.";
     AgentPortInUse = "agent/port-in-use": "Another process already listens on the address.",
@@ -453,6 +457,9 @@ codes! {
         "Use or stop the other agent, or give another directory.";
     DataUnavailable = "data/unavailable": "The lock file in the data directory cannot be used.",
         "Check that the directory exists, that you own it, and that its file system supports locks.";
+
+    FileNotPrivate = "file/not-private": "Another user could read or change a file, directory or socket of this program: it belongs to that user, others can write to it, or it is a link.",
+        "Use a path of your own. If you trust what is there, give it to yourself with `chown` and remove the permissions of others with `chmod go-w`.";
 
     // --- key: the key that encrypts stored secrets
     KeyMissing = "key/missing": "The data directory contains encrypted secrets, but the key file is missing.",
@@ -494,27 +501,4 @@ impl std::fmt::Display for Code {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_are_unique_and_texts_are_sentences() {
-        for (at, code) in Code::ALL.iter().enumerate() {
-            assert_eq!(
-                Code::parse(code.as_str()),
-                Some(*code),
-                "{code} appears twice"
-            );
-            assert!(
-                Code::ALL[..at]
-                    .iter()
-                    .all(|other| other.as_str() != code.as_str()),
-                "{code}"
-            );
-            for sentence in [code.cause(), code.remedy()] {
-                assert!(sentence.ends_with('.'), "{code}: {sentence}");
-            }
-            assert!(code.remedy().is_char_boundary(1), "{code}");
-        }
-    }
-}
+mod tests;

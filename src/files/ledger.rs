@@ -6,7 +6,8 @@
 //! lock of a set is the operating system's lock on `PATH.SET.lock`, which ends with the process;
 //! its content only names the holder.
 //!
-//! The file is for one machine: a network file system without locks does not protect it.
+//! The files are private (`private`): one of another user or behind a link is not used. The file is
+//! for one machine: a network file system without locks does not protect it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -22,6 +23,7 @@ use super::specs::reason;
 use crate::diagnostic::Code;
 use crate::plan::{SetName, ShardChange, ShardName, StoredSet, StoredShard};
 use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
+use crate::private::{self, LockProcess, NotPrivate};
 
 /// The format that this program writes and reads.
 const FORMAT: u32 = 1;
@@ -73,18 +75,27 @@ impl FileLedger {
     }
 
     fn unavailable(&self, verb: &str, error: &io::Error) -> LedgerError {
-        let message = format!("cannot {verb} {}: {}", self.name, reason(error));
-        LedgerError::new(LedgerFailure::Unavailable, Code::LedgerFile, message)
+        let (code, why) = match NotPrivate::find(error) {
+            Some(refused) => (
+                Code::FileNotPrivate,
+                format!("{refused}; {}", refused.help()),
+            ),
+            None => (Code::LedgerFile, reason(error)),
+        };
+        let message = format!("cannot {verb} {}: {why}", self.name);
+        LedgerError::new(LedgerFailure::Unavailable, code, message)
     }
 
     fn load(&self) -> Result<LedgerFileContent, LedgerError> {
-        let text = match std::fs::read_to_string(&self.path) {
-            Ok(text) => text,
+        let mut text = String::new();
+        let opened = private::open_to_read(&self.path);
+        match opened.and_then(|mut file| file.read_to_string(&mut text)) {
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(LedgerFileContent::default());
             }
             Err(error) => return Err(self.unavailable("read", &error)),
-        };
+        }
         let damaged = |why: String| {
             let message = format!("cannot read the ledger in {}: {why}", self.name);
             LedgerError::new(LedgerFailure::Unavailable, Code::LedgerUnusable, message)
@@ -103,8 +114,7 @@ impl FileLedger {
             Some(directory) if directory != Path::new("") => directory,
             Some(_) | None => Path::new("."),
         };
-        // On Unix, a new file has mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = private::temporary_in(directory)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
         file.as_file().sync_all()?;
@@ -130,9 +140,9 @@ impl FileLedger {
     /// Writes all changes or none, and returns their revision.
     fn write_blocking(&self, set: &SetName, changes: &[ShardChange]) -> Result<u64, LedgerError> {
         let guard = self.sibling(".lock");
-        let lock = lock_file(&guard).map_err(|error| self.unavailable("lock", &error))?;
-        lock.lock()
-            .map_err(|error| self.unavailable("lock", &error))?;
+        let lock =
+            private::open_or_create(&guard).map_err(|error| self.unavailable("lock", &error))?;
+        self.wait_for(set, &lock)?;
         let mut content = self.load()?;
         let shards = content.sets.entry(set.as_str().to_owned()).or_default();
         let revision = 1 + shards
@@ -163,14 +173,31 @@ impl FileLedger {
         Ok(revision)
     }
 
+    /// Waits for the lock on the file, but not for a process of another user.
+    fn wait_for(&self, set: &SetName, guard: &File) -> Result<(), LedgerError> {
+        match guard.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => match private::foreign_holder(guard) {
+                Some(stranger) => Err(locked_by_stranger(set, &stranger)),
+                None => guard
+                    .lock()
+                    .map_err(|error| self.unavailable("lock", &error)),
+            },
+            Err(TryLockError::Error(error)) => Err(self.unavailable("lock", &error)),
+        }
+    }
+
     fn lock_blocking(&self, set: &SetName, holder: &LockHolder) -> Result<FileLock, LedgerError> {
         let path = self.sibling(&format!(".{set}.lock"));
         let unavailable = |error: &io::Error| self.unavailable("lock", error);
-        let mut file = lock_file(&path).map_err(|error| unavailable(&error))?;
+        let mut file = private::open_or_create(&path).map_err(|error| unavailable(&error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LedgerError::locked(set, read_holder(&mut file)));
+                return Err(match private::foreign_holder(&file) {
+                    Some(stranger) => locked_by_stranger(set, &stranger),
+                    None => LedgerError::locked(set, read_holder(&mut file)),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(unavailable(&error)),
         }
@@ -184,12 +211,10 @@ impl FileLedger {
     }
 }
 
-fn lock_file(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+fn locked_by_stranger(set: &SetName, stranger: &LockProcess) -> LedgerError {
+    let LockProcess { pid, user } = stranger;
+    let message = format!("process {pid} of user ID {user} holds the lock of set `{set}`");
+    LedgerError::new(LedgerFailure::Locked(None), Code::LedgerHeld, message)
 }
 
 /// Reads the holder of a lock; `None` while it is being written, or if another program wrote it.

@@ -15,5 +15,5 @@ pub use config::{
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, SpecFilesRequest, read_spec_files};
-pub use text::read_text;
-pub use write::{write_many, write_new, write_over};
+pub use text::{read_text, read_trusted_text};
+pub use write::{write_many, write_new, write_over, write_private};

@@ -1,11 +1,12 @@
 //! Writes the user's files: as a whole, and never over another file.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::specs::reason;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::private;
 
 /// Writes a new file, relative to `base_directory`. Removes an incomplete file.
 ///
@@ -14,6 +15,17 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 pub fn write_new(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
     let path = base_directory.join(file);
     write(&path, bytes).map_err(|error| refused(file, &error))
+}
+
+/// Writes a new file that only this user can read, relative to `base_directory`. Removes an incomplete
+/// file.
+///
+/// # Errors
+/// If the file exists or cannot be written.
+pub fn write_private(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<(), Diagnostics> {
+    let path = base_directory.join(file);
+    let written = private::create_new(&path).and_then(|opened| fill(opened, &path, bytes));
+    written.map_err(|error| refused(file, &error))
 }
 
 /// Writes a report, and replaces an earlier one.
@@ -60,7 +72,11 @@ pub fn write_many(
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    fill(file, path, bytes)
+}
+
+fn fill(mut file: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if written.is_err() {
         // An incomplete file is worse than none. The first error is the one to report.
@@ -111,6 +127,21 @@ mod tests {
         );
         assert_eq!(many("third", true), []);
         assert_eq!(read("new/a.hcl").as_deref(), Some("third"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_private_file_has_mode_0600_and_follows_no_link() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        write_private(directory.path(), Path::new("plan"), b"{}").unwrap();
+        let plan = directory.path().join("plan");
+        let mode = plan.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(directory.path().join("target"), &link).unwrap();
+        assert!(write_private(directory.path(), Path::new("link"), b"{}").is_err());
+        assert!(!directory.path().join("target").exists());
     }
 
     #[test]

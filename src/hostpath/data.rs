@@ -73,7 +73,9 @@ impl DataDir {
     /// Creates the directory of a volume and makes it durable. Keeps one that exists.
     pub(super) fn create(&self, id: &str) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.directory, id, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            // The umask may have removed the owner's permissions.
+            Ok(()) => rustix::fs::chmodat(&self.directory, id, Mode::RWXU, AtFlags::empty())?,
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         let volume = self.open_volume(id)?;
@@ -97,6 +99,7 @@ impl DataDir {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(&self.directory, id, flags, mode)?;
+        rustix::fs::fchmod(&file, mode)?;
         rustix::fs::ftruncate(&file, bytes)?;
         rustix::fs::fsync(&file)?;
         Ok(rustix::fs::fsync(&self.directory)?)

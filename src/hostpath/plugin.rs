@@ -19,6 +19,7 @@ use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
 
 use crate::ports::{BlockStorage, Clock, IdSource, Mounter};
+use crate::private::create_subdirectory;
 
 /// What the plugin needs from its host.
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl Plugin {
             .map_err(HostError::io("find the state directory"))?;
         let below = |name: &str| {
             let path = state_dir.join(name);
-            private_directory(&path)
+            create_subdirectory(&path)
                 .and_then(|()| DataDir::open(&path))
                 .map_err(HostError::io(format!("create directory `{name}`")))
         };
@@ -221,13 +222,4 @@ impl Drop for Operation {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.remove(&self.key);
     }
-}
-
-/// Creates a directory and its parents with mode 0700. Keeps one that exists.
-pub(super) fn private_directory(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
 }

@@ -1,29 +1,27 @@
 //! Serves CSI on a private socket until a stop is requested.
 //!
 //! The socket has mode 0600 from the start, and its directory mode 0700 if the plugin creates it:
-//! CSI defines no authentication, so access to the socket is access to the data. A stale socket is
-//! replaced; a socket with a listener is not.
+//! CSI defines no authentication, so access to the socket is access to the data. So a directory where
+//! another user could replace the socket is refused, and a state directory that another user owns or
+//! can write to. A stale socket is replaced; a socket with a listener is not.
 //!
 //! A shutdown lets calls in progress end, then removes the socket. Mounts stay, because workloads
 //! use them. The next start finds them again.
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::Mode;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use super::config::Config;
 use super::error::HostError;
-use super::plugin::{Host, Plugin, private_directory};
+use super::plugin::{Host, Plugin};
 use super::recovery;
 use super::services::{
     ControllerService, FaultLayer, GroupControllerService, IdentityService, NodeService,
@@ -35,13 +33,12 @@ use crate::csi::proto::group_controller_server::GroupControllerServer;
 use crate::csi::proto::identity_server::IdentityServer;
 use crate::csi::proto::node_server::NodeServer;
 use crate::csi::proto::snapshot_metadata_server::SnapshotMetadataServer;
+use crate::private::{NotPrivate, bind_socket, check_socket_directory, create_directory};
 
 /// The most calls of one connection that run at the same time. More calls wait.
 const MAX_CONCURRENT_CALLS: usize = 64;
 /// How long a shutdown waits for calls in progress.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
-/// The most connections that wait to be accepted.
-const ACCEPT_BACKLOG: i32 = 128;
 
 /// Why the plugin cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +72,9 @@ pub enum ServeError {
         /// The reason.
         reason: String,
     },
+    /// Another user could replace the socket.
+    #[error("cannot listen on a socket there: {0}; {help}", help = .0.help())]
+    NotPrivate(NotPrivate),
     /// The server stopped unexpectedly.
     #[error("the server on `{}` stopped: {reason}", path.display())]
     Ended {
@@ -173,7 +173,7 @@ async fn open_plugin(config: &Config, host: Host) -> Result<Plugin, ServeError> 
     let node_id = config.node_id.clone();
     let profile = config.profile.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        private_directory(&state_dir).map_err(HostError::io("create it"))?;
+        create_directory(&state_dir).map_err(HostError::io("create it"))?;
         Plugin::open(&state_dir, node_id, profile, host)
     })
     .await
@@ -208,7 +208,10 @@ async fn log_limits(plugin: &Arc<Plugin>) {
 fn unusable(config: &Config, error: &HostError) -> ServeError {
     ServeError::State {
         path: config.state_dir.clone(),
-        reason: error.to_string(),
+        reason: match NotPrivate::find(error) {
+            Some(refused) => format!("{refused}; {}", refused.help()),
+            None => error.to_string(),
+        },
     }
 }
 
@@ -233,15 +236,23 @@ impl SocketFile {
 
 /// Binds the socket with mode 0600.
 async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
-    let failed = |source| ServeError::Listen {
-        path: path.to_owned(),
-        source,
+    let failed = |source: io::Error| match NotPrivate::find(&source) {
+        Some(refused) => ServeError::NotPrivate(refused.clone()),
+        None => ServeError::Listen {
+            path: path.to_owned(),
+            source,
+        },
     };
-    if let Some(parent) = path.parent() {
-        private_directory(parent).map_err(failed)?;
-    }
+    let directory = path.parent().map(Path::to_owned);
+    let checked = tokio::task::spawn_blocking(move || match directory {
+        Some(directory) => check_socket_directory(&directory),
+        None => Ok(()),
+    });
+    let checked = checked.await.unwrap_or_else(|ended| Err(ended.into()));
+    checked.map_err(failed)?;
     remove_stale(path).await?;
-    let listener = bind(path).map_err(failed)?;
+    let bound = bind_socket(path).and_then(UnixListener::from_std);
+    let listener = bound.map_err(failed)?;
     let made = tokio::fs::symlink_metadata(path).await.map_err(failed)?;
     let file = SocketFile {
         path: path.to_owned(),
@@ -249,18 +260,6 @@ async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
         inode: made.ino(),
     };
     Ok((listener, file))
-}
-
-/// Linux gives the file the mode of the socket. Setting the mode before `bind` leaves no moment in
-/// which other users can connect.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket: OwnedFd =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, ACCEPT_BACKLOG)?;
-    UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
 }
 
 /// Removes a stale socket. Fails if a process listens on it, or if it is not a socket.

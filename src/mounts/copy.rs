@@ -30,6 +30,7 @@ pub(super) fn copy_file(from: &Path, to: &Path) -> io::Result<CopyMethod> {
     let source = File::from(rustix::fs::open(from, read, Mode::empty())?);
     let write = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = File::from(rustix::fs::open(to, write, Mode::RUSR | Mode::WUSR)?);
+    rustix::fs::fchmod(&target, Mode::RUSR | Mode::WUSR)?;
     let copied = copy_content(&source, &target)?;
     target.sync_all()?;
     if let Some(parent) = to.parent() {

@@ -5,6 +5,7 @@
 //! [`TlsSettings::skip_verify`] accepts every certificate, but still checks that the server has the
 //! certificate's key.
 
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use rustls::{
 use super::settings::TlsSettings;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
+use crate::private::{NotPrivate, open_given};
 
 #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
 compile_error!("enable a cryptography provider: feature `tls-ring` or `tls-aws-lc`");
@@ -175,7 +177,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
-    let pem = zeroize::Zeroizing::new(read(file)?);
+    let pem = zeroize::Zeroizing::new(read_key(file)?);
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
         let why = if encrypted {
@@ -185,6 +187,14 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
         };
         unusable(&quoted(file), why)
     })
+}
+
+/// Reads a file that no other user can change: a key of a stranger would identify this user.
+fn read_key(file: &Path) -> Result<Vec<u8>, ApiError> {
+    let mut pem = vec![];
+    let read = open_given(file).and_then(|mut opened| opened.read_to_end(&mut pem));
+    read.map_err(|error| unusable(&quoted(file), &NotPrivate::explain(&error)))?;
+    Ok(pem)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, ApiError> {

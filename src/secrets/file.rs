@@ -2,8 +2,8 @@
 //!
 //! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the
 //! value, because editors and `echo` add it. The file must be a regular file: a pipe could block
-//! forever. A file that other users can write is refused. A file that they can read gives a
-//! warning, because users cannot change the permissions of secrets that containers mount.
+//! forever. A file that another user owns or can write is refused (`private`). A file that they can
+//! read gives a warning, because users cannot change the permissions of secrets that containers mount.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use crate::diagnostic::Code;
 use crate::model::Secret;
 use crate::ports::{ResolvedSecret, SecretProblem};
+use crate::private::{NotPrivate, open_given};
 
 /// Limit of a secret's file: sixteen times CSI's limit of a map.
 pub const MAX_BYTES: u64 = 64 << 10;
@@ -21,7 +22,10 @@ pub const MAX_BYTES: u64 = 64 << 10;
 /// Returns the secret in a file; `shown` is the path as given.
 pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretProblem> {
     let unreadable = |error: &io::Error| SecretProblem {
-        code: Code::SecretFile,
+        code: match NotPrivate::find(error) {
+            Some(_) => Code::SecretExposed,
+            None => Code::SecretFile,
+        },
         message: if error.kind() == io::ErrorKind::NotFound {
             format!("the file `{shown}` does not exist")
         } else {
@@ -36,15 +40,8 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     if !metadata.is_file() {
         return Err(refused(Code::SecretFile, "is not a regular file"));
     }
-    let mut file = File::open(path).map_err(|error| unreadable(&error))?;
+    let mut file = open_given(path).map_err(|error| unreadable(&error))?;
     let metadata = file.metadata().map_err(|error| unreadable(&error))?;
-    let access = other_access(&metadata);
-    if access == OtherAccess::Write {
-        return Err(refused(
-            Code::SecretExposed,
-            "is writable by every user of this machine",
-        ));
-    }
     let bytes = read(&mut file).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(refused(Code::SecretTooLarge, "is larger than 64 KiB"));
@@ -55,7 +52,7 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     if value.is_empty() {
         return Err(refused(Code::SecretEmpty, "is empty"));
     }
-    let warning = (access == OtherAccess::Read).then(|| SecretProblem {
+    let warning = others_can_read(&metadata).then(|| SecretProblem {
         code: Code::SecretExposed,
         message: format!("the file `{shown}` is readable by other users of this machine"),
     });
@@ -81,32 +78,19 @@ fn text(bytes: &[u8]) -> Option<Secret> {
     (!text.contains('\0')).then(|| Secret::new(text.to_owned()))
 }
 
-/// The access of other users to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OtherAccess {
-    None,
-    Read,
-    Write,
-}
-
 #[cfg(unix)]
-fn other_access(metadata: &Metadata) -> OtherAccess {
-    use std::os::unix::fs::MetadataExt as _;
-    match metadata.mode() {
-        mode if mode & 0o002 != 0 => OtherAccess::Write,
-        mode if mode & 0o044 != 0 => OtherAccess::Read,
-        _ => OtherAccess::None,
-    }
+fn others_can_read(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o044 != 0
 }
 
 #[cfg(not(unix))]
-fn other_access(_: &Metadata) -> OtherAccess {
-    OtherAccess::None
+fn others_can_read(_: &Metadata) -> bool {
+    false
 }
 
 /// Returns the operating system's message without its number.
 fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
+    let text = NotPrivate::explain(error);
     match text.split_once(" (os error") {
         Some((reason, _)) => reason.to_lowercase(),
         None => text,

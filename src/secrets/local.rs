@@ -95,20 +95,20 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_writable_file_is_refused_and_a_readable_one_warns() {
-        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         std::fs::write(&path, "hunter2").unwrap();
         for (mode, expected) in [
             (0o600, Ok(false)),
             (0o400, Ok(false)),
-            (0o620, Ok(false)),
+            (0o620, Err(Code::SecretExposed)),
             (0o640, Ok(true)),
             (0o604, Ok(true)),
             (0o602, Err(Code::SecretExposed)),
             (0o666, Err(Code::SecretExposed)),
         ] {
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let found = sources().resolve(&SecretRef::File("key".into()), directory.path());
             let warned = found.map(|found| found.warning.is_some());
             assert_eq!(warned.map_err(|remark| remark.code), expected, "{mode:o}");

@@ -24,6 +24,7 @@ use tokio::sync::Mutex;
 use super::codec::{CodecError, decode_event, decode_snapshot, encode_event, encode_snapshot};
 use super::storage::{FileStorage, Storage};
 use crate::ports::{Journal, JournalError, JournalErrorKind, Replay};
+use crate::private::NotPrivate;
 use crate::state::{Event, State, StateSnapshot};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -348,6 +349,9 @@ fn remove_rows<T>(
 enum Failure {
     #[error("{0}")]
     Database(redb::Error),
+    /// Another user could read or change the file.
+    #[error("{0}")]
+    NotPrivate(#[source] NotPrivate),
     #[error(transparent)]
     Codec(#[from] CodecError),
     #[error("the file is empty or is another database")]
@@ -365,7 +369,13 @@ enum Failure {
 
 impl<E: Into<redb::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::Database(error.into())
+        match error.into() {
+            redb::Error::Io(error) => match NotPrivate::find(&error) {
+                Some(refused) => Self::NotPrivate(refused.clone()),
+                None => Self::Database(redb::Error::Io(error)),
+            },
+            other => Self::Database(other),
+        }
     }
 }
 
@@ -384,7 +394,7 @@ impl Failure {
             | Self::Foreign
             | Self::Gap { .. } => JournalErrorKind::Damaged,
             Self::Interrupted(ended) if ended.is_panic() => JournalErrorKind::Damaged,
-            Self::Interrupted(_) => JournalErrorKind::Unavailable,
+            Self::NotPrivate(_) | Self::Interrupted(_) => JournalErrorKind::Unavailable,
         }
     }
 }

@@ -4,12 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use crate::diagnostic::Code;
 use crate::model::{SecretOwner, hex};
+use crate::private::{self, NotPrivate};
 
 const KEY: usize = 32;
 /// The prefix of the key's digits in the file.
@@ -69,6 +71,9 @@ impl KeyError {
             Self::Wrong { .. } => Code::KeyWrong,
             Self::Exposed { .. } => Code::KeyExposed,
             Self::Malformed { .. } => Code::KeyMalformed,
+            Self::Unavailable { source, .. } if NotPrivate::find(source).is_some() => {
+                Code::FileNotPrivate
+            }
             Self::Unavailable { .. } => Code::KeyUnavailable,
         }
     }
@@ -80,13 +85,13 @@ pub(super) type Key = Zeroizing<[u8; KEY]>;
 /// Reads the key; `None` if the file does not exist.
 pub(super) fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
     let failed = unavailable("read", path);
-    let file = match File::open(path) {
+    let file = match private::open_to_read(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
     let metadata = file.metadata().map_err(&failed)?;
-    let mode = mode(&metadata);
+    let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         let path = path.to_owned();
         return Err(KeyError::Exposed { path, mode });
@@ -101,16 +106,6 @@ pub(super) fn read_key(path: &Path) -> Result<Option<Key>, KeyError> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(malformed()),
         Err(error) => Err(failed(error)),
     }
-}
-
-#[cfg(unix)]
-fn mode(metadata: &std::fs::Metadata) -> u32 {
-    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777
-}
-
-#[cfg(not(unix))]
-fn mode(_: &std::fs::Metadata) -> u32 {
-    0o600
 }
 
 fn parse_key(text: &str) -> Option<Key> {
@@ -150,10 +145,7 @@ fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile>
     text.push_str(LABEL);
     text.extend(hex(&**key));
     text.push('\n');
-    // Mode 0600 from the start.
-    let mut file = tempfile::Builder::new()
-        .prefix(".key-")
-        .tempfile_in(directory)?;
+    let mut file = private::temporary_in(directory)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     Ok(file)

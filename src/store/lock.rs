@@ -2,7 +2,8 @@
 //!
 //! The operating system's lock on a file is authoritative; it ends with the process that holds it.
 //! The content of the file only describes the owner and its socket for other processes. The content
-//! may be stale or incomplete and is then ignored.
+//! may be stale or incomplete and is then ignored. A process of another user that holds the lock is
+//! named by what the kernel knows.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Code;
+use crate::private::{self, LockProcess, NotPrivate};
 
 const FILE_NAME: &str = "agent.lock";
 
@@ -29,12 +31,14 @@ pub struct LockOwner {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another agent holds the lock.
-    #[error("another agent{} holds the lock of the data directory `{}`", describe_process(.owner.as_ref()), directory.display())]
+    #[error("{} holds the lock of the data directory `{}`", describe_holder(.owner.as_ref(), .stranger.as_ref()), directory.display())]
     Locked {
         /// The data directory.
         directory: PathBuf,
         /// The owner; `None` if it is unknown.
         owner: Option<LockOwner>,
+        /// The process that holds the lock, if it runs as another user. Then the owner is unknown.
+        stranger: Option<LockProcess>,
     },
     /// The lock file cannot be used.
     #[error("cannot lock `{}`", path.display())]
@@ -52,13 +56,22 @@ impl LockError {
     pub fn code(&self) -> Code {
         match self {
             Self::Locked { .. } => Code::DataInUse,
+            Self::Unavailable { source, .. } if NotPrivate::find(source).is_some() => {
+                Code::FileNotPrivate
+            }
             Self::Unavailable { .. } => Code::DataUnavailable,
         }
     }
 }
 
-fn describe_process(owner: Option<&LockOwner>) -> String {
-    owner.map_or_else(String::new, |owner| format!(" (process {})", owner.pid))
+fn describe_holder(owner: Option<&LockOwner>, stranger: Option<&LockProcess>) -> String {
+    match (stranger, owner) {
+        (Some(stranger), _) => {
+            format!("process {} of user ID {}", stranger.pid, stranger.user)
+        }
+        (None, Some(owner)) => format!("another agent (process {})", owner.pid),
+        (None, None) => "another agent".to_owned(),
+    }
 }
 
 /// The lock of one data directory, until it is dropped or the process exits. Calls block.
@@ -75,20 +88,15 @@ impl DataLock {
     /// Fails immediately if another process holds the lock or the file cannot be used.
     pub fn acquire(directory: &Path, owner: &LockOwner) -> Result<Self, LockError> {
         let path = directory.join(FILE_NAME);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
         let unavailable = |source| LockError::Unavailable {
             path: path.clone(),
             source,
         };
-        let mut file = options.open(&path).map_err(unavailable)?;
+        let mut file = private::open_or_create(&path).map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Locked {
-                    directory: directory.to_owned(),
-                    owner: read_owner(&mut file),
-                });
+                return Err(locked(directory, &mut file));
             }
             Err(TryLockError::Error(source)) => return Err(unavailable(source)),
         }
@@ -113,6 +121,19 @@ impl DataLock {
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(&text)
+    }
+}
+
+/// Names the holder of a lock: its recorded owner, or a stranger who recorded nothing here.
+fn locked(directory: &Path, file: &mut File) -> LockError {
+    let stranger = private::foreign_holder(file);
+    LockError::Locked {
+        directory: directory.to_owned(),
+        owner: match stranger {
+            Some(_) => None,
+            None => read_owner(file),
+        },
+        stranger,
     }
 }
 
@@ -178,6 +199,32 @@ mod tests {
         lock.file.set_len(5).unwrap();
         let error = DataLock::acquire(directory.path(), &owner(3)).unwrap_err();
         assert!(matches!(error, LockError::Locked { owner: None, .. }));
+    }
+
+    #[test]
+    fn a_planted_link_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let precious = directory.path().join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, directory.path().join(FILE_NAME)).unwrap();
+        let error = DataLock::acquire(directory.path(), &owner(1)).unwrap_err();
+        assert_eq!(error.code(), Code::FileNotPrivate);
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_stranger_who_holds_the_lock_is_named() {
+        let stranger = LockProcess {
+            pid: 4711,
+            user: 1000,
+        };
+        let error = LockError::Locked {
+            directory: "/data".into(),
+            owner: None,
+            stranger: Some(stranger),
+        };
+        let expected = "process 4711 of user ID 1000 holds the lock of the data directory `/data`";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! An incompletely created database looks damaged and would be refused. The file is therefore created
 //! under another name and renamed when it is complete; an interrupted first start is repeated.
+//! The files are private (`private`): a link or a file of another user is not opened.
 
 use std::fs::File;
 use std::io;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+
+use crate::private;
 
 /// The storage of the database.
 pub trait Storage: Send + Sync + 'static {
@@ -71,7 +74,7 @@ impl Storage for FileStorage {
     }
 
     fn open(&self) -> io::Result<Option<FileBackend>> {
-        match File::options().read(true).write(true).open(&self.path) {
+        match private::open_existing(&self.path) {
             Ok(file) => {
                 self.sync_directory()?;
                 backend(file).map(Some)
@@ -82,11 +85,9 @@ impl Storage for FileStorage {
     }
 
     fn create(&self) -> io::Result<FileBackend> {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        backend(options.open(self.unpublished())?)
+        let file = private::open_or_create(&self.unpublished())?;
+        file.set_len(0)?;
+        backend(file)
     }
 
     fn publish(&self) -> io::Result<()> {

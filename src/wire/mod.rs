@@ -1,12 +1,13 @@
 //! Nomad's JSON: one type per document, for the client and for the embedded agent.
 //!
 //! Documents match Nomad's exactly: sorted keys, and `null` where Nomad writes `null`. Decoding is
-//! lenient and uses [`decode()`] and [`decode_value`] only, because it must accept every Nomad from 1.1
+//! lenient and uses [`decode()`], [`decode_bounded`] and [`decode_value`] only, because it must accept every Nomad from 1.1
 //! to 2.0 and the additional fields of Go clients. Nothing here checks the meaning of a document.
 
 mod acl;
 mod agent_self;
 mod allocation;
+mod bounded;
 mod convert;
 mod decode;
 mod duration;
@@ -25,6 +26,7 @@ mod volume;
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
+pub use bounded::{DecodeLimits, decode_bounded};
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_to_wire, external_volume_from_wire,
     external_volume_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,

@@ -110,7 +110,7 @@ fn a_second_signal_aborts_and_the_next_start_finds_everything() {
     let mut stuck = TcpStream::connect(address).unwrap();
     stuck
         .write_all(
-            b"PUT /v1/volume/csi/x/create HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{",
+            b"PUT /v1/volume/csi/x/create HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
         )
         .unwrap();
     until_connected(&agent, 1);

@@ -316,7 +316,14 @@ fn a_full_disk_is_reported_and_survived() {
     run_in_namespace("hostpath::a_full_disk_is_reported_and_survived", async {
         let mut fixture = ProcessFixture::new(&DIRECTORIES);
         let state = fixture.create_dir("state");
-        rustix::mount::mount("none", &state, "tmpfs", MountFlags::empty(), c"size=8m").unwrap();
+        rustix::mount::mount(
+            "none",
+            &state,
+            "tmpfs",
+            MountFlags::empty(),
+            c"size=8m,mode=0700",
+        )
+        .unwrap();
         let mut client = fixture.start().await;
         let before = client.create("before").await;
         let filler = state.join("filler");

@@ -16,7 +16,10 @@ mod agent_disk;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
 mod agent_stop;
+mod browsers;
+mod crowds;
 mod embedded;
+mod giants;
 mod hostpath;
 mod hostpath_concurrency;
 mod hostpath_fixture;
@@ -32,6 +35,7 @@ mod plugin_check;
 mod plugin_client;
 mod readme;
 mod reconcile;
+mod strangers;
 #[path = "../support/volumes.rs"]
 mod volumes;
 #[path = "../support/wait.rs"]

@@ -17,6 +17,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("state", PURE_BELOW),
     ("wire", PURE_BELOW),
     ("ports", PURE),
+    ("private", &["diagnostic"]),
     ("nomad", PORTS),
     ("csi", PORTS),
     ("store", PORTS),
@@ -52,6 +53,7 @@ const PORTS: &[&str] = &[
     "state",
     "wire",
     "ports",
+    "private",
 ];
 const PORTS_AND_CSI: &[&str] = &[
     "diagnostic",
@@ -62,6 +64,7 @@ const PORTS_AND_CSI: &[&str] = &[
     "state",
     "wire",
     "ports",
+    "private",
     "csi",
 ];
 const AGENT: &[&str] = &[
@@ -73,6 +76,7 @@ const AGENT: &[&str] = &[
     "state",
     "wire",
     "ports",
+    "private",
     "csi",
     "store",
     "mounts",
@@ -92,6 +96,7 @@ const CLI: &[&str] = &[
     "state",
     "wire",
     "ports",
+    "private",
     "nomad",
     "csi",
     "store",

@@ -11,7 +11,7 @@ use nomad_csi::model::{ControllerCapabilities, Secrets};
 use nomad_csi::ports::Connector as _;
 use nomad_csi::ports::fake::{FakeBackend, PluginSettings};
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::router;
+use nomad_csi::server::http::{HttpSettings, router};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client_process::run_client;
@@ -145,7 +145,7 @@ async fn examples_of_other_plugins_are_unchanged_after_an_apply() {
         agent.add_plugin(id, settings, connection).await;
         plugins.push(plugin);
     }
-    let proxy = FaultyProxy::start(router(agent.services.clone())).await;
+    let proxy = FaultyProxy::start(router(agent.services.clone(), HttpSettings::default())).await;
     for (Example { file, .. }, plugin) in OTHER_EXAMPLES.iter().zip(&plugins) {
         assert_fixpoint(proxy.url(), directory.path(), file, &[]).await;
         assert_eq!(plugin.backend.volumes().len(), 1, "{file}");

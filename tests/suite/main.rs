@@ -55,6 +55,8 @@ mod plan_schema;
 mod plugin_check;
 mod reconcile_loop;
 #[cfg(feature = "agent")]
+mod security;
+#[cfg(feature = "agent")]
 mod server_recorded;
 mod shell;
 mod spec_examples;

@@ -49,6 +49,13 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "",
+        &[(
+            "private",
+            "directories, files and sockets that only this user can use",
+        )],
+    ),
+    (
         "ports",
         &[(
             "ports",

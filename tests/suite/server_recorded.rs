@@ -12,7 +12,7 @@ use axum::http::Request;
 use nomad_csi::model::ControllerCapabilities;
 use nomad_csi::ports::fake::PluginSettings;
 use nomad_csi::server::fake::FakeAgent;
-use nomad_csi::server::http::router;
+use nomad_csi::server::http::{HttpSettings, router};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -167,7 +167,9 @@ async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> V
         .uri(pairs.translated(&exchange.target))
         .body(Body::from(pairs.translated(&exchange.request)))
         .unwrap();
-    let answer = router(agent.services.clone()).oneshot(request).await;
+    let answer = router(agent.services.clone(), HttpSettings::default())
+        .oneshot(request)
+        .await;
     let (parts, body) = answer.unwrap().into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
     let (status, text) = (parts.status.as_u16(), String::from_utf8_lossy(&body));
@@ -308,7 +310,9 @@ async fn volumes_and_snapshots_of_a_provider_match_a_real_nomad() {
             .uri(ours(&exchange.target))
             .body(Body::from(ours(&exchange.request)))
             .unwrap();
-        let answer = router(agent.services.clone()).oneshot(request).await;
+        let answer = router(agent.services.clone(), HttpSettings::default())
+            .oneshot(request)
+            .await;
         let (parts, body) = answer.unwrap().into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         let text = String::from_utf8_lossy(&body);

@@ -409,6 +409,21 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "a_requested_snapshot_is_taken_before_the_replacement",
     ),
     (
+        Code::ApiForeignRequest,
+        "src/server/http/tests.rs",
+        "a_request_of_a_web_page_is_refused_with_its_code",
+    ),
+    (
+        Code::AgentBadLimit,
+        "src/agent/config.rs",
+        "limits_and_names_are_parsed",
+    ),
+    (
+        Code::FileNotPrivate,
+        "tests/e2e/strangers.rs",
+        "a_planted_link_is_neither_followed_nor_truncated",
+    ),
+    (
         Code::Internal,
         "src/server/volumes/tests/create.rs",
         "a_pending_creation_is_continued_under_the_same_name",

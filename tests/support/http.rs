@@ -38,6 +38,22 @@ impl Answer {
 }
 
 impl Address {
+    /// Sends these bytes as one request, and reads the whole response.
+    pub(crate) fn send(&self, parts: &[&[u8]]) -> io::Result<Answer> {
+        match self {
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                exchange_raw(stream, parts)
+            }
+            Self::Unix(socket) => {
+                let stream = UnixStream::connect(socket)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                exchange_raw(stream, parts)
+            }
+        }
+    }
+
     /// Sends one request and reads the whole response. A connection that closes early is an error.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         match self {
@@ -55,6 +71,23 @@ impl Address {
     }
 }
 
+/// Sends a request as it is, which must ask for the end of the connection, and reads the response. A
+/// server may refuse a request before it has read all of it.
+fn exchange_raw(mut stream: impl Read + Write, parts: &[&[u8]]) -> io::Result<Answer> {
+    for part in parts {
+        match stream.write_all(part) {
+            Err(error) if is_refused_early(&error) => break,
+            written => written?,
+        }
+    }
+    read_answer(stream)
+}
+
+fn is_refused_early(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
 fn exchange(
     mut stream: impl Read + Write,
     method: &str,
@@ -65,8 +98,13 @@ fn exchange(
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )?;
+    read_answer(stream)
+}
+
+/// Reads a response until the server closes the connection.
+pub(crate) fn read_answer(mut stream: impl Read) -> io::Result<Answer> {
     let mut answer = vec![];
     stream.read_to_end(&mut answer)?;
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n");

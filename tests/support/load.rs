@@ -114,7 +114,7 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
 pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
-    format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}")
+    format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}")
         .into_bytes()
 }
 

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -20,6 +22,10 @@ struct Running {
 }
 
 async fn serve_router(router: Router) -> Running {
+    serve_limited(router, Limits::default()).await
+}
+
+async fn serve_limited(router: Router, limits: Limits) -> Running {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -28,7 +34,7 @@ async fn serve_router(router: Router) -> Running {
     Running {
         address: listeners.address().unwrap(),
         socket,
-        served: tokio::spawn(listeners.serve(router, stop.clone())),
+        served: tokio::spawn(listeners.serve(router, limits, stop.clone())),
         stop,
         _directory: directory,
     }

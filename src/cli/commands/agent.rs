@@ -26,6 +26,12 @@ pub(crate) struct AgentArgs {
     /// Allow an address that other machines can reach, without authentication
     #[arg(long)]
     pub allow_unauthenticated: bool,
+    /// Name that clients may use for the agent besides its address and localhost, repeatable
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// Limit of the HTTP API, such as connections-per-address=200, repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub limit: Vec<String>,
     /// The profile of the embedded plugin.
     #[command(flatten)]
     pub plugin: AgentProfileArgs,
@@ -45,6 +51,8 @@ pub(crate) async fn serve_agent(
         data_dir: data_dir.map(|path| context.directory.join(path)),
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
+        allow_hosts: arguments.allow_host.clone(),
+        limits: arguments.limit.clone(),
         plugin: ProfileOptions::from(&arguments.plugin),
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;

@@ -197,7 +197,7 @@ fn save_plan(
         &options.plan,
         &options.approvals,
     );
-    files::write_new(&context.directory, file, saved.write().as_bytes())?;
+    files::write_private(&context.directory, file, saved.write().as_bytes())?;
     let file = one_line(&file.display().to_string());
     context
         .printer

@@ -127,3 +127,22 @@ async fn an_invalid_ledger_file_is_refused_and_unchanged() {
     let refused = save(&nowhere, &owning(&["db0"]), &mut StoredSet::default()).await;
     assert_eq!(refused.unwrap_err().code, Code::LedgerFile);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_planted_link_is_neither_read_nor_written() {
+    for file in ["ledger.json", "ledger.json.lock", "ledger.json.web.lock"] {
+        let (directory, ledger) = ledger();
+        let precious = directory.path().join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, directory.path().join(file)).unwrap();
+        let written = save(&ledger, &owning(&["db"]), &mut StoredSet::default()).await;
+        let locked = ledger.lock(&name(), &holder("me")).await.map(drop);
+        let refused: Vec<Code> = [written, locked]
+            .into_iter()
+            .filter_map(|result| result.err().map(|error| error.code))
+            .collect();
+        assert_eq!(refused, [Code::FileNotPrivate], "{file}");
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious", "{file}");
+    }
+}

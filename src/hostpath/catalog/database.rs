@@ -1,11 +1,13 @@
 //! The database of the catalogue: one file, opened by one process, with durable transactions.
 //!
 //! Two-phase commit and quick repair make each transaction atomic: after a `kill -9` or a power
-//! failure the file holds the state before it or after it. All calls block.
+//! failure the file holds the state before it or after it. The file is private (`private`): a link or
+//! a file of another user is not opened. All calls block.
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
+use redb::backends::FileBackend;
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
     WriteTransaction,
@@ -14,6 +16,7 @@ use serde::Serialize;
 
 use super::records::VolumeRecord;
 use super::tables::{self, META, VOLUMES};
+use crate::private::{self, NotPrivate};
 
 /// The version of the record format. Opening rewrites an earlier version and refuses a later one.
 pub(super) const FORMAT: u64 = 2;
@@ -44,7 +47,10 @@ impl<E: Into<redb::Error>> From<E> for CatalogError {
             is_full: matches!(&error, redb::Error::Io(io) if full(io)),
             is_in_use: matches!(&error, redb::Error::DatabaseAlreadyOpen),
             is_poisoned: matches!(&error, redb::Error::PreviousIo),
-            message: error.to_string(),
+            message: match &error {
+                redb::Error::Io(io) => NotPrivate::explain(io),
+                other => other.to_string(),
+            },
         }
     }
 }
@@ -181,18 +187,21 @@ impl Catalog {
     }
 }
 
-/// Opens the file, or creates it. The database cannot open a file whose creation was interrupted.
+/// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.
 /// So a new file is completed under another name, then renamed.
 pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     if !file.try_exists()? {
         let unfinished = file.with_extension("new");
-        let made = builder.create(&unfinished).map_err(CatalogError::from);
-        drop(match made {
+        let create = || -> Result<Database, CatalogError> {
+            let file = private::open_or_create(&unfinished)?;
+            Ok(builder.create_with_backend(FileBackend::new(file)?)?)
+        };
+        drop(match create() {
             Err(error) if !error.is_in_use && !error.is_full => {
                 std::fs::remove_file(&unfinished)?;
-                builder.create(&unfinished)?
+                create()?
             }
             made => made?,
         });
@@ -200,7 +209,11 @@ pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
         let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
         std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
     }
-    Ok(builder.open(file)?)
+    let opened = private::open_existing(file)?;
+    if opened.metadata()?.len() == 0 {
+        return Err(damaged("its file is empty"));
+    }
+    Ok(builder.create_with_backend(FileBackend::new(opened)?)?)
 }
 
 pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {

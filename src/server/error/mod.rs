@@ -11,6 +11,7 @@ mod snapshot;
 mod update_origin;
 mod variable;
 
+pub(crate) use multi_error::shortened;
 pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;
 pub use server_error::{CopySource, ServerError, UnsupportedOperation};

@@ -13,6 +13,34 @@ pub enum RequestError {
     Body(String),
     /// The body did not arrive completely.
     BodyLost(String),
+    /// The body did not arrive in time.
+    BodyTooSlow {
+        /// The time limit.
+        seconds: usize,
+    },
+    /// The budget for bodies was used by others for too long.
+    BodiesBusy {
+        /// The budget in bytes.
+        limit: usize,
+    },
+    /// Too many clients wait for changes.
+    TooManyWaiting {
+        /// The limit.
+        limit: usize,
+    },
+    /// Other long lists are being encoded, and take too long.
+    ListsBusy,
+    /// Other long responses are being sent, and take too long.
+    ResponsesBusy {
+        /// The budget in bytes.
+        limit: usize,
+    },
+    /// The client used a name that is not the agent's.
+    ForeignHost(String),
+    /// A web page of another server sent the request.
+    ForeignOrigin(String),
+    /// A write whose body is not declared as JSON.
+    ContentType(String),
     /// The body is too large.
     BodyTooLarge {
         /// The largest allowed size in bytes.
@@ -46,6 +74,19 @@ impl RequestError {
     pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         let status = match self {
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::BodiesBusy { .. }
+            | Self::TooManyWaiting { .. }
+            | Self::ListsBusy
+            | Self::ResponsesBusy { .. } => {
+                return (Code::ServerBusy, StatusCode::TOO_MANY_REQUESTS);
+            }
+            Self::ForeignHost(_) | Self::ForeignOrigin(_) => {
+                return (Code::ApiForeignRequest, StatusCode::FORBIDDEN);
+            }
+            Self::ContentType(_) => {
+                return (Code::ApiForeignRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+            }
             Self::SearchContext => StatusCode::INTERNAL_SERVER_ERROR,
             Self::EmptyBody
             | Self::Body(_)
@@ -70,8 +111,35 @@ impl RequestError {
             Self::Body(why) => why.clone(),
             Self::BodyLost(why) => format!("the request body did not arrive: {why}"),
             Self::BodyTooLarge { limit } => {
-                format!("the request body is larger than {} MiB", limit >> 20)
+                format!(
+                    "the request body is larger than {} (limit `body-bytes`)",
+                    size(*limit)
+                )
             }
+            Self::BodyTooSlow { seconds } => format!(
+                "the request body did not arrive: not within {seconds} s (limit `body-seconds`)"
+            ),
+            Self::BodiesBusy { limit } => format!(
+                "the bodies of other requests use all of {} (limit `total-body-bytes`); send the request again later",
+                size(*limit)
+            ),
+            Self::TooManyWaiting { limit } => format!(
+                "{limit} blocking queries wait already (limit `waiting-queries`); send the request again later"
+            ),
+            Self::ListsBusy => "other long lists are still being encoded (limit `long-lists`); send the request again later".into(),
+            Self::ResponsesBusy { limit } => format!(
+                "other responses use all of {} (limit `total-response-bytes`); send the request again later",
+                size(*limit)
+            ),
+            Self::ForeignHost(host) => format!(
+                "`{host}` is not a name of this agent; use its address or `localhost`, or start the agent with `--allow-host` and this name"
+            ),
+            Self::ForeignOrigin(origin) => format!(
+                "the request comes from the web page `{origin}`, which may not use this agent; start the agent with `--allow-host` and the name of the page to allow it"
+            ),
+            Self::ContentType(found) => format!(
+                "the content type `{found}` is not accepted: send `Content-Type: application/json` or none"
+            ),
             Self::Path => "the path is not percent-encoded UTF-8".into(),
             Self::Index => "Invalid index".into(),
             Self::Wait => "Invalid wait time".into(),
@@ -88,5 +156,14 @@ impl RequestError {
                 "context must be one of volumes, host_volumes, plugins, nodes, namespaces, vars or all".into()
             }
         }
+    }
+}
+
+/// Writes a size in the largest unit that needs no fraction.
+fn size(bytes: usize) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::multi_error::multi_error;
+use super::multi_error::{first_ones, multi_error};
 use super::plugin::PluginFailure;
 use super::request::RequestError;
 use super::snapshot::SnapshotError;
@@ -309,7 +309,12 @@ impl ServerError {
             Self::NoSuchVolume(_) => "no such volume".into(),
             Self::NoSuchSource(volume) => format!("no such volume \"{}\"", volume.id),
             Self::MissingDefinition => "missing volume definition".into(),
-            Self::Invalid { problems, .. } => format!("validation: {}", problems.join(", ")),
+            Self::Invalid { problems, .. } => {
+                format!(
+                    "validation: {}",
+                    first_ones(problems.iter().cloned()).join(", ")
+                )
+            }
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
             Self::Multiple(errors) => multi_error(errors.iter().map(Self::text)),
             Self::UnknownPlugin(id) => format!("no CSI plugin named: {id} could be found"),
@@ -366,15 +371,13 @@ impl ServerError {
                 format!("plugin `{plugin}` cannot {}", operation.as_str())
             }
             Self::Invalid { volume, problems } => {
+                let problems = first_ones(problems.iter().cloned());
                 format!("volume `{volume}` is not valid: {}", problems.join("; "))
             }
             Self::InBatch { error, .. } => {
                 format!("{}; no volume was registered", error.message())
             }
-            Self::Multiple(errors) => {
-                let messages: Vec<_> = errors.iter().map(Self::message).collect();
-                messages.join("; ")
-            }
+            Self::Multiple(errors) => first_ones(errors.iter().map(Self::message)).join("; "),
             Self::PluginHasNoController(id) => {
                 format!("plugin `{id}` cannot create volumes: it has no controller")
             }

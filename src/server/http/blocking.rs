@@ -3,21 +3,24 @@
 use std::time::Duration;
 
 use super::parameters::Wait;
-use crate::server::services::Services;
+use super::request::ApiRequest;
+use crate::server::error::ServerError;
 use crate::state::State;
 
 /// The default and the longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Waits until the index is beyond the client's, the time is up, or the agent stops. Adds up to a
-/// sixteenth of the time as jitter, which spreads the next requests of many clients.
+/// sixteenth of the time as jitter, which spreads the next requests of many clients. The connection
+/// is in a waiting place meanwhile.
 pub(super) async fn wait_for_index(
-    services: &Services,
+    request: &ApiRequest,
     wait: Wait,
     index_of: impl Fn(&State) -> u64,
-) {
-    if wait.index == 0 {
-        return;
+) -> Result<(), ServerError> {
+    let services = &request.services;
+    if wait.index == 0 || request.has_waited || services.cell.read(&index_of) > wait.index {
+        return Ok(());
     }
     let requested = match wait.duration {
         Duration::ZERO => MAX_WAIT,
@@ -33,10 +36,13 @@ pub(super) async fn wait_for_index(
             }
         }
     };
-    tokio::select! {
-        biased;
-        () = changed => {}
-        () = services.stopping.cancelled() => {}
-        () = tokio::time::sleep(limit) => {}
-    }
+    let waiting = async {
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = services.stopping.cancelled() => {}
+            () = tokio::time::sleep(limit) => {}
+        }
+    };
+    Ok(request.connection.wait(waiting).await?)
 }

@@ -3,11 +3,17 @@
 //!
 //! Only this module decodes requests: the path becomes a `Route`, the query `Parameters`, the body a
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
-//! `server::variables` and `state`. Handlers ignore `Content-Type`, because Go's client sends none.
+//! `server::variables` and `state`. Before all of them `guard` refuses what a web page makes a browser
+//! send, and `limits` bounds what a client can use.
 
 mod blocking;
+mod body;
 mod cluster;
+mod guard;
+mod limits;
+mod long_body;
 mod parameters;
+mod places;
 mod plugins;
 mod provider;
 mod reply;
@@ -17,8 +23,10 @@ mod router;
 mod variables;
 mod volumes;
 
-pub use request::MAX_BODY;
-pub use router::router;
+pub use guard::AllowedHosts;
+pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
+pub use places::{Connection, Place, Places};
+pub use router::{HttpSettings, router};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         Some(_) => return Ok(Reply::empty()),
     }
     let wait = request.parameters.wait()?;
-    wait_for_index(&request.services, wait, State::plugins_index).await;
+    wait_for_index(request, wait, State::plugins_index).await?;
     let prefix = request.parameters.prefix();
     let (views, index) = request
         .services
@@ -29,7 +29,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
-    wait_for_index(&request.services, wait, State::plugins_index).await;
+    wait_for_index(request, wait, State::plugins_index).await?;
     let id = PluginId::new(id);
     let (view, index) = request
         .services

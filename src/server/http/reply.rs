@@ -10,9 +10,14 @@ use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::server::error::ServerError;
+use super::long_body::LongBody;
+use crate::server::error::{ServerError, shortened};
 use crate::wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
+
+/// The longest text of an error in bytes.
+const LONGEST_ERROR: usize = 512 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -27,6 +32,8 @@ pub(super) struct Reply {
     next_token: Option<String>,
     /// 200 by default.
     status: StatusCode,
+    /// The memory of a long body, reserved until it is sent.
+    reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
@@ -65,6 +72,18 @@ impl Reply {
     #[must_use]
     pub(super) fn with_index(mut self, index: u64) -> Self {
         self.index = Some(index);
+        self
+    }
+
+    /// The bytes of the body.
+    pub(super) fn len(&self) -> usize {
+        self.body.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Holds the reservation of a long body until it is sent.
+    #[must_use]
+    pub(super) fn with_reservation(mut self, reserved: OwnedSemaphorePermit) -> Self {
+        self.reserved = Some(reserved);
         self
     }
 
@@ -113,7 +132,11 @@ impl ResponseBuilder {
         let mut response = match reply.body {
             None => Response::new(Body::empty()),
             Some(body) => {
-                let mut response = Response::new(Body::from(body));
+                let body = match reply.reserved {
+                    Some(reserved) => Body::new(LongBody::new(body, reserved)),
+                    None => Body::from(body),
+                };
+                let mut response = Response::new(body);
                 response.headers_mut().insert(CONTENT_TYPE, JSON);
                 response
             }
@@ -131,11 +154,11 @@ impl ResponseBuilder {
     /// Builds the response of an error, in the format that the client accepts.
     pub(super) fn failure(&self, error: &ServerError, typed: bool, index: u64) -> Response {
         let (code, status) = error.code_and_status();
-        let text = error.text();
+        let text = shortened(error.text(), LONGEST_ERROR);
         let (content_type, body) = if typed {
             let document = ErrorBody {
                 code: code.as_str().to_owned(),
-                message: error.message(),
+                message: shortened(error.message(), LONGEST_ERROR),
                 help: error.help(),
                 text,
                 claiming_allocs: error.claiming_allocs(),

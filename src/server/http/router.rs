@@ -1,26 +1,54 @@
-//! Routes requests to handlers; adds limits, panic handling and compression.
+//! Routes requests to handlers; adds the guard, limits, panic handling and compression.
 
-use axum::body::Bytes;
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::Method;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 
+use super::body::{BodyBudget, ReceivedBody, read_body};
+use super::guard::{self, AllowedHosts};
+use super::limits::Limits;
+use super::long_body::{LONG, ResponseBudget};
 use super::parameters::Parameters;
+use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
-use super::request::{ApiRequest, read_body};
+use super::request::ApiRequest;
 use super::route::Route;
 use super::{cluster, plugins, provider, variables, volumes};
 use crate::server::error::ServerError;
 use crate::server::services::Services;
+use crate::wire::DecodeLimits;
 
 /// Smaller bodies, such as one volume, take longer to compress than to send.
 const MIN_COMPRESSED_BODY: u16 = 4096;
 
-/// Serves the API over these services. Every request gets a response, even if its handler panics.
-pub fn router(services: Services) -> axum::Router {
+/// What an operator can set for the HTTP API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The limits.
+    pub limits: Limits,
+    /// The names of the agent that clients may use.
+    pub allowed_hosts: AllowedHosts,
+}
+
+/// What all requests share.
+#[derive(Clone)]
+struct Shared {
+    services: Services,
+    settings: Arc<HttpSettings>,
+    bodies: BodyBudget,
+    responses: ResponseBudget,
+    long_lists: Arc<Semaphore>,
+}
+
+/// Serves the API over these services. Every request gets a response, even if its handler panics. A
+/// request without a [`Connection`] in its extensions counts as one of this machine.
+pub fn router(services: Services, settings: HttpSettings) -> axum::Router {
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let panicked = move |cause: Box<dyn std::any::Any + Send>| {
         let cause = cause
@@ -33,7 +61,13 @@ pub fn router(services: Services) -> axum::Router {
     };
     axum::Router::new()
         .fallback(respond)
-        .with_state(services)
+        .with_state(Shared {
+            services,
+            bodies: BodyBudget::new(&settings.limits),
+            responses: ResponseBudget::new(&settings.limits),
+            long_lists: Arc::new(Semaphore::new(settings.limits.long_lists)),
+            settings: Arc::new(settings),
+        })
         .layer(CatchPanicLayer::custom(panicked))
         .layer(
             CompressionLayer::new()
@@ -42,12 +76,13 @@ pub fn router(services: Services) -> axum::Router {
         )
 }
 
-async fn respond(State(services): State<Services>, request: Request) -> Response {
+async fn respond(State(shared): State<Shared>, request: Request) -> Response {
+    let services = &shared.services;
     let builder = ResponseBuilder::of(&services.agent_info.version);
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let cell = services.cell.clone();
-    let result = handle(services, request).await;
+    let result = handle(shared, request).await;
     let index = cell.index();
     let response = match result {
         Ok(reply) => builder.success(reply, index),
@@ -57,8 +92,14 @@ async fn respond(State(services): State<Services>, request: Request) -> Response
     response
 }
 
-async fn handle(services: Services, request: Request) -> Result<Reply, ServerError> {
+async fn handle(shared: Shared, request: Request) -> Result<Reply, ServerError> {
     let (parts, body) = request.into_parts();
+    let connection = parts.extensions.get::<Connection>().cloned();
+    let connection = connection.unwrap_or_else(Connection::uncounted);
+    let Shared {
+        services, settings, ..
+    } = &shared;
+    guard::check(&parts, connection.is_local(), &settings.allowed_hosts)?;
     let route = Route::parse(&parts.method, parts.uri.path())?;
     let parameters = Parameters::parse(parts.uri.query());
     if let Some(region) = parameters.text("region")
@@ -67,45 +108,83 @@ async fn handle(services: Services, request: Request) -> Result<Reply, ServerErr
         return Err(ServerError::NoPathToRegion(region.to_owned()));
     }
     let body = if parts.method == Method::PUT || parts.method == Method::POST {
-        read_body(&parts.headers, body).await?
+        read_body(&parts.headers, body, &settings.limits, &shared.bodies).await?
     } else {
-        Bytes::new()
+        ReceivedBody::default()
     };
+    let is_read = parts.method == Method::GET;
     let request = ApiRequest {
-        services,
         pretty: parameters.is_pretty(),
         parameters,
         headers: parts.headers,
         body,
+        decode_limits: DecodeLimits {
+            json_values: settings.limits.json_values,
+            list_elements: settings.limits.list_elements,
+        },
+        connection,
+        long_lists: shared.long_lists,
+        has_waited: false,
+        services: shared.services,
     };
-    dispatch(route, request).await
+    // The future of a handler is large, so it exists only after the body has arrived.
+    Box::pin(answer(route, request, is_read, &shared.responses)).await
 }
 
-async fn dispatch(route: Route, request: ApiRequest) -> Result<Reply, ServerError> {
+/// Calls the handler, and reserves the memory of a long response (`long_body`).
+async fn answer(
+    route: Route,
+    mut request: ApiRequest,
+    is_read: bool,
+    responses: &ResponseBudget,
+) -> Result<Reply, ServerError> {
+    let reply = dispatch(&route, &request).await?;
+    let length = reply.len();
+    if length <= LONG {
+        return Ok(reply);
+    }
+    if let Some(reserved) = responses.try_reserve(length) {
+        return Ok(reply.with_reservation(reserved));
+    }
+    if !is_read {
+        // What was written is reported, also if other responses leave no room for too long.
+        return Ok(match responses.reserve(length).await {
+            Ok(reserved) => reply.with_reservation(reserved),
+            Err(_) => reply,
+        });
+    }
+    drop(reply);
+    let reserved = responses.reserve(length).await?;
+    request.has_waited = true;
+    let reply = dispatch(&route, &request).await?;
+    Ok(reply.with_reservation(reserved))
+}
+
+async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerError> {
     match route {
-        Route::ListVolumes => volumes::list(&request).await,
-        Route::ListExternal => provider::list_volumes(&request).await,
-        Route::ListSnapshots => provider::list_snapshots(&request).await,
-        Route::CreateSnapshot => provider::create_snapshots(&request).await,
-        Route::DeleteSnapshot => provider::delete_snapshot(&request).await,
-        Route::ReadVolume(id) => volumes::read(&request, &id).await,
-        Route::Register => volumes::register(&request).await,
-        Route::Create => volumes::create(&request).await,
-        Route::Deregister(id) => volumes::deregister(&request, &id).await,
-        Route::Delete(id) => volumes::delete(&request, &id).await,
-        Route::Detach(id) => volumes::detach(&request, &id),
-        Route::ListPlugins => plugins::list(&request).await,
-        Route::ReadPlugin(id) => plugins::read(&request, &id).await,
-        Route::ListNodes => cluster::list_nodes(&request),
-        Route::Search => cluster::search(&request),
-        Route::AgentSelf => cluster::agent_self(&request),
-        Route::AgentHealth => cluster::agent_health(&request),
-        Route::Leader => cluster::leader(&request),
-        Route::Peers => cluster::peers(&request),
-        Route::Regions => cluster::list_regions(&request),
-        Route::ListNamespaces => cluster::list_namespaces(&request),
-        Route::ReadNamespace(name) => cluster::read_namespace(&request, &name),
-        Route::ListVariables => variables::list(&request).await,
-        Route::Variable(method, path) => variables::read_or_write(&request, &method, &path).await,
+        Route::ListVolumes => volumes::list(request).await,
+        Route::ListExternal => provider::list_volumes(request).await,
+        Route::ListSnapshots => provider::list_snapshots(request).await,
+        Route::CreateSnapshot => provider::create_snapshots(request).await,
+        Route::DeleteSnapshot => provider::delete_snapshot(request).await,
+        Route::ReadVolume(id) => volumes::read(request, id).await,
+        Route::Register => volumes::register(request).await,
+        Route::Create => volumes::create(request).await,
+        Route::Deregister(id) => volumes::deregister(request, id).await,
+        Route::Delete(id) => volumes::delete(request, id).await,
+        Route::Detach(id) => volumes::detach(request, id),
+        Route::ListPlugins => plugins::list(request).await,
+        Route::ReadPlugin(id) => plugins::read(request, id).await,
+        Route::ListNodes => cluster::list_nodes(request),
+        Route::Search => cluster::search(request),
+        Route::AgentSelf => cluster::agent_self(request),
+        Route::AgentHealth => cluster::agent_health(request),
+        Route::Leader => cluster::leader(request),
+        Route::Peers => cluster::peers(request),
+        Route::Regions => cluster::list_regions(request),
+        Route::ListNamespaces => cluster::list_namespaces(request),
+        Route::ReadNamespace(name) => cluster::read_namespace(request, name),
+        Route::ListVariables => variables::list(request).await,
+        Route::Variable(method, path) => variables::read_or_write(request, method, path).await,
     }
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::{MAX_BODY, router};
+use super::{HttpSettings, Limits, router};
+use crate::diagnostic::Code;
 use crate::model::{Secrets, VolumeRequest};
 use crate::ports::fake::{FakeClock, FakeDirectory, FakeSealer, Fault, PluginSettings};
 use crate::ports::{IdSource, Rpc, StatusCode};
@@ -49,7 +50,8 @@ async fn agent() -> FakeAgent {
 }
 
 async fn send(services: &Services, request: Request<Body>) -> Answer {
-    let response = router(services.clone()).oneshot(request).await.unwrap();
+    let router = router(services.clone(), HttpSettings::default());
+    let response = router.oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     Answer {
         status: parts.status.as_u16(),
@@ -431,7 +433,7 @@ async fn lists_are_filtered_and_paged() {
     assert_eq!(first.header(NEXT_TOKEN), "a.x2");
 }
 
-/// Any content type, keys of any case, and data after the first value are accepted.
+/// No content type, keys of any case, and data after the first value are accepted.
 #[tokio::test(start_paused = true)]
 async fn bodies_are_decoded_as_go_decodes_them() {
     let agent = agent().await;
@@ -440,8 +442,7 @@ async fn bodies_are_decoded_as_go_decodes_them() {
         }]} trailing {"#;
     let request = Request::builder()
         .method("PUT")
-        .uri("/v1/volume/csi/db/create")
-        .header("Content-Type", "text/html");
+        .uri("/v1/volume/csi/db/create");
     let request = request.body(Body::from(body)).unwrap();
     assert_eq!(send(&agent.services, request).await.status, 200);
     for (body, status, start) in [
@@ -500,16 +501,36 @@ async fn the_namespace_is_chosen_in_nomads_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_of_a_web_page_is_refused_with_its_code() {
+    let agent = agent().await;
+    for (name, value, status) in [
+        ("Host", "evil.example", 403),
+        ("Origin", "http://evil.example", 403),
+        ("Content-Type", "text/plain", 415),
+    ] {
+        let request = Request::builder().method("PUT").uri("/v1/volumes");
+        let request = request.header("Accept", ErrorBody::MEDIA_TYPE);
+        let request = request.header(name, value).body(Body::from("{}")).unwrap();
+        let answer = send(&agent.services, request).await;
+        assert_eq!(answer.status, status, "{name}");
+        assert_eq!(answer.json()["code"], Code::ApiForeignRequest.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_refused() {
     let agent = agent().await;
     let announced = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
-        .header("Content-Length", (MAX_BODY + 1).to_string())
+        .header(
+            "Content-Length",
+            (Limits::default().body_bytes + 1).to_string(),
+        )
         .body(Body::from("{"))
         .unwrap();
     let chunk = vec![b' '; 1 << 20];
-    let chunks = std::iter::repeat_n(chunk, 65).map(Ok::<_, std::io::Error>);
+    let chunks = std::iter::repeat_n(chunk, 9).map(Ok::<_, std::io::Error>);
     let chunked = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
@@ -517,7 +538,7 @@ async fn a_body_that_is_too_large_is_refused() {
         .unwrap();
     for request in [announced, chunked] {
         let answer = send(&agent.services, request).await;
-        let expected = "the request body is larger than 64 MiB";
+        let expected = "the request body is larger than 8 MiB (limit `body-bytes`)";
         assert_eq!((answer.status, answer.text()), (413, expected));
     }
 }

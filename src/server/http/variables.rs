@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 
 use super::blocking::wait_for_index;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::{ApiRequest, LONG_LIST};
 use crate::model::{Namespace, Secrets, VariableKey, VariablePath};
 use crate::server::error::{RequestError, ServerError, VariableError};
 use crate::server::variables::{VariableContents, VariableWrite, VariableWriteOutcome};
@@ -26,21 +26,30 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let start = parameters.text("next_token").map(VariableToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    wait_for_index(&request.services, wait, State::variables_index).await;
+    wait_for_index(request, wait, State::variables_index).await?;
     let filter = VariableFilter {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
     };
-    let (page, index) = request.services.cell.read(|state| {
-        let page = variables(state, &filter, start.as_ref(), limit);
-        (page, state.variables_index())
-    });
+    let read = || {
+        request.services.cell.read(|state| {
+            let page = variables(state, &filter, start.as_ref(), limit);
+            (page, state.variables_index())
+        })
+    };
+    let (mut page, mut index) = read();
+    let mut _place = None;
+    if page.variables.len() >= LONG_LIST {
+        // While it waits, nothing is kept in memory.
+        drop(page);
+        _place = Some(request.long_list().await?);
+        (page, index) = read();
+    }
     let listed = page.variables.iter();
     let documents: Vec<_> = listed.map(|record| encode(record, None)).collect();
     let next = page.next.as_ref().map(ToString::to_string);
-    Ok(Reply::json(&documents, request.pretty)?
-        .with_index(index)
-        .with_next_token(next))
+    let reply = Reply::json(&documents, request.pretty)?;
+    Ok(reply.with_index(index).with_next_token(next))
 }
 
 pub(super) async fn read_or_write(request: &ApiRequest, method: &Method, path: &str) -> Result {
@@ -62,7 +71,7 @@ async fn read(request: &ApiRequest, path: VariablePath) -> Result {
         let record = state.variable(&key);
         record.map_or(state.variables_index(), |record| record.modify_index)
     };
-    wait_for_index(&request.services, wait, index_of).await;
+    wait_for_index(request, wait, index_of).await?;
     let reading = request.services.variables.read(&key)?;
     let VariableContents { record, items } = reading.ok_or(VariableError::NotFound)?;
     let reply = Reply::json(&encode(&record, Some(items)), request.pretty)?;

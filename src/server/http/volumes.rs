@@ -3,7 +3,7 @@
 use super::blocking::wait_for_index;
 use super::parameters::Parameters;
 use super::reply::Reply;
-use super::request::ApiRequest;
+use super::request::{ApiRequest, LONG_LIST};
 use crate::model::{Namespace, NamespacedId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
@@ -12,9 +12,6 @@ use crate::wire::{
     VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire, stub_to_wire,
     volume_to_wire,
 };
-
-/// Longer lists are encoded on a blocking thread.
-const LONG_LIST: usize = 256;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
@@ -32,47 +29,51 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let start = parameters.text("next_token").map(VolumeToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    wait_for_index(&request.services, wait, State::volumes_index).await;
+    wait_for_index(request, wait, State::volumes_index).await?;
     let filter = VolumeFilter {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
         plugin: parameters.text("plugin_id").map(PluginId::new),
     };
     let on_a_node = parameters.text("node_id").is_some();
-    let (page, index) = request.services.cell.read(|state| {
-        let page = if on_a_node {
-            // The agent has no claims, so no node has volumes.
-            VolumePage::default()
-        } else {
-            volumes(state, &filter, start.as_ref(), limit)
-        };
-        (page, state.volumes_index())
-    });
+    let read = || {
+        request.services.cell.read(|state| {
+            let page = if on_a_node {
+                // The agent has no claims, so no node has volumes.
+                VolumePage::default()
+            } else {
+                volumes(state, &filter, start.as_ref(), limit)
+            };
+            (page, state.volumes_index())
+        })
+    };
+    let (mut page, mut index) = read();
+    let reply = if page.volumes.len() < LONG_LIST {
+        encode_list(&page, request.pretty)?
+    } else {
+        // While it waits, nothing is kept in memory.
+        drop(page);
+        let place = request.long_list().await?;
+        (page, index) = read();
+        let (kept, pretty) = (page.clone(), request.pretty);
+        let task = tokio::task::spawn_blocking(move || encode_list(&kept, pretty)).await;
+        let failed = |_| Err(ServerError::Internal("a list could not be encoded".into()));
+        drop(place);
+        task.unwrap_or_else(failed)?
+    };
     let next = page.next.as_ref().map(ToString::to_string);
-    let reply = encode_list(page, request.pretty).await?;
     Ok(reply.with_index(index).with_next_token(next))
 }
 
-async fn encode_list(page: VolumePage, pretty: bool) -> Result {
-    let is_short = page.volumes.len() < LONG_LIST;
-    let encode = move || {
-        let stubs: Vec<VolumeStub> = page
-            .volumes
-            .iter()
-            .map(|view| stub_to_wire(&view.volume()))
-            .collect();
-        Reply::json(&stubs, pretty)
-    };
-    if is_short {
-        return encode();
-    }
-    let task = tokio::task::spawn_blocking(encode).await;
-    task.unwrap_or_else(|_| Err(ServerError::Internal("a list could not be encoded".into())))
+fn encode_list(page: &VolumePage, pretty: bool) -> Result {
+    let volumes = page.volumes.iter();
+    let stubs: Vec<VolumeStub> = volumes.map(|view| stub_to_wire(&view.volume())).collect();
+    Reply::json(&stubs, pretty)
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
-    wait_for_index(&request.services, wait, State::volumes_index).await;
+    wait_for_index(request, wait, State::volumes_index).await?;
     let key = key(&request.parameters, id);
     let (view, index) = request
         .services

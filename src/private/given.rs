@@ -1,0 +1,117 @@
+//! Files that the user names for reading: secrets, keys, saved plans.
+//!
+//! They belong to this user or to root, such as secrets that a container mounts, and no other user can
+//! write to them. A link to one counts if it belongs to this user or to root.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Opens a file for reading. It may be a pipe, as a shell makes for `<(…)`.
+///
+/// # Errors
+/// If it cannot be opened, belongs to a stranger, is reached by a link of a stranger, or other users
+/// can write to it.
+#[cfg(unix)]
+pub fn open_given(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+
+    use super::directory::{is_trusted, own_user};
+    use super::problem::{NotPrivate, Problem};
+    use rustix::fs::OFlags;
+
+    let named = std::fs::symlink_metadata(path)?;
+    if named.is_symlink() && !is_trusted(named.uid()) {
+        return Err(NotPrivate::at(path, Problem::Link { owner: named.uid() }));
+    }
+    let mut flags = OFlags::NOCTTY;
+    if !named.is_symlink() {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    let found = file.metadata()?;
+    let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
+    if !is_trusted(owner) {
+        return Err(NotPrivate::at(path, Problem::Foreign { owner, mode, own }));
+    }
+    if found.is_file() && mode & 0o022 != 0 {
+        return Err(NotPrivate::at(path, Problem::Writable { owner, mode }));
+    }
+    Ok(file)
+}
+
+/// Opens a file for reading. This system has no owners and modes to check.
+///
+/// # Errors
+/// If it cannot be opened.
+#[cfg(not(unix))]
+pub fn open_given(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
+
+    use super::*;
+    use crate::private::directory::own_user;
+    use crate::private::problem::{NotPrivate, Problem};
+
+    const STRANGER: u32 = 61_234;
+
+    fn problem(path: &Path) -> Option<Problem> {
+        let error = open_given(path).err()?;
+        Some(
+            NotPrivate::find(&error)
+                .expect("not a refusal")
+                .problem
+                .clone(),
+        )
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_to_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("secret");
+        std::fs::write(&path, "x").unwrap();
+        let owner = own_user();
+        for (mode, is_refused) in [
+            (0o600, false),
+            (0o400, false),
+            (0o644, false),
+            (0o620, true),
+            (0o602, true),
+        ] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let expected = is_refused.then_some(Problem::Writable { owner, mode });
+            assert_eq!(problem(&path), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_can_neither_give_a_file_nor_a_link() {
+        if own_user() != 0 {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (path, link) = (base.path().join("secret"), base.path().join("link"));
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        symlink(&path, &link).unwrap();
+        assert_eq!(problem(&link), None);
+        lchown(&link, Some(STRANGER), None).unwrap();
+        assert_eq!(problem(&link), Some(Problem::Link { owner: STRANGER }));
+        chown(&path, Some(STRANGER), None).unwrap();
+        let foreign = Problem::Foreign {
+            owner: STRANGER,
+            mode: 0o600,
+            own: 0,
+        };
+        assert_eq!(problem(&path), Some(foreign));
+    }
+}

@@ -1,0 +1,28 @@
+//! Directories, files and sockets that only this user can use.
+//!
+//! What this program creates has mode 0700 or 0600 whatever the umask. What exists already is used
+//! only if it belongs to this user and no other user can write to it. A symbolic link inside a
+//! private directory is never followed. A parent directory may be open to others, such as `/tmp`: the
+//! directory itself and what is in it counts.
+//!
+//! A file that the user names for reading, such as a secret, may also belong to root, and may be
+//! reached by a link of this user or of root. Other systems than Unix have no owners and modes to
+//! check. Every function blocks.
+
+#[cfg(unix)]
+mod directory;
+mod file;
+mod given;
+mod lock_holder;
+mod problem;
+#[cfg(unix)]
+mod socket;
+
+#[cfg(unix)]
+pub use directory::{create_directory, create_subdirectory, has_private_mode};
+pub use file::{create_new, open_existing, open_or_create, open_to_read, temporary_in};
+pub use given::open_given;
+pub use lock_holder::{LockProcess, foreign_holder};
+pub use problem::{NotPrivate, Problem};
+#[cfg(unix)]
+pub use socket::{bind_socket, check_socket, check_socket_directory};
