@@ -52,6 +52,8 @@ impl FakeAgent {
     pub const PLUGIN: &'static str = "fake";
     /// The node's ID.
     pub const NODE: &'static str = "11111111-2222-4333-8444-555555555555";
+    /// The ID of the allocation that runs the plugin.
+    pub const ALLOC: &'static str = "99999999-2222-4333-8444-555555555555";
 
     /// Starts an agent for the first time, with a healthy plugin.
     ///
@@ -92,7 +94,7 @@ impl FakeAgent {
         let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default()).await?;
         let directory = Arc::new(FakeDirectory::default());
         let connection = FakePlugin::new(backend.clone()).connection();
-        directory.insert(Self::PLUGIN.into(), Self::NODE.into(), connection);
+        directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
         let ports = VolumePorts {
             cell: cell.clone(),
@@ -158,19 +160,27 @@ impl FakeAgent {
         connection: PluginConnection,
     ) {
         self.directory
-            .insert(id.into(), Self::NODE.into(), connection);
-        self.observe_as(id, settings, true).await;
+            .insert(id.into(), Self::ALLOC.into(), connection);
+        self.observe_as(id, Self::ALLOC, settings, true).await;
+    }
+
+    /// Adds another healthy allocation of the plugin to the node.
+    pub async fn add_alloc(&self, alloc: &str, connection: PluginConnection) {
+        self.directory
+            .insert(Self::PLUGIN.into(), alloc.into(), connection);
+        self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), true)
+            .await;
     }
 
     /// Records a fingerprint of the plugin.
     pub async fn observe(&self, healthy: bool) {
-        self.observe_as(Self::PLUGIN, self.backend.settings(), healthy)
+        self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy)
             .await;
     }
 
-    async fn observe_as(&self, id: &str, settings: PluginSettings, healthy: bool) {
+    async fn observe_as(&self, id: &str, alloc: &str, settings: PluginSettings, healthy: bool) {
         let instance = PluginInstance {
-            alloc_id: AllocId::new("99999999-2222-4333-8444-555555555555"),
+            alloc_id: AllocId::new(alloc),
             health: Health {
                 healthy,
                 description: if healthy { "healthy" } else { "unhealthy" }.into(),
@@ -190,7 +200,7 @@ impl FakeAgent {
                 accessible_topology: settings.description.accessible_topology,
             }),
         };
-        self.record_event(EventKind::PluginInstanceObserved {
+        self.record_event(EventKind::PluginAllocObserved {
             plugin: PluginId::new(id),
             node: NodeId::new(Self::NODE),
             instance: Box::new(instance),

@@ -5,7 +5,7 @@
 //! port's [`crate::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
 //! Instances are called in the order of their node IDs, because drivers with a leader expect one
-//! preferred instance. The next instance is called only if one is unreachable. An instance that asks
+//! preferred instance; on one node the newest allocation comes first. The next instance is called only if one is unreachable. An instance that asks
 //! for a retry is called again after a pause, because it may still be working on the call.
 //!
 //! Every error reports whether the call may have taken effect ([`ForwardOutcome`]). If so, the caller
@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use crate::model::{Node, NodeId, NodeStatus, PluginId, PluginInstance};
+use crate::model::{AllocId, Node, NodeId, NodeStatus, PluginId};
 use crate::ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc, StatusCode};
 use crate::retry::RetryPolicy;
+use crate::state::PluginAlloc;
 
 /// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,26 +44,26 @@ pub enum NoController {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidates {
     plugin: PluginId,
-    nodes: Vec<NodeId>,
+    allocs: Vec<AllocId>,
 }
 
-/// Chooses the instances to call: healthy controllers on ready nodes, ordered by node ID.
+/// Chooses the instances to call: healthy controllers on ready nodes, in their order.
 ///
 /// # Errors
 /// If none is usable, with the reason for each.
 pub fn candidates(
     plugin: &PluginId,
-    instances: &BTreeMap<NodeId, PluginInstance>,
+    controllers: &[PluginAlloc],
     nodes: &BTreeMap<NodeId, Node>,
 ) -> Result<Candidates, NoController> {
-    if instances.is_empty() {
+    if controllers.is_empty() {
         return Err(NoController::NoInstance(plugin.clone()));
     }
     let mut usable = vec![];
     let mut reasons = vec![];
-    for (node, instance) in instances {
-        match unusable_reason(node, instance, nodes) {
-            None => usable.push(node.clone()),
+    for controller in controllers {
+        match unusable_reason(controller, nodes) {
+            None => usable.push(controller.instance.alloc_id.clone()),
             Some(reason) => reasons.push(reason),
         }
     }
@@ -74,15 +75,15 @@ pub fn candidates(
     }
     Ok(Candidates {
         plugin: plugin.clone(),
-        nodes: usable,
+        allocs: usable,
     })
 }
 
 fn unusable_reason(
-    node: &NodeId,
-    instance: &PluginInstance,
+    controller: &PluginAlloc,
     nodes: &BTreeMap<NodeId, Node>,
 ) -> Option<String> {
+    let PluginAlloc { node, instance, .. } = controller;
     let alloc = &instance.alloc_id;
     if instance.controller.is_none() {
         return Some(format!(
@@ -227,29 +228,29 @@ impl Forwarder {
         T: Send,
     {
         let (plugin, call) = (&candidates.plugin, &call);
-        let attempt = |node: NodeId| async move {
-            let Some(connection) = self.directory.instance(plugin, &node).await else {
-                debug!(plugin.id = %plugin, node.id = %node, "no connection to the instance");
+        let attempt = |alloc: AllocId| async move {
+            let Some(connection) = self.directory.instance(plugin, &alloc).await else {
+                debug!(plugin.id = %plugin, alloc.id = %alloc, "no connection to the instance");
                 return None;
             };
             Some(call(connection.controller).await)
         };
-        self.repeat(&candidates.nodes, rpc, attempt).await
+        self.repeat(&candidates.allocs, rpc, attempt).await
     }
 
     async fn repeat<T, F, A>(
         &self,
-        nodes: &[NodeId],
+        allocs: &[AllocId],
         rpc: Rpc,
         attempt: F,
     ) -> Result<T, ForwardError>
     where
-        F: Fn(NodeId) -> A + Send + Sync,
+        F: Fn(AllocId) -> A + Send + Sync,
         A: Future<Output = Option<Result<T, PluginError>>> + Send,
         T: Send,
     {
         let mut progress = CallProgress::default();
-        let passes = self.passes(nodes, &attempt, &mut progress);
+        let passes = self.passes(allocs, &attempt, &mut progress);
         let outcome = |unknown| {
             if unknown {
                 ForwardOutcome::Unknown
@@ -273,18 +274,18 @@ impl Forwarder {
 
     async fn passes<T, F, A>(
         &self,
-        nodes: &[NodeId],
+        allocs: &[AllocId],
         attempt: &F,
         progress: &mut CallProgress,
     ) -> Result<T, PluginError>
     where
-        F: Fn(NodeId) -> A + Send + Sync,
+        F: Fn(AllocId) -> A + Send + Sync,
         A: Future<Output = Option<Result<T, PluginError>>> + Send,
         T: Send,
     {
         let mut pass = 0_u32;
         loop {
-            if let Some(answer) = one_pass(nodes, attempt, progress).await {
+            if let Some(answer) = one_pass(allocs, attempt, progress).await {
                 return answer;
             }
             let pause = self.limits.policy.delay(pass, self.ids.jitter());
@@ -295,25 +296,25 @@ impl Forwarder {
 }
 
 async fn one_pass<T, F, A>(
-    nodes: &[NodeId],
+    allocs: &[AllocId],
     attempt: &F,
     progress: &mut CallProgress,
 ) -> Option<Result<T, PluginError>>
 where
-    F: Fn(NodeId) -> A + Send + Sync,
+    F: Fn(AllocId) -> A + Send + Sync,
     A: Future<Output = Option<Result<T, PluginError>>> + Send,
     T: Send,
 {
-    for node in nodes {
+    for alloc in allocs {
         progress.in_flight = true;
-        let answer = attempt(node.clone()).await;
+        let answer = attempt(alloc.clone()).await;
         progress.in_flight = false;
         let error = match answer {
             None => continue,
             Some(Ok(value)) => return Some(Ok(value)),
             Some(Err(error)) => error,
         };
-        debug!(node.id = %node, csi.rpc = %error.rpc, code = error.code.as_str(),
+        debug!(alloc.id = %alloc, csi.rpc = %error.rpc, code = error.code.as_str(),
             verdict = ?error.verdict, "the call failed");
         progress.uncertain |= error.verdict.may_have_taken_effect();
         progress.last = Some(error.clone());

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
-use crate::model::{AllocId, ControllerCapabilities, ControllerInfo, Health};
+use crate::model::{ControllerCapabilities, ControllerInfo, Health, PluginInstance};
 use crate::ports::PluginConnection;
 use crate::retry::Verdict;
 
@@ -15,7 +15,7 @@ struct Nobody;
 
 #[async_trait]
 impl PluginDirectory for Nobody {
-    async fn instance(&self, _: &PluginId, _: &NodeId) -> Option<PluginConnection> {
+    async fn instance(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
         None
     }
 }
@@ -72,16 +72,16 @@ struct Run {
     took: Duration,
 }
 
-/// Runs the steps in order over these nodes; the last step repeats forever.
-async fn run_steps(nodes: &[&str], steps: &[Step]) -> Run {
+/// Runs the steps in order over these allocations; the last step repeats forever.
+async fn run_steps(allocs: &[&str], steps: &[Step]) -> Run {
     let asked = Mutex::new(vec![]);
     let start = Instant::now();
-    let nodes: Vec<_> = nodes.iter().map(|node| NodeId::new(*node)).collect();
+    let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
     let result = forward()
-        .repeat(&nodes, Rpc::CreateVolume, |node| {
+        .repeat(&allocs, Rpc::CreateVolume, |alloc| {
             let step = {
                 let mut asked = asked.lock().unwrap();
-                asked.push(node.as_str().to_owned());
+                asked.push(alloc.as_str().to_owned());
                 steps[(asked.len() - 1).min(steps.len() - 1)].clone()
             };
             async move {
@@ -266,7 +266,7 @@ fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
 
 /// B101: the choice of instances.
 #[test]
-fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
+fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
     let plugin = PluginId::new("p");
     let nodes = BTreeMap::from([
         node("n1", NodeStatus::Ready),
@@ -282,19 +282,22 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
         ("n5", instance("a5", true, false)),
     ];
     let usable = [
-        ("n6", instance("a6", true, true)),
         ("n1", instance("a1", true, true)),
+        ("n6", instance("a6", true, true)),
     ];
-    let map = |list: &[(&str, PluginInstance)]| -> BTreeMap<NodeId, PluginInstance> {
-        list.iter()
-            .map(|(node, instance)| (NodeId::new(*node), instance.clone()))
-            .collect()
+    let allocs = |list: &[(&str, PluginInstance)]| -> Vec<PluginAlloc> {
+        let alloc = |(node, instance): &(&str, PluginInstance)| PluginAlloc {
+            node: NodeId::new(*node),
+            create_index: 2,
+            instance: instance.clone(),
+        };
+        list.iter().map(alloc).collect()
     };
     let all: Vec<_> = unusable.iter().cloned().chain(usable).collect();
-    let chosen = candidates(&plugin, &map(&all), &nodes).unwrap();
-    assert_eq!(chosen.nodes, [NodeId::new("n1"), NodeId::new("n6")]);
+    let chosen = candidates(&plugin, &allocs(&all), &nodes).unwrap();
+    assert_eq!(chosen.allocs, [AllocId::new("a1"), AllocId::new("a6")]);
 
-    let none = candidates(&plugin, &map(&unusable), &nodes).unwrap_err();
+    let none = candidates(&plugin, &allocs(&unusable), &nodes).unwrap_err();
     assert_eq!(
         none.to_string(),
         "failed to find clients running controller plugin \"p\": \
@@ -303,7 +306,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
          cannot find node \"n4\" for plugin instance \"a4\", \
          plugin instance \"a5\" is not a controller but was registered as one - this is always a bug"
     );
-    let nothing = candidates(&plugin, &BTreeMap::new(), &nodes).unwrap_err();
+    let nothing = candidates(&plugin, &[], &nodes).unwrap_err();
     assert_eq!(
         nothing.to_string(),
         "failed to find instances of controller plugin \"p\""
@@ -315,7 +318,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates {
         plugin: PluginId::new("p"),
-        nodes: vec![NodeId::new("n1")],
+        allocs: vec![AllocId::new("a1")],
     };
     let result: Result<(), _> = forward()
         .call(&candidates, Rpc::DeleteVolume, |_| async { Ok(()) })
