@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::model::{
-    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
-    PluginInstance, Secrets, Snapshot, SnapshotId,
+    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
+    PluginId, PluginInstance, Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::{
     Connector, Controller, CreateSnapshot, CreateVolume, CreatedVolume, DriverError, ExpandVolume,
