@@ -7,10 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
+
 use super::blocking;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
+use super::metrics::serve_agent_metrics;
 use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -19,17 +22,19 @@ use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
 use crate::node::{Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::server::{
-    AgentInfo, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
-    VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, CommitError, Expected, RecordingObserver, Services,
+    StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind};
 use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
+use crate::telemetry::AgentMetrics;
 
 /// The parts of an agent that is ready to start.
 pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
+    pub(super) metrics: JoinSet<()>,
 }
 
 /// Builds the parts of an agent. The caller holds the lock of the data directory.
@@ -46,10 +51,11 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address()).await {
-        Ok((services, supervisor)) => Ok(AgentParts {
+        Ok((services, supervisor, metrics)) => Ok(AgentParts {
             services,
             listeners,
             supervisor,
+            metrics,
         }),
         Err(problems) => {
             cell.stop().await;
@@ -63,7 +69,7 @@ async fn wire(
     dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
-) -> Result<(Services, Supervisor), Diagnostics> {
+) -> Result<(Services, Supervisor, JoinSet<()>), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = open_sealer(dirs, cell).await?;
@@ -79,7 +85,11 @@ async fn wire(
         clock: clock.clone(),
         ids: ids.clone(),
     };
+    let metrics = Arc::new(AgentMetrics::default());
+    let serving = serve_agent_metrics(config.metrics, metrics.clone()).await?;
+    let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics);
     let ports = VolumePorts {
+        calls,
         cell: cell.clone(),
         directory: registry,
         sealer: Arc::new(sealer),
@@ -87,7 +97,7 @@ async fn wire(
         ids,
     };
     let services = Services::new(ports, VolumeLimits::default(), agent_info(node, address));
-    Ok((services, Supervisor::new(task, deps)))
+    Ok((services, Supervisor::new(task, deps), serving))
 }
 
 fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {

@@ -4,9 +4,12 @@
 //! [`FakeAgent::restart`] ends the agent as `kill -9` does, and starts it again on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
 
+use super::call_line::CallWidths;
+use super::call_lines::CallLines;
 use super::cell::{CellOptions, Expected, StateCell};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
@@ -17,7 +20,7 @@ use crate::model::{
 };
 use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
-    PluginSettings,
+    NoCallObserver, PluginSettings,
 };
 use crate::ports::{Clock as _, JournalError, PluginConnection};
 use crate::state::{Event, EventKind, State};
@@ -70,6 +73,7 @@ impl FakeAgent {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn restart(self, limits: VolumeLimits) -> Result<Self, JournalError> {
+        self.volumes.stop(Duration::ZERO).await;
         let Self {
             backend,
             journal,
@@ -102,6 +106,7 @@ impl FakeAgent {
             sealer: Arc::new(sealer.clone()),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
+            calls: Self::call_lines(),
         };
         let services = Services::new(ports, limits, Self::agent_info());
         let agent = Self {
@@ -119,6 +124,11 @@ impl FakeAgent {
         };
         agent.record_start().await;
         Ok(agent)
+    }
+
+    /// Lines of the usual widths, without metrics.
+    pub fn call_lines() -> CallLines {
+        CallLines::new(CallWidths::DEFAULT, 1024, Arc::new(NoCallObserver))
     }
 
     /// What the agent reports about itself.

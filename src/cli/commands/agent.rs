@@ -1,11 +1,12 @@
 //! `agent`: runs the agent until it is stopped.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::agent::{AgentConfig, AgentOptions, ProfileOptions};
-use crate::cli::args::AgentProfileArgs;
+use crate::agent::{AgentConfig, AgentOptions, CallWidths, ProfileOptions};
+use crate::cli::args::{AgentProfileArgs, CallWidthArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
@@ -26,6 +27,12 @@ pub(crate) struct AgentArgs {
     /// Allow an address that other machines can reach, without authentication
     #[arg(long)]
     pub allow_unauthenticated: bool,
+    /// Address that serves Prometheus metrics at /metrics without authentication
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// How many calls a plugin gets at the same time.
+    #[command(flatten)]
+    pub calls: CallWidthArgs,
     /// The profile of the embedded plugin.
     #[command(flatten)]
     pub plugin: AgentProfileArgs,
@@ -46,6 +53,8 @@ pub(crate) async fn serve_agent(
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
         plugin: ProfileOptions::from(&arguments.plugin),
+        calls: CallWidths::from(&arguments.calls),
+        metrics: arguments.metrics,
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;
     crate::agent::run_agent(config, context.interrupts.stop().clone()).await?;

@@ -29,8 +29,29 @@ use crate::ports::storage::{
 };
 use crate::ports::verdict::{verdict_of, verdict_unsent};
 
-/// The deadline of a call in virtual time: the longest of the real deadlines.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The deadline of a call in virtual time, as over gRPC.
+fn deadline(rpc: Rpc) -> Duration {
+    match rpc {
+        Rpc::CreateVolume
+        | Rpc::DeleteVolume
+        | Rpc::CreateSnapshot
+        | Rpc::DeleteSnapshot
+        | Rpc::ControllerExpandVolume
+        | Rpc::NodeStageVolume
+        | Rpc::NodeUnstageVolume
+        | Rpc::NodePublishVolume
+        | Rpc::NodeUnpublishVolume => Duration::from_secs(30 * 60),
+        Rpc::GetPluginInfo
+        | Rpc::GetPluginCapabilities
+        | Rpc::Probe
+        | Rpc::ControllerGetCapabilities
+        | Rpc::NodeGetCapabilities
+        | Rpc::NodeGetInfo
+        | Rpc::ValidateVolumeCapabilities
+        | Rpc::ListVolumes
+        | Rpc::ListSnapshots => Duration::from_secs(120),
+    }
+}
 
 /// The ports over a [`FakeBackend`].
 #[derive(Clone, Debug)]
@@ -60,7 +81,8 @@ impl FakePlugin {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
     ) -> Result<T, PluginError> {
-        let answer = tokio::time::timeout(DEADLINE, self.backend.call(rpc, subject, act)).await;
+        let answer =
+            tokio::time::timeout(deadline(rpc), self.backend.call(rpc, subject, act)).await;
         let error = |code, message: &str| PluginError {
             rpc,
             code,

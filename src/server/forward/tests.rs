@@ -1,5 +1,6 @@
 //! Calls against scripted answers, on a paused clock.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,9 +8,19 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
-use crate::model::{ControllerCapabilities, ControllerInfo, Health, PluginInstance};
+use crate::model::{
+    ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
+    PluginInstance,
+};
 use crate::ports::PluginConnection;
+use crate::ports::StatusCode;
+use crate::ports::fake::NoCallObserver;
 use crate::retry::Verdict;
+use crate::server::call_line::{CallClass, CallWidths};
+use crate::server::call_lines::CallLines;
+use crate::server::candidates::candidates;
+use crate::server::forward_error::ForwardOutcome;
+use crate::state::PluginAlloc;
 
 struct Nobody;
 
@@ -61,42 +72,81 @@ fn pending() -> PluginError {
 #[derive(Clone)]
 enum Step {
     Answers(Result<u32, PluginError>),
+    /// Answers after this many seconds.
+    AnswersAfter(u64, Result<u32, PluginError>),
     IsNotConnected,
-    Hangs,
 }
-use Step::{Answers, Hangs, IsNotConnected};
+use Step::{Answers, AnswersAfter, IsNotConnected};
+
+/// No answer until the limit on the wire.
+fn hangs() -> Step {
+    let limit = failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome);
+    AnswersAfter(1800, Err(limit))
+}
 
 struct Run {
     result: Result<u32, ForwardError>,
+    /// What the client is answered with before the result, and after how long.
+    reported: Option<(Duration, ForwardError)>,
     asked: Vec<String>,
     took: Duration,
 }
 
-/// Runs the steps in order over these allocations; the last step repeats forever.
+/// Whether the call changes something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Change,
+}
+
+/// Runs the steps of a change in order over these allocations; the last step repeats forever.
 async fn run_steps(allocs: &[&str], steps: &[Step]) -> Run {
+    run_kind(Kind::Change, allocs, steps).await
+}
+
+async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let asked = Mutex::new(vec![]);
+    let reported = Mutex::new(None);
     let start = Instant::now();
     let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
-    let result = forward()
-        .repeat(&allocs, Rpc::CreateVolume, |alloc| {
-            let step = {
-                let mut asked = asked.lock().unwrap();
-                asked.push(alloc.as_str().to_owned());
-                steps[(asked.len() - 1).min(steps.len() - 1)].clone()
-            };
-            async move {
-                match step {
-                    Answers(answer) => Some(answer),
-                    IsNotConnected => None,
-                    Hangs => std::future::pending().await,
+    let lines = CallLines::new(CallWidths::DEFAULT, 1, Arc::new(NoCallObserver));
+    let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
+    let report = |error| {
+        let earlier = reported.lock().unwrap().replace((start.elapsed(), error));
+        assert_eq!(earlier, None, "reported twice");
+    };
+    let late = match kind {
+        Kind::Read => LateCall::Cancel,
+        Kind::Change => LateCall::Await {
+            permit: &permit,
+            report: &report,
+        },
+    };
+    let attempt = |alloc: AllocId| {
+        let step = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(alloc.as_str().to_owned());
+            steps[(asked.len() - 1).min(steps.len() - 1)].clone()
+        };
+        async move {
+            match step {
+                Answers(answer) => Some(answer),
+                AnswersAfter(seconds, answer) => {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    Some(answer)
                 }
+                IsNotConnected => None,
             }
-        })
-        .await;
+        }
+    };
+    let forward = forward();
+    let result = forward.repeat(&allocs, Rpc::CreateVolume, attempt, late);
+    let result = result.await;
     Run {
         result,
-        asked: asked.into_inner().unwrap(),
         took: start.elapsed(),
+        reported: reported.into_inner().unwrap(),
+        asked: asked.into_inner().unwrap(),
     }
 }
 
@@ -149,16 +199,29 @@ async fn final_failures_are_returned_immediately() {
 /// B102: another instance is called only if one is unreachable.
 #[tokio::test(start_paused = true)]
 async fn the_next_instance_is_called_when_one_is_unreachable() {
-    for first in [
-        Answers(Err(unreachable())),
-        Answers(Err(lost())),
-        IsNotConnected,
-    ] {
+    for first in [Answers(Err(unreachable())), IsNotConnected] {
         let run = run_steps(&["n1", "n2"], &[first, Answers(Ok(7))]).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked, ["n1", "n2"]);
         assert_eq!(run.took, Duration::ZERO);
     }
+}
+
+/// B102: a call that may have been sent goes to no other instance, however long the first is gone. A
+/// call that changes nothing may.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_have_been_sent_stays_with_its_instance() {
+    let steps = [
+        Answers(Err(lost())),
+        Answers(Err(unreachable())),
+        IsNotConnected,
+        Answers(Ok(7)),
+    ];
+    let change = run_kind(Kind::Change, &["n1", "n2"], &steps).await;
+    assert_eq!(change.result, Ok(7));
+    assert_eq!(change.asked, ["n1"; 4]);
+    let read = run_kind(Kind::Read, &["n1", "n2"], &steps).await;
+    assert_eq!(read.asked, ["n1", "n2", "n1", "n2"]);
 }
 
 /// An operation that is pending at one instance is not started at another.
@@ -175,11 +238,19 @@ async fn an_instance_with_a_pending_operation_is_called_again() {
     }
 }
 
+fn timed_out(last: Option<PluginError>, outcome: ForwardOutcome) -> ForwardError {
+    ForwardError::TimedOut {
+        rpc: Rpc::CreateVolume,
+        after: Duration::from_secs(300),
+        last,
+        outcome,
+    }
+}
+
 /// W04: a call without an answer is an error that reports the known effect.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_an_error_with_the_known_effect() {
     for (steps, last, outcome) in [
-        (vec![Hangs], None, ForwardOutcome::Unknown),
         (vec![IsNotConnected], None, ForwardOutcome::NoEffect),
         (
             vec![Answers(Err(unreachable()))],
@@ -196,24 +267,67 @@ async fn the_deadline_is_an_error_with_the_known_effect() {
             Some(unreachable()),
             ForwardOutcome::Unknown,
         ),
-        (
-            vec![Answers(Err(unreachable())), Hangs],
-            Some(unreachable()),
-            ForwardOutcome::Unknown,
-        ),
     ] {
         let run = run_steps(&["n1"], &steps).await;
-        assert_eq!(
-            run.result,
-            Err(ForwardError::TimedOut {
-                rpc: Rpc::CreateVolume,
-                after: Duration::from_secs(120),
-                last,
-                outcome,
-            })
-        );
-        assert_eq!(run.took, Duration::from_secs(120));
+        assert_eq!(run.result, Err(timed_out(last, outcome)));
+        assert_eq!(run.took, Duration::from_secs(300));
+        assert_eq!(run.reported, None);
     }
+}
+
+/// B30: an answer that comes before the deadline succeeds, however slow the plugin is.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_succeeds_without_another_call() {
+    for seconds in [90, 119, 121, 150, 299] {
+        let run = run_steps(
+            &["n1", "n2"],
+            &[AnswersAfter(seconds, Ok(7)), Answers(Ok(8))],
+        )
+        .await;
+        assert_eq!(run.result, Ok(7));
+        assert_eq!(run.asked, ["n1"], "{seconds} s");
+        assert_eq!(run.took, Duration::from_secs(seconds));
+        assert_eq!(run.reported, None);
+    }
+}
+
+/// B30, W04: the client gets an error at the deadline. The call is not cancelled, and its late answer
+/// counts.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_is_not_cancelled_at_the_deadline() {
+    let seconds = |run: &Run| {
+        (
+            run.took.as_secs(),
+            run.reported.clone().unwrap().0.as_secs(),
+        )
+    };
+    let unknown = ForwardOutcome::Unknown;
+    let late = run_steps(&["n1"], &[AnswersAfter(400, Ok(7)), Answers(Ok(8))]).await;
+    assert_eq!((&late.result, late.asked.len()), (&Ok(7), 1));
+    assert_eq!(seconds(&late), (400, 300));
+    assert_eq!(late.reported.unwrap().1, timed_out(None, unknown));
+
+    let steps = [Answers(Err(unreachable())), hangs()];
+    let never = run_steps(&["n1"], &steps).await;
+    assert_eq!(never.asked.len(), 2);
+    assert_eq!(seconds(&never), (1800, 300));
+    let reported = never.reported.unwrap().1;
+    assert_eq!(reported, timed_out(Some(unreachable()), unknown));
+    let last = failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome);
+    assert_eq!(never.result, Err(timed_out(Some(last), unknown)));
+}
+
+/// B53: a call that changes nothing is cancelled and sent again, as long as the client waits.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_hangs_is_tried_again() {
+    let no_answer = failure(StatusCode::DeadlineExceeded, Verdict::Retry);
+    let hangs = AnswersAfter(120, Err(no_answer.clone()));
+    let again = run_kind(Kind::Read, &["n1"], &[hangs.clone(), Answers(Ok(7))]).await;
+    assert_eq!((again.result, again.asked.len()), (Ok(7), 2));
+    let never = run_kind(Kind::Read, &["n1"], &[hangs]).await;
+    let expected = timed_out(Some(no_answer), ForwardOutcome::NoEffect);
+    assert_eq!((never.result, never.asked.len()), (Err(expected), 3));
+    assert_eq!(never.took, Duration::from_secs(300));
 }
 
 /// The last answer proves nothing about earlier attempts.
@@ -321,7 +435,7 @@ async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
         allocs: vec![AllocId::new("a1")],
     };
     let result: Result<(), _> = forward()
-        .call(&candidates, Rpc::DeleteVolume, |_| async { Ok(()) })
+        .read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) })
         .await;
     assert_eq!(
         result.map_err(|error| error.outcome()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::model::{
     ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, VolumeRequest,
 };
+use crate::server::candidates::{Candidates, NoController, candidates};
 use crate::server::error::{CopySource, ServerError};
-use crate::server::forward::{Candidates, NoController, candidates};
 use crate::state::{PluginAlloc, State, plugin};
 
 /// A plugin as it was at one moment.
