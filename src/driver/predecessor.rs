@@ -27,6 +27,9 @@ pub(super) fn end_predecessor(file: &Path, kill_timeout: Duration) -> io::Result
     let Some((process, descriptor)) = find(file)? else {
         return Ok(());
     };
+    if has_ended(&descriptor, Duration::ZERO)? {
+        return Ok(());
+    }
     let pid = process.pid;
     tracing::warn!(
         pid,

@@ -15,9 +15,7 @@ pub(crate) struct CallWidthArgs {
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.creates,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub creates_per_plugin: u16,
-    /// Concurrent expansions, snapshots and deletes per plugin, from 1 to 1000
-    ///
-    /// Drivers rely on 1. Deletes come first.
+    /// Concurrent expansions, snapshots and deletes per plugin, from 1 to 1000; drivers rely on 1
     #[arg(long, value_name = "N", default_value_t = CallWidths::DEFAULT.changes,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub changes_per_plugin: u16,
