@@ -121,11 +121,6 @@ impl CallLine {
         }
     }
 
-    /// Returns how many calls wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Whether the call waits.
     pub(super) fn is_waiting(&self, ticket: u64) -> bool {
         self.waiting.iter().any(|(other, _)| *other == ticket)
@@ -223,7 +218,6 @@ mod tests {
         assert_eq!(line.admit(&widths), [6, 1, 2]);
         line.leave(6, Release);
         assert_eq!(line.admit(&widths), [3]);
-        assert_eq!(line.waiting(), 2);
         let load = |running, waiting| CallLoad { running, waiting };
         assert_eq!(line.load(Create), load(3, 1));
         assert_eq!(

@@ -68,7 +68,7 @@ impl Drop for Place {
 }
 
 impl CallLines {
-    /// Lines of these widths; at most `max_waiting` calls wait per plugin.
+    /// Lines of these widths; at most `max_waiting` calls of a class wait per plugin.
     pub fn new(widths: CallWidths, max_waiting: usize, observer: Arc<dyn CallObserver>) -> Self {
         Self {
             widths,
@@ -127,11 +127,12 @@ impl CallLines {
         (place, admission)
     }
 
-    /// Returns how many other calls wait, if this one waits.
+    /// Returns how many other calls of the class wait, if this one waits.
     fn waiting_before(&self, place: &Place) -> Option<usize> {
         let lines = self.locked();
         let line = &lines.get(&place.plugin)?.line;
-        line.is_waiting(place.ticket).then(|| line.waiting() - 1)
+        line.is_waiting(place.ticket)
+            .then(|| line.load(place.class).waiting - 1)
     }
 
     /// Reports the load of the line. The caller has it locked, so that reports come in order.

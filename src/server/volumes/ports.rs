@@ -40,7 +40,7 @@ pub struct VolumeLimits {
 }
 
 impl VolumeLimits {
-    /// How many operations may wait for one volume, and calls for one plugin.
+    /// How many operations may wait for one volume, and calls of a class for one plugin.
     pub const MAX_WAITING: usize = 1024;
 }
 
