@@ -4,12 +4,16 @@
 //! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use tokio::task::JoinSet;
 
 use super::blocking;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
+use super::metrics::serve_agent_metrics;
 use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -19,17 +23,19 @@ use crate::node::{Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
 use crate::server::{
-    AgentInfo, CellOptions, CommitError, Expected, RecordingObserver, Services, StateCell,
-    VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, CommitError, Expected, RecordingObserver, Services,
+    StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind};
-use crate::store::{EmbeddedJournal, KeySealer};
+use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
+use crate::telemetry::AgentMetrics;
 
 /// The parts of an agent that is ready to start.
 pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
+    pub(super) metrics: JoinSet<()>,
 }
 
 /// Builds the parts of an agent. The caller holds the lock of the data directory.
@@ -46,10 +52,11 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address()).await {
-        Ok((services, supervisor)) => Ok(AgentParts {
+        Ok((services, supervisor, metrics)) => Ok(AgentParts {
             services,
             listeners,
             supervisor,
+            metrics,
         }),
         Err(problems) => {
             cell.stop().await;
@@ -63,12 +70,13 @@ async fn wire(
     dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
-) -> Result<(Services, Supervisor), Diagnostics> {
+) -> Result<(Services, Supervisor, JoinSet<()>), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = open_sealer(dirs, cell).await?;
-    let node = register_node(cell, &*clock, &*ids).await?;
-    let registry = Arc::new(Registry::new(node.id.clone()));
+    let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
+    let node = register_node(cell, id, &*clock, &*ids).await?;
+    let registry = Arc::new(Registry::default());
     let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
@@ -78,7 +86,11 @@ async fn wire(
         clock: clock.clone(),
         ids: ids.clone(),
     };
+    let metrics = Arc::new(AgentMetrics::default());
+    let serving = serve_agent_metrics(config.metrics, metrics.clone()).await?;
+    let calls = CallLines::new(config.calls, VolumeLimits::MAX_WAITING, metrics);
     let ports = VolumePorts {
+        calls,
         cell: cell.clone(),
         directory: registry,
         sealer: Arc::new(sealer),
@@ -86,7 +98,7 @@ async fn wire(
         ids,
     };
     let services = Services::new(ports, VolumeLimits::default(), agent_info(node, address));
-    Ok((services, Supervisor::new(task, deps)))
+    Ok((services, Supervisor::new(task, deps), serving))
 }
 
 fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
@@ -125,18 +137,35 @@ async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Di
         .map_err(|error| with_cause(Diagnostic::error(error.code(), error.to_string()), &error))
 }
 
-/// Records the start of the agent and its node. The node keeps its ID, and takes the machine's current
-/// name.
+/// Returns the ID of this node.
+async fn this_node(
+    file: PathBuf,
+    cell: &StateCell,
+    ids: &dyn IdSource,
+) -> Result<NodeId, Diagnostics> {
+    let known: Vec<_> = cell.read(|state| state.nodes().map(|node| node.id.clone()).collect());
+    let new = NodeId::new(ids.uuid());
+    let opened = blocking::run_blocking(move || open_node_id(&file, &known, new));
+    opened.await?.map_err(|error| node_id_problem(&error))
+}
+
+fn node_id_problem(error: &NodeIdError) -> Diagnostics {
+    let message = format!("cannot identify this node: {error}");
+    let problem = Diagnostic::error(Code::AgentNodeId, message)
+        .help("restore the file from a backup, or write the ID of this node into it");
+    with_cause(problem, error)
+}
+
+/// Records the start of the agent and its node, which takes the machine's current name.
 async fn register_node(
     cell: &StateCell,
+    id: NodeId,
     clock: &dyn Clock,
     ids: &dyn IdSource,
 ) -> Result<Node, Diagnostics> {
-    let known = cell.read(|state| state.nodes().next().cloned());
+    let known = cell.read(|state| state.node(&id).cloned());
     let node = Node {
-        id: known
-            .as_ref()
-            .map_or_else(|| NodeId::new(ids.uuid()), |node| node.id.clone()),
+        id,
         name: rustix::system::uname()
             .nodename()
             .to_string_lossy()
@@ -190,5 +219,67 @@ fn with_cause(problem: Diagnostic, error: &(dyn std::error::Error + 'static)) ->
         }
         .into(),
         None => problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::fake::{FakeClock, MemoryJournal};
+
+    async fn cell_with(nodes: &[&str]) -> StateCell {
+        let journal = Arc::new(MemoryJournal::default());
+        let cell = StateCell::open(journal, CellOptions::default()).await;
+        let cell = cell.unwrap();
+        for id in nodes {
+            let node = Node {
+                id: NodeId::new(*id),
+                name: "machine".to_owned(),
+                datacenter: "dc1".to_owned(),
+                status: NodeStatus::Ready,
+            };
+            let event = Event::new(1, EventKind::NodeRegistered { node });
+            cell.commit(Expected::Any, event).await.unwrap();
+        }
+        cell
+    }
+
+    /// The agent is the node that its file names, also if the state sorts another one first.
+    #[tokio::test]
+    async fn the_stored_identity_decides_which_node_the_agent_is() {
+        let nodes = [
+            "00000000-1111-4222-8333-444455556666",
+            "ffffffff-1111-4222-8333-444455556666",
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("node.id");
+        std::fs::write(&file, format!("{}\n", nodes[1])).unwrap();
+        let cell = cell_with(&nodes).await;
+        let ids = RandomIds;
+        let id = this_node(file, &cell, &ids).await.unwrap();
+        assert_eq!(id.as_str(), nodes[1]);
+        let node = register_node(&cell, id, &FakeClock::default(), &ids).await;
+        assert_eq!(node.unwrap().id.as_str(), nodes[1]);
+        assert_eq!(cell.read(|state| state.nodes().len()), 2);
+        cell.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_damaged_identity_is_an_error_with_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("node.id");
+        std::fs::write(&file, "damaged").unwrap();
+        let cell = cell_with(&[]).await;
+        let refused = this_node(file.clone(), &cell, &RandomIds)
+            .await
+            .unwrap_err();
+        let problem = refused.iter().next().unwrap();
+        assert_eq!(problem.code, Code::AgentNodeId);
+        let expected = format!(
+            "cannot identify this node: the file `{}` does not contain a node ID",
+            file.display()
+        );
+        assert_eq!(problem.message, expected);
+        cell.stop().await;
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::serve_plugin::{ProfileOptions, parse_profile};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::server::CallWidths;
 use crate::server::http::{AllowedHosts, HttpSettings, Limits};
 
 /// The options of an agent, as given on the command line and in the environment.
@@ -30,6 +31,10 @@ pub struct AgentOptions {
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
     pub runtime_dir: Option<PathBuf>,
+    /// `--…-per-plugin`: how many calls a plugin gets at the same time.
+    pub calls: CallWidths,
+    /// `--metrics`: the address of the metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The data directory of an agent.
@@ -60,6 +65,10 @@ pub struct AgentConfig {
     pub plugin_timeout: Duration,
     /// What to do if another agent has locked the data directory.
     pub on_lock_conflict: LockConflict,
+    /// How many calls a plugin gets at the same time.
+    pub calls: CallWidths,
+    /// The TCP address for metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What to do if another agent has locked the data directory.
@@ -120,6 +129,8 @@ impl AgentConfig {
             plugin_profile: options.plugin.clone(),
             plugin_timeout: Self::SERVE_PLUGIN_TIMEOUT,
             on_lock_conflict: LockConflict::Fail,
+            calls: options.calls,
+            metrics: options.metrics,
         })
     }
 
@@ -139,6 +150,8 @@ impl AgentConfig {
             on_lock_conflict: LockConflict::Share {
                 timeout: Self::COMMAND_PLUGIN_TIMEOUT,
             },
+            calls: CallWidths::DEFAULT,
+            metrics: None,
         })
     }
 }

@@ -4,7 +4,9 @@
 //! DATA/                 mode 0700; `store` owns the journal, the key and the lock
 //!   journal.redb
 //!   secrets.key
+//!   node.id             which node of the state this agent is
 //!   plugins/hostpath/   state and data of the embedded plugin
+//!   plugins/hostpath.process   the process that runs it
 //!   run/                sockets: agent.sock, hostpath.sock
 //! ```
 //!
@@ -124,6 +126,16 @@ impl AgentDirs {
     /// The file of the key that seals secrets.
     pub(super) fn key_file(&self) -> PathBuf {
         self.data.join("secrets.key")
+    }
+
+    /// The file that says which node this is.
+    pub(super) fn node_id_file(&self) -> PathBuf {
+        self.data.join("node.id")
+    }
+
+    /// The file that names the process of the embedded plugin.
+    pub(super) fn plugin_process(&self) -> PathBuf {
+        self.data.join("plugins").join("hostpath.process")
     }
 
     /// Removes the sockets. The caller still holds the lock: the next agent's have the same names.

@@ -10,10 +10,12 @@ mod data_dir_lock;
 mod directory;
 mod embedded;
 mod listen;
+mod metrics;
 mod plugin;
 mod run;
 mod serve_plugin;
 
+pub use crate::server::CallWidths;
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
 pub use embedded::EmbeddedAgent;
 pub use run::run_agent;

@@ -12,7 +12,7 @@ use crate::server::StateCell;
 /// The ID of the embedded plugin.
 pub(super) const HOSTPATH: &str = "hostpath";
 
-/// The task that the supervisor runs.
+/// The task that the supervisor runs. After a crash it continues the allocation that is on record.
 pub(super) fn hostpath_task(
     config: &AgentConfig,
     dirs: &AgentDirs,
@@ -22,12 +22,13 @@ pub(super) fn hostpath_task(
 ) -> PluginTask {
     let plugin = PluginId::new(HOSTPATH);
     let recorded = cell.read(|state| {
-        let record = state.plugin_record(&plugin)?;
-        record.instances.get(&node).cloned()
+        let alloc = state.plugin_record(&plugin)?.newest_on(&node)?;
+        Some(alloc.instance.clone())
     });
+    let known = recorded.as_ref().map(|instance| instance.alloc_id.clone());
     PluginTask {
         plugin,
-        task: AllocId::new(ids.uuid()),
+        task: known.unwrap_or_else(|| AllocId::new(ids.uuid())),
         command: command(config, dirs),
         socket: dirs.plugin_socket(),
         health_timeout: PluginTask::HEALTH_TIMEOUT,
@@ -61,5 +62,7 @@ fn command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
         program: config.plugin_program.clone(),
         arguments,
         environment: vec![],
+        process_file: dirs.plugin_process(),
+        kill_timeout: PluginTask::KILL_TIMEOUT,
     }
 }

@@ -130,6 +130,8 @@ pub(super) struct Agent {
     unserved: Option<Listeners>,
     http: JoinSet<()>,
     supervision: JoinSet<()>,
+    /// Serves metrics until the agent is dropped.
+    _metrics: JoinSet<()>,
     stop_http: CancellationToken,
     stop_plugin: CancellationToken,
 }
@@ -151,6 +153,7 @@ impl Agent {
             services,
             listeners,
             supervisor,
+            metrics,
         } = assembled;
         let plugin = supervisor.status();
         let stop_plugin = CancellationToken::new();
@@ -166,6 +169,7 @@ impl Agent {
             unserved: Some(listeners),
             http: JoinSet::new(),
             supervision,
+            _metrics: metrics,
             stop_http: CancellationToken::new(),
             stop_plugin,
         })

@@ -19,18 +19,20 @@ pub const fn for_rpc(rpc: Rpc) -> Duration {
         Rpc::Probe => Duration::from_secs(5),
         // Cloud drivers call the machine's metadata service.
         Rpc::NodeGetInfo => Duration::from_secs(10),
-        // Changes or lists storage.
+        // Changes nothing, so it can be cancelled and sent again.
+        Rpc::ValidateVolumeCapabilities | Rpc::ListVolumes | Rpc::ListSnapshots => {
+            Duration::from_secs(120)
+        }
+        // Changes storage. A call that is cancelled may still take effect after the call that undoes
+        // it, so the limit is only for plugins that poll and would never give up.
         Rpc::CreateVolume
         | Rpc::DeleteVolume
-        | Rpc::ValidateVolumeCapabilities
-        | Rpc::ListVolumes
         | Rpc::CreateSnapshot
         | Rpc::DeleteSnapshot
-        | Rpc::ListSnapshots
         | Rpc::ControllerExpandVolume
         | Rpc::NodeStageVolume
         | Rpc::NodeUnstageVolume
         | Rpc::NodePublishVolume
-        | Rpc::NodeUnpublishVolume => Duration::from_secs(120),
+        | Rpc::NodeUnpublishVolume => Duration::from_secs(30 * 60),
     }
 }

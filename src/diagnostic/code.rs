@@ -442,6 +442,8 @@ codes! {
         "Give a directory on a local disk that you can write to, with --data-dir or --embedded=DIR.";
     AgentNoStateHome = "agent/no-state-home": "Neither XDG_STATE_HOME nor HOME is set, so the agent has no default data directory.",
         "Give a directory with --embedded=DIR.";
+    AgentNodeId = "agent/node-id": "The agent cannot read or create the file that says which node it is.",
+        "Restore `node.id` from a backup, or write the ID of this node into it: 36 characters and a line break.";
     AgentPluginNotHealthy = "agent/plugin-not-healthy": "The embedded plugin started but did not become healthy.",
         "Read the plugin's last output; with -vv the log contains all of it.";
     // --- plugins reached over their socket

@@ -5,6 +5,9 @@
 //! when.
 
 mod output;
+mod predecessor;
+mod process_file;
+mod process_id;
 mod raw_exec;
 
 pub use raw_exec::RawExec;

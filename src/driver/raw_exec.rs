@@ -5,9 +5,11 @@
 //! its standard input, so the task reads the end of input when the agent dies, even by `kill -9`.
 //! Dropping the handle kills the task.
 //!
-//! Only the reaper waits for the child and signals it, so no signal reaches a reused process ID.
+//! Only the reaper waits for the child and signals it, so no signal reaches a reused process ID. The
+//! process is recorded, and the next start ends it if it survived the agent (`predecessor`).
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -20,6 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::output::{LastLines, forward};
+use super::predecessor::end_predecessor;
+use super::process_file;
 use crate::ports::{DriverError, Task, TaskCommand, TaskDriver};
 
 /// The wait for output after the process has ended. A descendant may keep the pipe open.
@@ -34,25 +38,56 @@ pub struct RawExec;
 #[async_trait]
 impl TaskDriver for RawExec {
     async fn start(&self, command: TaskCommand) -> Result<Box<dyn Task>, DriverError> {
-        let child = Command::new(&command.program)
-            .args(&command.arguments)
-            .env_clear()
-            .envs(command.environment)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn();
-        match child {
-            Ok(child) => Ok(Box::new(Process::supervise(command.name, child))),
-            Err(source) => Err(DriverError {
-                task: command.name,
-                action: "start",
+        let failed = |action: &'static str| {
+            let task = command.name.clone();
+            move |source| DriverError {
+                task,
+                action,
                 source,
-            }),
-        }
+            }
+        };
+        end_earlier_process(&command)
+            .await
+            .map_err(failed("stop the earlier process of"))?;
+        let child = spawn(&command).map_err(failed("start"))?;
+        // Dropping the child after a failure kills it.
+        record(&child, command.process_file.clone())
+            .await
+            .map_err(failed("start"))?;
+        Ok(Box::new(Process::supervise(command.name, child)))
     }
+}
+
+async fn end_earlier_process(command: &TaskCommand) -> std::io::Result<()> {
+    let (file, limit) = (command.process_file.clone(), command.kill_timeout);
+    let ended = tokio::task::spawn_blocking(move || end_predecessor(&file, limit));
+    ended.await.map_err(std::io::Error::other)?
+}
+
+fn spawn(command: &TaskCommand) -> std::io::Result<Child> {
+    Command::new(&command.program)
+        .args(&command.arguments)
+        .env_clear()
+        .envs(
+            command
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// Records the process of the child, which is not reaped yet.
+async fn record(child: &Child, file: PathBuf) -> std::io::Result<()> {
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
+    let written = tokio::task::spawn_blocking(move || process_file::write(&file, pid));
+    written.await.map_err(std::io::Error::other)?
 }
 
 /// A running or ended process.
@@ -194,18 +229,102 @@ fn describe(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
+    use crate::driver::process_id::ProcessId;
 
     const LONG: Duration = Duration::from_secs(20);
 
-    async fn shell(script: &str) -> Box<dyn Task> {
-        let command = TaskCommand {
+    fn script(script: &str, directory: &Path) -> TaskCommand {
+        TaskCommand {
             name: "test".to_owned(),
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("ONLY".into(), "this".into())],
-        };
+            process_file: directory.join("test.process"),
+            kill_timeout: Duration::from_millis(20),
+        }
+    }
+
+    async fn shell(text: &str) -> Box<dyn Task> {
+        let directory = tempfile::tempdir().unwrap();
+        let command = script(text, directory.path());
         RawExec.start(command).await.unwrap()
+    }
+
+    /// A process of an earlier run that ignores the end of its input and SIGTERM, and its record.
+    async fn survivor(directory: &Path) -> (Child, ProcessId) {
+        let command = script("trap '' TERM; echo ready; exec sleep 1000", directory);
+        let mut child = spawn(&command).unwrap();
+        drop(child.stdin.take());
+        let mut ready = [0; 6];
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut ready).await.unwrap();
+        record(&child, command.process_file).await.unwrap();
+        let recorded = process_file::read(&directory.join("test.process"));
+        (child, recorded.unwrap().unwrap())
+    }
+
+    fn write_record(directory: &Path, process: &ProcessId) {
+        let text = serde_json::to_vec(process).unwrap();
+        std::fs::write(directory.join("test.process"), text).unwrap();
+    }
+
+    /// A foreign plugin may ignore the end of its standard input when the agent dies.
+    #[tokio::test]
+    async fn a_start_ends_the_process_of_an_earlier_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut child, recorded) = survivor(directory.path()).await;
+        let task = RawExec.start(script("exit 3", directory.path())).await;
+        let status = child.try_wait().unwrap();
+        assert_eq!(status.and_then(|status| status.signal()), Some(9));
+        assert_eq!(ends(&*task.unwrap()).await, "exited with status 3");
+        let next = process_file::read(&directory.path().join("test.process"));
+        assert_ne!(next.unwrap(), Some(recorded));
+    }
+
+    #[tokio::test]
+    async fn a_process_with_another_start_time_or_boot_is_not_signalled() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut child, recorded) = survivor(directory.path()).await;
+        let earlier = ProcessId {
+            start_time: recorded.start_time - 1,
+            ..recorded.clone()
+        };
+        let other_boot = ProcessId {
+            boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
+            ..recorded
+        };
+        for other in [earlier, other_boot] {
+            write_record(directory.path(), &other);
+            let task = RawExec.start(script("exit 3", directory.path())).await;
+            assert_eq!(ends(&*task.unwrap()).await, "exited with status 3");
+            assert_eq!(child.try_wait().unwrap(), None, "{other:?}");
+        }
+        child.kill().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_damaged_record_is_an_error_and_nothing_is_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = directory.path().join("test.process");
+        std::fs::write(&record, "{\"pid\":1").unwrap();
+        let marker = directory.path().join("started");
+        let command = script(&format!("touch {}", marker.display()), directory.path());
+        let error = RawExec.start(command).await.err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "cannot stop the earlier process of task test"
+        );
+        let expected = format!(
+            "`{}` does not name a process; end the process of the task if it runs, and remove the file",
+            record.display()
+        );
+        assert_eq!(error.source.to_string(), expected);
+        assert!(!marker.exists());
     }
 
     async fn ends(task: &dyn Task) -> String {
@@ -272,8 +391,7 @@ mod tests {
         let command = TaskCommand {
             name: "absent".to_owned(),
             program: "/nowhere/at/all".into(),
-            arguments: vec![],
-            environment: vec![],
+            ..script("", Path::new("/nowhere"))
         };
         let error = RawExec.start(command).await.err().unwrap();
         assert_eq!(error.to_string(), "cannot start task absent");

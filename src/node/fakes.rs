@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::model::{
-    ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
-    PluginInstance, Secrets, Snapshot, SnapshotId,
+    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
+    PluginId, PluginInstance, Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::{
     Connector, Controller, CreateSnapshot, CreateVolume, CreatedVolume, DriverError, ExpandVolume,
@@ -32,6 +32,8 @@ pub(crate) enum ProbeResponse {
 /// A plugin that reports what its fields contain.
 pub(crate) struct FakePlugin {
     pub(crate) name: String,
+    /// CONTROLLER_SERVICE.
+    pub(crate) advertises_controller: bool,
     pub(crate) has_controller: bool,
     pub(crate) has_node: bool,
     pub(crate) max_volumes: Option<u64>,
@@ -42,6 +44,7 @@ impl FakePlugin {
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            advertises_controller: true,
             has_controller: true,
             has_node: true,
             max_volumes: None,
@@ -82,7 +85,7 @@ impl Identity for FakePlugin {
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
         Ok(PluginCapabilities {
-            controller_service: self.has_controller,
+            controller_service: self.advertises_controller,
             ..PluginCapabilities::default()
         })
     }
@@ -103,6 +106,10 @@ impl Identity for FakePlugin {
 #[async_trait]
 impl Controller for FakePlugin {
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        if !self.has_controller {
+            let rpc = Rpc::ControllerGetCapabilities;
+            return Err(refuse(rpc, StatusCode::Unimplemented, "no controller"));
+        }
         Ok(ControllerCapabilities {
             create_delete_volume: true,
             ..ControllerCapabilities::default()
@@ -263,12 +270,12 @@ impl PluginObserver for FakeObserver {
     ) -> Result<(), ReportRefused> {
         assert_eq!(
             instance.health.healthy,
-            instance.health.description == "healthy"
+            instance.health.description.starts_with("healthy")
         );
         self.record(instance.health.description)
     }
 
-    async fn gone(&self, _: &PluginId, _: &NodeId) -> Result<(), ReportRefused> {
+    async fn gone(&self, _: &PluginId, _: &AllocId) -> Result<(), ReportRefused> {
         self.record("gone".to_owned())
     }
 }

@@ -38,6 +38,19 @@ pub(super) struct PluginFacts {
     node: Option<NodeInfo>,
 }
 
+impl PluginFacts {
+    /// Returns the health description. A plugin that advertises a controller and has none is a node
+    /// plugin: many drivers report the same capabilities in both of their modes.
+    fn description(&self) -> &'static str {
+        if self.capabilities.controller_service && self.controller.is_none() {
+            "healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
+             ControllerGetCapabilities"
+        } else {
+            "healthy"
+        }
+    }
+}
+
 /// Calls the plugin once, for at most 30 s.
 pub(super) async fn fingerprint_plugin(connection: &PluginConnection) -> FingerprintResult {
     match timeout(FINGERPRINT_LIMIT, query(connection)).await {
@@ -71,8 +84,7 @@ async fn facts(connection: &PluginConnection) -> Result<PluginFacts, PluginError
     let info = connection.identity.plugin_info().await?;
     let capabilities = connection.identity.plugin_capabilities().await?;
     let controller = if capabilities.controller_service {
-        let capabilities = connection.controller.controller_capabilities().await?;
-        Some(ControllerInfo { capabilities })
+        controller_info(connection).await?
     } else {
         None
     };
@@ -88,6 +100,17 @@ async fn facts(connection: &PluginConnection) -> Result<PluginFacts, PluginError
         controller,
         node,
     })
+}
+
+/// Returns `None` if the plugin does not implement the controller service.
+async fn controller_info(
+    connection: &PluginConnection,
+) -> Result<Option<ControllerInfo>, PluginError> {
+    match connection.controller.controller_capabilities().await {
+        Ok(capabilities) => Ok(Some(ControllerInfo { capabilities })),
+        Err(error) if error.code == StatusCode::Unimplemented => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn node_info(connection: &PluginConnection) -> Result<NodeInfo, PluginError> {
@@ -119,7 +142,8 @@ impl FingerprintRecorder {
             return;
         };
         if instance.health.healthy {
-            tracing::info!(plugin.id = %self.plugin, "plugin is healthy");
+            let health = &instance.health.description;
+            tracing::info!(plugin.id = %self.plugin, health, "plugin is healthy");
         } else {
             let reason = &instance.health.description;
             tracing::warn!(plugin.id = %self.plugin, reason, "plugin is unhealthy");
@@ -141,7 +165,7 @@ impl FingerprintRecorder {
         if self.recorded.is_none() {
             return;
         }
-        let reported = self.observer.gone(&self.plugin, &self.node).await;
+        let reported = self.observer.gone(&self.plugin, &self.task).await;
         match reported {
             Ok(()) => self.recorded = None,
             Err(error) => {
@@ -184,7 +208,7 @@ fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
         alloc_id: task.clone(),
         health: Health {
             healthy: true,
-            description: "healthy".to_owned(),
+            description: facts.description().to_owned(),
         },
         updated_at: now,
         provider: facts.info.name.clone(),
@@ -227,6 +251,7 @@ mod tests {
         assert_eq!(facts(fingerprint_of(controller_only).await).node, None);
 
         let node_only = FakePlugin {
+            advertises_controller: false,
             has_controller: false,
             ..FakePlugin::named("n")
         };
@@ -234,6 +259,32 @@ mod tests {
         assert_eq!(
             (node_only.controller, node_only.node.is_some()),
             (None, true)
+        );
+    }
+
+    /// B68: many drivers report CONTROLLER_SERVICE in node mode too, where no controller answers.
+    #[tokio::test]
+    async fn a_node_plugin_that_advertises_a_missing_controller_is_healthy() {
+        let node_mode = FakePlugin {
+            has_controller: false,
+            ..FakePlugin::named("n")
+        };
+        let observer = Arc::new(FakeObserver::default());
+        let mut fingerprint = fingerprint(&observer);
+        fingerprint.record(&fingerprint_of(node_mode).await).await;
+        let recorded = fingerprint.recorded.unwrap();
+        assert!(recorded.health.healthy && recorded.node.is_some());
+        assert_eq!(recorded.controller, None);
+        assert!(
+            recorded.requires_controller,
+            "the plugin requires a controller that another allocation runs (W18)"
+        );
+        assert_eq!(
+            observer.reports(),
+            [
+                "healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
+                 ControllerGetCapabilities"
+            ]
         );
     }
 
@@ -259,6 +310,7 @@ mod tests {
             );
         }
         let neither = FakePlugin {
+            advertises_controller: false,
             has_controller: false,
             has_node: false,
             ..FakePlugin::named("p")
@@ -269,6 +321,13 @@ mod tests {
                 "failed fingerprinting with error: NodeGetInfo failed with Unimplemented: no node service".to_owned()
             )
         );
+        let only_advertised = FakePlugin {
+            has_controller: false,
+            has_node: false,
+            ..FakePlugin::named("p")
+        };
+        let without_service = fingerprint_of(only_advertised).await;
+        assert!(matches!(without_service, FingerprintResult::Unhealthy(_)));
     }
 
     fn fingerprint(observer: &Arc<FakeObserver>) -> FingerprintRecorder {

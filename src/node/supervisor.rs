@@ -14,8 +14,8 @@
 //! during a restart: calls fail as unavailable, and callers retry. When supervision ends, the plugin is
 //! deregistered, reported as gone and stopped.
 //!
-//! After a crash of the agent no process is left (`ports::TaskDriver`). The recorded instance stays,
-//! and is unhealthy from the next start of the agent (`state::EventKind::AgentStarted`).
+//! A process that survives a crash of the agent is ended before the next one starts
+//! (`ports::TaskDriver`). The recorded instance stays, and is unhealthy from the next start of the agent (`state::EventKind::AgentStarted`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +44,6 @@ const RESTART: RetryPolicy = RetryPolicy {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(30),
 };
-/// The time for a task to stop by itself.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Failed starts in a row after which [`wait_until_healthy`] stops waiting.
 const MAX_FAILED_STARTS: u32 = 3;
 
@@ -71,6 +69,8 @@ pub struct PluginTask {
 impl PluginTask {
     /// The `health_timeout` of a `csi_plugin` block that has none.
     pub const HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The `kill_timeout` of a task that has none.
+    pub const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 }
 
 /// The status of a task.
@@ -294,7 +294,7 @@ impl Supervisor {
                 .registry
                 .deregister(&self.task.plugin, &self.task.task);
         }
-        if let Err(error) = process.stop(STOP_GRACE).await {
+        if let Err(error) = process.stop(self.task.command.kill_timeout).await {
             tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
         }
     }

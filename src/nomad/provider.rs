@@ -22,8 +22,9 @@ use crate::wire::{
     SnapshotsResponse,
 };
 
-/// Limit of a list: Nomad gives each instance of the plugin's controller two minutes.
-const LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Limit of a list: Nomad gives each instance of the plugin's controller two minutes, the agent five
+/// minutes to all of them.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// One page of a plugin's list.
 trait Page: DeserializeOwned {

@@ -6,6 +6,7 @@
 
 mod access;
 mod block_storage;
+mod call_observer;
 mod clock;
 mod cluster_api;
 mod connector;
@@ -33,6 +34,7 @@ pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
     FileSystem, LoopDevice,
 };
+pub use call_observer::{CallLoad, CallObserver};
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use connector::{Connector, PluginConnection};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::model::{NodeId, PluginId, PluginInstance};
+use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
 
 /// The report was not recorded. The sender keeps it and tries again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub struct ReportRefused {
 /// Records plugin changes of a node, in the order in which the node detects them.
 #[async_trait]
 pub trait PluginObserver: Send + Sync {
-    /// Records the new state of the instance of `plugin` on `node`.
+    /// Records the new state of an instance of `plugin` on `node`; the instance names its allocation.
     async fn changed(
         &self,
         plugin: &PluginId,
@@ -23,6 +23,6 @@ pub trait PluginObserver: Send + Sync {
         instance: PluginInstance,
     ) -> Result<(), ReportRefused>;
 
-    /// Records that `node` no longer runs `plugin`.
-    async fn gone(&self, plugin: &PluginId, node: &NodeId) -> Result<(), ReportRefused>;
+    /// Records that `alloc` no longer runs `plugin`.
+    async fn gone(&self, plugin: &PluginId, alloc: &AllocId) -> Result<(), ReportRefused>;
 }

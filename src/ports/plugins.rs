@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 
 use super::connector::PluginConnection;
-use crate::model::{NodeId, PluginId};
+use crate::model::{AllocId, PluginId};
 
 /// The open connections to the plugins of this agent.
 #[async_trait]
 pub trait PluginDirectory: Send + Sync {
-    /// Returns the connection to the instance of `plugin` on `node`, if it runs.
-    async fn instance(&self, plugin: &PluginId, node: &NodeId) -> Option<PluginConnection>;
+    /// Returns the connection to the instance of `plugin` that `alloc` runs, if it runs.
+    async fn instance(&self, plugin: &PluginId, alloc: &AllocId) -> Option<PluginConnection>;
 }

@@ -1,22 +1,21 @@
-//! Acquires a permit of a [`KeyedLimiter`] within a time limit.
+//! Waits for a permit within a time limit.
 
-use std::hash::Hash;
+use std::future::Future;
 use std::time::Duration;
 
 use super::error::ServerError;
-use super::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use super::keyed_limiter::QueueFull;
 
-/// Waits for a permit on `key`, which errors call `name`.
+/// Waits for the permit that `acquiring` returns, for something that errors call `name`.
 ///
 /// # Errors
 /// If the queue is full or the time is up.
-pub(super) async fn acquire<K: Clone + Eq + Hash>(
-    limiter: &KeyedLimiter<K>,
-    key: K,
-    name: String,
+pub(super) async fn within<P>(
     limit: Duration,
-) -> Result<KeyedPermit<K>, ServerError> {
-    match tokio::time::timeout(limit, limiter.acquire(key)).await {
+    name: String,
+    acquiring: impl Future<Output = Result<P, QueueFull>>,
+) -> Result<P, ServerError> {
+    match tokio::time::timeout(limit, acquiring).await {
         Ok(Ok(permit)) => Ok(permit),
         Ok(Err(error)) => Err(ServerError::QueueFull { name, error }),
         Err(_) => Err(ServerError::QueueTimeout {

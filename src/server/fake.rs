@@ -4,9 +4,12 @@
 //! [`FakeAgent::restart`] ends the agent as `kill -9` does, and starts it again on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
 
+use super::call_line::CallWidths;
+use super::call_lines::CallLines;
 use super::cell::{CellOptions, Expected, StateCell};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
@@ -17,7 +20,7 @@ use crate::model::{
 };
 use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
-    PluginSettings,
+    NoCallObserver, PluginSettings,
 };
 use crate::ports::{Clock as _, JournalError, PluginConnection};
 use crate::state::{Event, EventKind, State};
@@ -52,6 +55,8 @@ impl FakeAgent {
     pub const PLUGIN: &'static str = "fake";
     /// The node's ID.
     pub const NODE: &'static str = "11111111-2222-4333-8444-555555555555";
+    /// The ID of the allocation that runs the plugin.
+    pub const ALLOC: &'static str = "99999999-2222-4333-8444-555555555555";
 
     /// Starts an agent for the first time, with a healthy plugin.
     ///
@@ -68,6 +73,7 @@ impl FakeAgent {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn restart(self, limits: VolumeLimits) -> Result<Self, JournalError> {
+        self.volumes.stop(Duration::ZERO).await;
         let Self {
             backend,
             journal,
@@ -92,7 +98,7 @@ impl FakeAgent {
         let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default()).await?;
         let directory = Arc::new(FakeDirectory::default());
         let connection = FakePlugin::new(backend.clone()).connection();
-        directory.insert(Self::PLUGIN.into(), Self::NODE.into(), connection);
+        directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
         let ports = VolumePorts {
             cell: cell.clone(),
@@ -100,6 +106,7 @@ impl FakeAgent {
             sealer: Arc::new(sealer.clone()),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
+            calls: Self::call_lines(),
         };
         let services = Services::new(ports, limits, Self::agent_info());
         let agent = Self {
@@ -117,6 +124,11 @@ impl FakeAgent {
         };
         agent.record_start().await;
         Ok(agent)
+    }
+
+    /// Lines of the usual widths, without metrics.
+    pub fn call_lines() -> CallLines {
+        CallLines::new(CallWidths::DEFAULT, 1024, Arc::new(NoCallObserver))
     }
 
     /// What the agent reports about itself.
@@ -158,19 +170,27 @@ impl FakeAgent {
         connection: PluginConnection,
     ) {
         self.directory
-            .insert(id.into(), Self::NODE.into(), connection);
-        self.observe_as(id, settings, true).await;
+            .insert(id.into(), Self::ALLOC.into(), connection);
+        self.observe_as(id, Self::ALLOC, settings, true).await;
+    }
+
+    /// Adds another healthy allocation of the plugin to the node.
+    pub async fn add_alloc(&self, alloc: &str, connection: PluginConnection) {
+        self.directory
+            .insert(Self::PLUGIN.into(), alloc.into(), connection);
+        self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), true)
+            .await;
     }
 
     /// Records a fingerprint of the plugin.
     pub async fn observe(&self, healthy: bool) {
-        self.observe_as(Self::PLUGIN, self.backend.settings(), healthy)
+        self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy)
             .await;
     }
 
-    async fn observe_as(&self, id: &str, settings: PluginSettings, healthy: bool) {
+    async fn observe_as(&self, id: &str, alloc: &str, settings: PluginSettings, healthy: bool) {
         let instance = PluginInstance {
-            alloc_id: AllocId::new("99999999-2222-4333-8444-555555555555"),
+            alloc_id: AllocId::new(alloc),
             health: Health {
                 healthy,
                 description: if healthy { "healthy" } else { "unhealthy" }.into(),
@@ -190,7 +210,7 @@ impl FakeAgent {
                 accessible_topology: settings.description.accessible_topology,
             }),
         };
-        self.record_event(EventKind::PluginInstanceObserved {
+        self.record_event(EventKind::PluginAllocObserved {
             plugin: PluginId::new(id),
             node: NodeId::new(Self::NODE),
             instance: Box::new(instance),

@@ -1,7 +1,6 @@
-//! Limits how many operations run at the same time per key.
+//! Admits one operation at a time per key.
 //!
-//! A volume takes one CSI operation at a time (CSI section "Concurrency"), a controller plugin a
-//! bounded number. Operations wait in a bounded first-come, first-served queue. A dropped future
+//! A volume takes one CSI operation at a time (CSI section "Concurrency"). Operations wait in a bounded first-come, first-served queue. A dropped future
 //! leaves the queue immediately. Permits hold no lock on the state, and unused keys take no memory.
 
 use std::collections::HashMap;
@@ -18,10 +17,9 @@ pub struct QueueFull {
     pub waiting: usize,
 }
 
-/// Limits concurrency per key. A clone shares the queues.
+/// Serializes operations per key. A clone shares the queues.
 pub struct KeyedLimiter<K: Clone + Eq + Hash> {
     queues: Queues<K>,
-    concurrency: usize,
     max_waiting: usize,
 }
 
@@ -53,14 +51,8 @@ struct QueueSlot<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
     /// Admits one operation per key; at most `max_waiting` others wait.
     pub fn new(max_waiting: usize) -> Self {
-        Self::with_concurrency(1, max_waiting)
-    }
-
-    /// Admits `concurrency` operations per key, at least 1; at most `max_waiting` others wait.
-    pub fn with_concurrency(concurrency: usize, max_waiting: usize) -> Self {
         Self {
             queues: Arc::default(),
-            concurrency: concurrency.max(1),
             max_waiting,
         }
     }
@@ -86,11 +78,11 @@ impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
     fn enqueue(&self, key: K) -> Result<(Arc<Semaphore>, QueueSlot<K>), QueueFull> {
         let mut queues = locked(&self.queues);
         let queue = queues.entry(key.clone()).or_insert_with(|| Queue {
-            permits: Arc::new(Semaphore::new(self.concurrency)),
+            permits: Arc::new(Semaphore::new(1)),
             users: 0,
         });
-        if queue.users >= self.concurrency.saturating_add(self.max_waiting) {
-            let waiting = queue.users - self.concurrency;
+        if queue.users > self.max_waiting {
+            let waiting = queue.users - 1;
             return Err(QueueFull { waiting });
         }
         queue.users += 1;
@@ -104,7 +96,6 @@ impl<K: Clone + Eq + Hash> Clone for KeyedLimiter<K> {
     fn clone(&self) -> Self {
         Self {
             queues: self.queues.clone(),
-            concurrency: self.concurrency,
             max_waiting: self.max_waiting,
         }
     }

@@ -1,28 +1,37 @@
 //! The server half of the agent: state, volume and variable operations, HTTP API.
 
 mod acquire;
+mod call_line;
+mod call_lines;
+mod candidates;
 mod cell;
+mod early_reply;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod forward;
+mod forward_error;
 pub mod http;
 mod keyed_limiter;
 mod observer;
+mod repeated_call;
 mod services;
 mod variables;
 mod volumes;
 
+pub use call_line::{CallClass, CallWidths};
+pub use call_lines::{CallLines, CallPermit};
+pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{CellOptions, CommitError, Expected, StateCell};
 pub use error::{
     CallTarget, ControllerOperation, CopySource, PluginFailure, RequestError, ResidualState,
     ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
-pub use forward::{
-    Candidates, ForwardError, ForwardLimits, ForwardOutcome, Forwarder, NoController, candidates,
-};
+pub use forward::Forwarder;
+pub use forward_error::{ForwardError, ForwardOutcome};
 pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
 pub use observer::RecordingObserver;
+pub use repeated_call::ForwardLimits;
 pub use services::{AgentInfo, Services};
 pub use variables::{
     VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::cell::{CommitError, Expected, StateCell};
-use crate::model::{NodeId, PluginId, PluginInstance};
+use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
 use crate::ports::{Clock, PluginObserver, ReportRefused};
 use crate::state::{Event, EventKind};
 
@@ -42,7 +42,7 @@ impl PluginObserver for RecordingObserver {
         node: &NodeId,
         instance: PluginInstance,
     ) -> Result<(), ReportRefused> {
-        self.record(EventKind::PluginInstanceObserved {
+        self.record(EventKind::PluginAllocObserved {
             plugin: plugin.clone(),
             node: node.clone(),
             instance: Box::new(instance),
@@ -50,10 +50,10 @@ impl PluginObserver for RecordingObserver {
         .await
     }
 
-    async fn gone(&self, plugin: &PluginId, node: &NodeId) -> Result<(), ReportRefused> {
-        self.record(EventKind::PluginInstanceGone {
+    async fn gone(&self, plugin: &PluginId, alloc: &AllocId) -> Result<(), ReportRefused> {
+        self.record(EventKind::PluginAllocGone {
             plugin: plugin.clone(),
-            node: node.clone(),
+            alloc: alloc.clone(),
         })
         .await
     }
@@ -74,7 +74,7 @@ mod tests {
         let (id, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
         let known = |id: &PluginId| agent.cell.read(|state| plugin(state, id));
         let instance = known(&id).unwrap().plugin.controllers[&node].clone();
-        observer.gone(&id, &node).await.unwrap();
+        observer.gone(&id, &instance.alloc_id).await.unwrap();
         assert_eq!(known(&id), None);
         observer
             .changed(&id, &node, instance.clone())

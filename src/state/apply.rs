@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use super::event::{Event, EventKind};
-use super::record::{Phase, PluginRecord, ProviderFacts, VolumeDefinition, VolumeRecord};
+use super::plugin_record::{PluginAlloc, PluginRecord};
+use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::model::{NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey};
@@ -84,6 +85,8 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
         | EventKind::NodeRegistered { .. }
         | EventKind::PluginInstanceObserved { .. }
         | EventKind::PluginInstanceGone { .. }
+        | EventKind::PluginAllocObserved { .. }
+        | EventKind::PluginAllocGone { .. }
         | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
@@ -131,8 +134,25 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
             plugin,
             node,
             instance,
-        } => instance_observed(state, plugin, node, instance, at),
-        EventKind::PluginInstanceGone { plugin, node } => instance_gone(state, plugin, node, at),
+        } => {
+            remove_allocs(state, plugin, at, |alloc| {
+                alloc.node == *node && alloc.instance.alloc_id != instance.alloc_id
+            });
+            alloc_observed(state, plugin, node, instance, at);
+        }
+        EventKind::PluginInstanceGone { plugin, node } => {
+            remove_allocs(state, plugin, at, |alloc| alloc.node == *node);
+            remove_plugin_if_empty(state, plugin);
+        }
+        EventKind::PluginAllocObserved {
+            plugin,
+            node,
+            instance,
+        } => alloc_observed(state, plugin, node, instance, at),
+        EventKind::PluginAllocGone { plugin, alloc } => {
+            remove_allocs(state, plugin, at, |a| a.instance.alloc_id == *alloc);
+            remove_plugin_if_empty(state, plugin);
+        }
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,
@@ -194,7 +214,8 @@ fn agent_started(state: &mut State, origin: &str, at: EventPosition) {
         origin.clone_into(&mut state.origin);
     }
     for plugin in state.plugins.values_mut() {
-        for instance in plugin.instances.values_mut() {
+        for alloc in plugin.allocs.values_mut() {
+            let instance = &mut alloc.instance;
             instance.health.healthy = false;
             NOT_PROBED.clone_into(&mut instance.health.description);
             instance.updated_at = at.time;
@@ -206,7 +227,7 @@ fn agent_started(state: &mut State, origin: &str, at: EventPosition) {
     correct_lock_times(state, at.time);
 }
 
-fn instance_observed(
+fn alloc_observed(
     state: &mut State,
     plugin: &PluginId,
     node: &NodeId,
@@ -214,30 +235,47 @@ fn instance_observed(
     at: EventPosition,
 ) {
     let new = || PluginRecord {
-        instances: Default::default(),
+        allocs: Default::default(),
         create_index: at.index,
         modify_index: at.index,
         create_time: at.time,
         modify_time: at.time,
     };
     let record = state.plugins.entry(plugin.clone()).or_insert_with(new);
-    record.instances.insert(node.clone(), instance.clone());
+    let known = record.allocs.get(&instance.alloc_id);
+    let alloc = PluginAlloc {
+        node: node.clone(),
+        create_index: known.map_or(at.index, |alloc| alloc.create_index),
+        instance: instance.clone(),
+    };
+    record.allocs.insert(instance.alloc_id.clone(), alloc);
     record.modify_index = at.index;
     record.modify_time = at.time;
     state.plugins_index = at.index;
 }
 
-fn instance_gone(state: &mut State, plugin: &PluginId, node: &NodeId, at: EventPosition) {
+/// Removes these allocations of a plugin, and keeps the plugin.
+fn remove_allocs(
+    state: &mut State,
+    plugin: &PluginId,
+    at: EventPosition,
+    is_gone: impl Fn(&PluginAlloc) -> bool,
+) {
     let Some(record) = state.plugins.get_mut(plugin) else {
         return;
     };
-    if record.instances.remove(node).is_none() {
-        return;
+    let before = record.allocs.len();
+    record.allocs.retain(|_, alloc| !is_gone(alloc));
+    if record.allocs.len() < before {
+        record.modify_index = at.index;
+        record.modify_time = at.time;
+        state.plugins_index = at.index;
     }
-    record.modify_index = at.index;
-    record.modify_time = at.time;
-    state.plugins_index = at.index;
-    if record.instances.is_empty() {
+}
+
+fn remove_plugin_if_empty(state: &mut State, plugin: &PluginId) {
+    let is_empty = |record: &PluginRecord| record.allocs.is_empty();
+    if state.plugins.get(plugin).is_some_and(is_empty) {
         state.plugins.remove(plugin);
     }
 }

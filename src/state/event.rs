@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::model::{
-    Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance, SealedSecrets,
-    VariableKey,
+    AllocId, Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance,
+    SealedSecrets, VariableKey,
 };
 
 /// An event with its time.
@@ -37,7 +37,8 @@ pub enum EventKind {
         /// The complete node.
         node: Node,
     },
-    /// A fingerprint found a new or changed plugin instance.
+    /// A fingerprint found a new or changed plugin instance, which replaces the instances of the plugin
+    /// on the node. Written up to version 3.
     PluginInstanceObserved {
         /// The plugin.
         plugin: PluginId,
@@ -46,12 +47,29 @@ pub enum EventKind {
         /// The complete instance.
         instance: Box<PluginInstance>,
     },
-    /// A node no longer runs the plugin. The last instance removes the plugin (B70).
+    /// A node no longer runs the plugin. Written up to version 3.
     PluginInstanceGone {
         /// The plugin.
         plugin: PluginId,
         /// The node of the instance.
         node: NodeId,
+    },
+    /// A fingerprint found a new or changed allocation of a plugin. Other allocations on the node stay.
+    /// Since version 4.
+    PluginAllocObserved {
+        /// The plugin.
+        plugin: PluginId,
+        /// The node of the allocation.
+        node: NodeId,
+        /// The complete instance with the ID of the allocation.
+        instance: Box<PluginInstance>,
+    },
+    /// An allocation of a plugin ended. The last one removes the plugin (B70, B96). Since version 4.
+    PluginAllocGone {
+        /// The plugin.
+        plugin: PluginId,
+        /// The allocation.
+        alloc: AllocId,
     },
     /// A volume will be created; recorded before CreateVolume is sent (W14). If the volume is already
     /// being created, this is another attempt of the same generation with a new definition.
@@ -174,6 +192,8 @@ impl EventKind {
             | Self::NodeRegistered { .. }
             | Self::PluginInstanceObserved { .. }
             | Self::PluginInstanceGone { .. }
+            | Self::PluginAllocObserved { .. }
+            | Self::PluginAllocGone { .. }
             | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
@@ -197,6 +217,8 @@ impl EventKind {
             Self::NodeRegistered { .. } => "node registered",
             Self::PluginInstanceObserved { .. } => "plugin instance observed",
             Self::PluginInstanceGone { .. } => "plugin instance gone",
+            Self::PluginAllocObserved { .. } => "plugin allocation observed",
+            Self::PluginAllocGone { .. } => "plugin allocation gone",
             Self::VolumeCreateIntended { .. } => "volume create intended",
             Self::VolumeCreated { .. } => "volume created",
             Self::VolumeCreateAbandoned { .. } => "volume create abandoned",

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
 use super::tables::{State, lock_end, remote_key};
 use super::variable::VariableRecord;
-use crate::model::{ExternalId, NamespacedId, PluginId, VariableKey};
+use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VariableKey};
 
 /// Registered volumes that are the same volume at the provider (W13).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +47,12 @@ pub fn violations(state: &State) -> Vec<String> {
         found.push("the index by external ID differs from the volumes".to_owned());
     }
     for (id, plugin) in &state.plugins {
-        if plugin.instances.is_empty() {
-            found.push(format!("plugin {id} has no instance"));
+        if plugin.allocs.is_empty() {
+            found.push(format!("plugin {id} has no allocation"));
+        }
+        let is_misplaced = |(id, alloc): (&AllocId, &PluginAlloc)| alloc.instance.alloc_id != *id;
+        if plugin.allocs.iter().any(is_misplaced) {
+            found.push(format!("plugin {id} has an allocation under another ID"));
         }
         let order = [
             plugin.create_index,

@@ -1,4 +1,4 @@
-//! The stored data of one volume and of one plugin.
+//! The stored data of one volume.
 //!
 //! A volume's record has three parts: the user's request ([`VolumeDefinition`]), the provider's
 //! response ([`ProviderFacts`]), and the sealed secrets. Mount flags are sealed too. Health, counts
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::recorded_options::RecordedMountOptions;
 use crate::model::{
-    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, NodeId, PluginId, PluginInstance,
-    SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
+    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, SealedSecrets, Topology,
+    TopologyRequest, Volume, VolumeRequest,
 };
 
 /// The user's part of a volume.
@@ -196,20 +196,4 @@ impl VolumeRecord {
         let id = || ExternalId::new(self.definition.key.id.as_str());
         self.provided.external_id.clone().unwrap_or_else(id)
     }
-}
-
-/// The stored data of a plugin. It exists while it has an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PluginRecord {
-    /// The instances from their last fingerprints, by node.
-    pub instances: BTreeMap<NodeId, PluginInstance>,
-    /// The index of the first fingerprint of the first instance.
-    pub create_index: u64,
-    /// The index of the last change of any instance.
-    pub modify_index: u64,
-    /// The time of the first fingerprint, in nanoseconds since the epoch.
-    pub create_time: i64,
-    /// The time of the last change of any instance, in nanoseconds since the epoch.
-    pub modify_time: i64,
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::apply::{EventConflict, apply, check};
 use super::event::Event;
-use super::record::{PluginRecord, VolumeRecord};
+use super::plugin_record::PluginRecord;
+use super::record::VolumeRecord;
 use super::tables::State;
 use super::variable::VariableRecord;
 use crate::model::{Node, PluginId};

@@ -171,15 +171,7 @@ impl History {
         match self.choose(16) {
             0 => started(),
             1 => node_registered(self.choose(2)),
-            2 => EventKind::PluginInstanceObserved {
-                plugin: PluginId::new("hostpath"),
-                node: NodeId::new(format!("node-{}", self.choose(3))),
-                instance: Box::new(instance(self.choose(2) == 0)),
-            },
-            3 => EventKind::PluginInstanceGone {
-                plugin: PluginId::new("hostpath"),
-                node: NodeId::new(format!("node-{}", self.choose(3))),
-            },
+            2 | 3 => self.any_plugin_event(),
             4 | 5 => create_intended(&key),
             6..=8 => created(&key, &external_id),
             9 => EventKind::VolumeCreateAbandoned { key },
@@ -214,6 +206,31 @@ impl History {
                 node_expansion_required: self.choose(2) == 0,
             },
             _ => EventKind::VolumeExpandAbandoned { key },
+        }
+    }
+
+    fn any_plugin_event(&mut self) -> EventKind {
+        let plugin = PluginId::new("hostpath");
+        let number = self.choose(3);
+        let node = NodeId::new(format!("node-{number}"));
+        let alloc = AllocId::new(format!("task-{number}-{}", self.choose(2)));
+        let instance = Box::new(PluginInstance {
+            alloc_id: alloc.clone(),
+            ..instance(self.choose(2) == 0)
+        });
+        match self.choose(6) {
+            0 => EventKind::PluginInstanceObserved {
+                plugin,
+                node,
+                instance,
+            },
+            1 => EventKind::PluginInstanceGone { plugin, node },
+            2 | 3 => EventKind::PluginAllocObserved {
+                plugin,
+                node,
+                instance,
+            },
+            _ => EventKind::PluginAllocGone { plugin, alloc },
         }
     }
 

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::record::{PluginRecord, VolumeRecord};
+use super::plugin_record::PluginRecord;
+use super::record::VolumeRecord;
 use super::variable::VariableRecord;
 use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId, VariableKey};
 

@@ -2,12 +2,14 @@
 //!
 //! Views are computed on every read, so health and counts always match their sources.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::record::{PluginRecord, VolumeRecord};
+use super::plugin_record::PluginRecord;
+use super::record::VolumeRecord;
 use super::recorded_options::RecordedMountOptions;
 use crate::model::{
-    HealthCount, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
+    HealthCount, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
 };
 
 /// The health and identity of a plugin, computed from its instances.
@@ -19,9 +21,9 @@ pub struct PluginStatus {
     pub provider_version: String,
     /// Whether any instance requires a controller (W18).
     pub controller_required: bool,
-    /// The health of instances with the controller service.
+    /// The health of the nodes with the controller service.
     pub controllers: HealthCount,
-    /// The health of instances with the node service.
+    /// The health of the nodes with the node service.
     pub nodes: HealthCount,
 }
 
@@ -34,7 +36,7 @@ impl PluginStatus {
 
 impl From<&PluginRecord> for PluginStatus {
     fn from(record: &PluginRecord) -> Self {
-        let instances = || record.instances.values();
+        let instances = || record.allocs.values().map(|alloc| &alloc.instance);
         let last_report =
             |instance: &&PluginInstance| (instance.health.healthy, instance.updated_at);
         let source = instances().max_by_key(last_report);
@@ -44,13 +46,14 @@ impl From<&PluginRecord> for PluginStatus {
                 .map(|i| i.provider_version.clone())
                 .unwrap_or_default(),
             controller_required: instances().any(|instance| instance.requires_controller),
-            controllers: count(instances().filter(|instance| instance.controller.is_some())),
-            nodes: count(instances().filter(|instance| instance.node.is_some())),
+            controllers: count(record.by_node(|instance| instance.controller.is_some())),
+            nodes: count(record.by_node(|instance| instance.node.is_some())),
         }
     }
 }
 
-fn count<'a>(instances: impl Iterator<Item = &'a PluginInstance>) -> HealthCount {
+fn count(instances: BTreeMap<&NodeId, &PluginInstance>) -> HealthCount {
+    let instances = instances.into_values();
     instances.fold(HealthCount::default(), |count, instance| HealthCount {
         healthy: count.healthy + u64::from(instance.health.healthy),
         expected: count.expected + 1,
@@ -167,7 +170,7 @@ impl PluginView {
     pub(super) fn new(id: &PluginId, record: &PluginRecord) -> Self {
         let status = PluginStatus::from(record);
         let serving = |has: fn(&PluginInstance) -> bool| {
-            let instances = record.instances.iter().filter(|(_, i)| has(i));
+            let instances = record.by_node(has).into_iter();
             instances.map(|(n, i)| (n.clone(), i.clone())).collect()
         };
         Self {

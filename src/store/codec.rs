@@ -18,11 +18,12 @@ use crate::model::{Node, PluginId};
 use crate::state::{Event, PluginRecord, State, StateSnapshot, VariableRecord, VolumeRecord};
 
 /// The version of events that this program writes, and the highest that it reads. Version 2 adds
-/// variables; version 3 adds sealed mount flags and expansions.
-pub const EVENT_VERSION: u16 = 3;
+/// variables; version 3 adds sealed mount flags and expansions; version 4 adds allocations of plugins.
+pub const EVENT_VERSION: u16 = 4;
 /// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
-/// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions.
-pub const SNAPSHOT_VERSION: u16 = 3;
+/// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions;
+/// version 4 has plugins by allocation instead of by node.
+pub const SNAPSHOT_VERSION: u16 = 4;
 
 /// The approximate size of a snapshot part, small enough not to delay an append.
 const PART_BYTES: usize = 1 << 20;

@@ -2,13 +2,13 @@
 //!
 //! Only its owner can read it. The first start creates it atomically, and nothing writes it again.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::create_once::create_once;
 use crate::diagnostic::Code;
 use crate::model::{SecretOwner, hex};
 use crate::private::{self, NotPrivate};
@@ -120,35 +120,24 @@ fn parse_key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-/// Creates a key under a temporary name and renames it when it is durable, so a crash leaves a
-/// complete key or none. If another process created the file first, returns its key.
+/// Creates a key. If another process created the file first, returns its key.
 pub(super) fn create_key(path: &Path) -> Result<Key, KeyError> {
     let failed = unavailable("create", path);
-    let directory = path.parent().unwrap_or(Path::new("."));
     let mut key = Zeroizing::new([0; KEY]);
     random(&mut *key).map_err(&failed)?;
-    let named = write_key(directory, &key).map_err(&failed)?;
-    match named.persist_noclobber(path) {
-        Ok(_) => {}
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            return read_key(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()));
-        }
-        Err(error) => return Err(failed(error.error)),
+    if write_key(path, &key).map_err(&failed)? {
+        return Ok(key);
     }
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(&failed)?;
-    Ok(key)
+    read_key(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
-fn write_key(directory: &Path, key: &Key) -> io::Result<tempfile::NamedTempFile> {
+/// Returns whether the file was created.
+fn write_key(path: &Path, key: &Key) -> io::Result<bool> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str(LABEL);
     text.extend(hex(&**key));
     text.push('\n');
-    let mut file = private::temporary_in(directory)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    Ok(file)
+    create_once(path, text.as_bytes())
 }
 
 /// Fills `bytes` from the operating system's random number generator.

@@ -1,10 +1,12 @@
 //! The files of the agent's data directory: the journal in an embedded database, the key of stored
-//! secrets, and the lock that excludes a second agent.
+//! secrets, the identity of the node, and the lock that excludes a second agent.
 
 mod codec;
+mod create_once;
 mod embedded;
 mod key_file;
 mod lock;
+mod node_id;
 mod seal;
 mod storage;
 
@@ -12,5 +14,6 @@ pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
 pub use embedded::EmbeddedJournal;
 pub use key_file::KeyError;
 pub use lock::{DataLock, LockError, LockOwner};
+pub use node_id::{NodeIdError, open_node_id};
 pub use seal::KeySealer;
 pub use storage::{FileStorage, Storage};

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, processes_with, signal_process};
+use crate::http::Address;
 use crate::volumes::{assert_volumes, create, is_healthy, list};
 use crate::wait::{until, until_true};
 
@@ -164,4 +165,43 @@ fn a_killed_plugin_is_restarted() {
         }
     });
     create(&agent.address, "db").unwrap().json();
+}
+
+/// A plugin's process may survive a killed agent. The next agent ends it before it starts another one,
+/// and continues its allocation.
+#[test]
+fn a_plugin_process_that_outlives_the_agent_is_ended() {
+    let data = tempfile::tempdir().unwrap();
+    let state = data.path().to_string_lossy().into_owned();
+    let plugins = || processes_with(&["plugin", "serve", &state]);
+    let agent = AgentProcess::start(data.path());
+    until("the plugin to be healthy", || is_healthy(&agent.address));
+    let survivor = plugins();
+    let before = controllers(&agent.address);
+    // With another writer, the plugin does not read the end of its input.
+    let input = format!("/proc/{}/fd/0", survivor[0]);
+    let _writer = std::fs::File::options().write(true).open(input).unwrap();
+    agent.kill();
+    assert_eq!(plugins(), survivor);
+
+    let agent = AgentProcess::start(data.path());
+    until("another plugin to be healthy", || {
+        is_healthy(&agent.address)
+    });
+    let next = plugins();
+    assert_eq!(next.len(), 1);
+    assert_ne!(next, survivor);
+    assert_eq!(controllers(&agent.address), before);
+    create(&agent.address, "db").unwrap().json();
+}
+
+/// Returns node and allocation of each controller of the plugin.
+fn controllers(agent: &Address) -> Vec<(String, String)> {
+    let answer = agent.ask("GET", "/v1/plugin/csi/hostpath", None);
+    let plugin = answer.unwrap().json();
+    let controllers = plugin["Controllers"].as_object().unwrap().iter();
+    let alloc = |instance: &serde_json::Value| instance["AllocID"].as_str().unwrap().to_owned();
+    controllers
+        .map(|(node, instance)| (node.clone(), alloc(instance)))
+        .collect()
 }

@@ -354,6 +354,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "a_missing_directory_is_named",
     ),
     (
+        Code::AgentNodeId,
+        "src/agent/assemble.rs",
+        "a_damaged_identity_is_an_error_with_its_file",
+    ),
+    (
         Code::KeyMissing,
         "src/store/seal/tests.rs",
         "sealed_secrets_without_their_key_are_refused_and_no_key_is_created",

@@ -2,6 +2,8 @@
 //!
 //! Doc comments here are the text of the help, the manual and the reference.
 
+#[cfg(feature = "agent")]
+mod call_widths;
 mod changes;
 mod files;
 mod global;
@@ -16,6 +18,8 @@ mod secrets;
 mod set;
 mod value_parsers;
 
+#[cfg(feature = "agent")]
+pub(crate) use call_widths::CallWidthArgs;
 pub(crate) use changes::{ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, StandingChangeArgs};
 pub(crate) use files::{FILE_HELP, FileArgs, SYNTAX_HELP, SpecSyntax};
 pub(crate) use global::{GlobalArgs, LogFormat};

@@ -1,11 +1,12 @@
 //! `agent`: runs the agent until it is stopped.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::agent::{AgentConfig, AgentOptions, ProfileOptions};
-use crate::cli::args::AgentProfileArgs;
+use crate::agent::{AgentConfig, AgentOptions, CallWidths, ProfileOptions};
+use crate::cli::args::{AgentProfileArgs, CallWidthArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
@@ -32,6 +33,12 @@ pub(crate) struct AgentArgs {
     /// Limit of the HTTP API, such as connections-per-address=200, repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub limit: Vec<String>,
+    /// Address that serves Prometheus metrics at /metrics without authentication
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// How many calls a plugin gets at the same time.
+    #[command(flatten)]
+    pub calls: CallWidthArgs,
     /// The profile of the embedded plugin.
     #[command(flatten)]
     pub plugin: AgentProfileArgs,
@@ -54,6 +61,8 @@ pub(crate) async fn serve_agent(
         allow_hosts: arguments.allow_host.clone(),
         limits: arguments.limit.clone(),
         plugin: ProfileOptions::from(&arguments.plugin),
+        calls: CallWidths::from(&arguments.calls),
+        metrics: arguments.metrics,
         runtime_dir: context.environment.path(Variable::RuntimeDir),
     })?;
     crate::agent::run_agent(config, context.interrupts.stop().clone()).await?;

@@ -70,6 +70,7 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
         ("Nodes Expected", summary.nodes.expected.to_string()),
     ])];
     sections.extend(unhealthy(plugin, now));
+    sections.extend(notes(plugin));
     if wide {
         sections.extend(capabilities(
             "Controller Capabilities",
@@ -96,6 +97,25 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
     }
     sections.push(allocations(&plugin.allocs, now, wide));
     sections.join("\n")
+}
+
+/// Returns what healthy instances report beyond `healthy`, if anything.
+fn notes(plugin: &Plugin) -> Option<String> {
+    let of = |role: &'static str, instances: &BTreeMap<NodeId, PluginInstance>| {
+        let has_note = |instance: &PluginInstance| {
+            instance.health.healthy && instance.health.description != "healthy"
+        };
+        let instances = instances.iter().filter(|(_, instance)| has_note(instance));
+        let row = |(node, instance): (&NodeId, &PluginInstance)| {
+            let description = instance.health.description.clone();
+            [short_id(node.as_str()), role.to_owned(), description]
+        };
+        instances.map(row).collect::<Vec<_>>()
+    };
+    let mut rows = of("controller", &plugin.controllers);
+    rows.extend(of("node", &plugin.nodes));
+    let headings = ["Node ID", "Role", "Description"];
+    (!rows.is_empty()).then(|| heading("Notes") + &table(headings, rows))
 }
 
 /// Returns the unhealthy instances with their health descriptions, if any.

@@ -25,7 +25,7 @@ impl TestBed {
                 plugin: plugin.clone(),
                 sockets: Mutex::default(),
             }),
-            registry: Arc::new(Registry::new("here".into())),
+            registry: Arc::default(),
             observer: Arc::default(),
             stop: CancellationToken::new(),
             plugin,
@@ -45,6 +45,8 @@ impl TestBed {
                 program: "/bin/plugin".into(),
                 arguments: vec![],
                 environment: vec![],
+                process_file: "/run/p.process".into(),
+                kill_timeout: PluginTask::KILL_TIMEOUT,
             },
             socket: "/run/p.sock".into(),
             health_timeout: PluginTask::HEALTH_TIMEOUT,
@@ -67,7 +69,7 @@ impl TestBed {
 
     async fn is_registered(&self) -> bool {
         self.registry
-            .instance(&"p".into(), &"here".into())
+            .instance(&"p".into(), &"task".into())
             .await
             .is_some()
     }

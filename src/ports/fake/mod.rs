@@ -2,6 +2,7 @@
 
 mod backend;
 mod block_storage;
+mod call_observer;
 mod clock;
 mod ids;
 mod journal;
@@ -16,6 +17,7 @@ mod volume_api;
 
 pub use backend::{Call, CallError, FakeBackend, Fault};
 pub use block_storage::FakeBlockStorage;
+pub use call_observer::NoCallObserver;
 pub use clock::FakeClock;
 pub use ids::CountingIds;
 pub use journal::{AppendFault, MemoryJournal};

@@ -14,7 +14,7 @@ use super::backend::{CallError, FakeBackend};
 use super::provider_state::{ProviderState, Refusal};
 use super::settings::PluginSettings;
 use crate::model::{
-    ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId, PluginId,
+    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, PluginId,
     Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::connector::{Connector, PluginConnection};
@@ -29,8 +29,29 @@ use crate::ports::storage::{
 };
 use crate::ports::verdict::{verdict_of, verdict_unsent};
 
-/// The deadline of a call in virtual time: the longest of the real deadlines.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The deadline of a call in virtual time, as over gRPC.
+fn deadline(rpc: Rpc) -> Duration {
+    match rpc {
+        Rpc::CreateVolume
+        | Rpc::DeleteVolume
+        | Rpc::CreateSnapshot
+        | Rpc::DeleteSnapshot
+        | Rpc::ControllerExpandVolume
+        | Rpc::NodeStageVolume
+        | Rpc::NodeUnstageVolume
+        | Rpc::NodePublishVolume
+        | Rpc::NodeUnpublishVolume => Duration::from_secs(30 * 60),
+        Rpc::GetPluginInfo
+        | Rpc::GetPluginCapabilities
+        | Rpc::Probe
+        | Rpc::ControllerGetCapabilities
+        | Rpc::NodeGetCapabilities
+        | Rpc::NodeGetInfo
+        | Rpc::ValidateVolumeCapabilities
+        | Rpc::ListVolumes
+        | Rpc::ListSnapshots => Duration::from_secs(120),
+    }
+}
 
 /// The ports over a [`FakeBackend`].
 #[derive(Clone, Debug)]
@@ -60,7 +81,8 @@ impl FakePlugin {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
     ) -> Result<T, PluginError> {
-        let answer = tokio::time::timeout(DEADLINE, self.backend.call(rpc, subject, act)).await;
+        let answer =
+            tokio::time::timeout(deadline(rpc), self.backend.call(rpc, subject, act)).await;
         let error = |code, message: &str| PluginError {
             rpc,
             code,
@@ -263,21 +285,21 @@ impl Connector for FakeConnector {
 /// The running plugin instances that a test defines.
 #[derive(Default)]
 pub struct FakeDirectory {
-    instances: Mutex<BTreeMap<(PluginId, NodeId), PluginConnection>>,
+    instances: Mutex<BTreeMap<(PluginId, AllocId), PluginConnection>>,
 }
 
 impl FakeDirectory {
-    /// Adds an instance of `plugin` on `node`.
-    pub fn insert(&self, plugin: PluginId, node: NodeId, connection: PluginConnection) {
-        self.lock().insert((plugin, node), connection);
+    /// Adds an instance of `plugin` that `alloc` runs.
+    pub fn insert(&self, plugin: PluginId, alloc: AllocId, connection: PluginConnection) {
+        self.lock().insert((plugin, alloc), connection);
     }
 
     /// Removes the instance.
-    pub fn remove(&self, plugin: &PluginId, node: &NodeId) {
-        self.lock().remove(&(plugin.clone(), node.clone()));
+    pub fn remove(&self, plugin: &PluginId, alloc: &AllocId) {
+        self.lock().remove(&(plugin.clone(), alloc.clone()));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PluginId, NodeId), PluginConnection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PluginId, AllocId), PluginConnection>> {
         self.instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -286,8 +308,8 @@ impl FakeDirectory {
 
 #[async_trait]
 impl PluginDirectory for FakeDirectory {
-    async fn instance(&self, plugin: &PluginId, node: &NodeId) -> Option<PluginConnection> {
-        let key = (plugin.clone(), node.clone());
+    async fn instance(&self, plugin: &PluginId, alloc: &AllocId) -> Option<PluginConnection> {
+        let key = (plugin.clone(), alloc.clone());
         self.lock().get(&key).cloned()
     }
 }

@@ -4,7 +4,7 @@ use super::update_origin::UpdateOrigin;
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, PluginId};
 use crate::ports::{PluginError, Rpc, StatusCode};
-use crate::server::forward::ForwardError;
+use crate::server::forward_error::ForwardError;
 
 /// A failed controller call.
 #[derive(Clone, Debug)]
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use crate::model::{Namespace, VolumeId};
     use crate::ports::verdict_of;
-    use crate::server::forward::ForwardOutcome;
+    use crate::server::forward_error::ForwardOutcome;
 
     fn failed(operation: ControllerOperation, code: StatusCode) -> PluginFailure {
         let rpc = operation.rpc();

@@ -359,6 +359,7 @@ impl ServerError {
     }
 
     /// Returns a message for people: what happened to which object, and why.
+    #[expect(clippy::too_many_lines, reason = "one arm per error")]
     pub fn message(&self) -> String {
         match self {
             Self::Request(error) => error.text(),

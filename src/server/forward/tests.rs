@@ -1,5 +1,6 @@
 //! Calls against scripted answers, on a paused clock.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,15 +8,25 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
-use crate::model::{AllocId, ControllerCapabilities, ControllerInfo, Health};
+use crate::model::{
+    ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
+    PluginInstance,
+};
 use crate::ports::PluginConnection;
+use crate::ports::StatusCode;
+use crate::ports::fake::NoCallObserver;
 use crate::retry::Verdict;
+use crate::server::call_line::{CallClass, CallWidths};
+use crate::server::call_lines::CallLines;
+use crate::server::candidates::candidates;
+use crate::server::forward_error::ForwardOutcome;
+use crate::state::PluginAlloc;
 
 struct NoControllers;
 
 #[async_trait]
 impl PluginDirectory for NoControllers {
-    async fn instance(&self, _: &PluginId, _: &NodeId) -> Option<PluginConnection> {
+    async fn instance(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
         None
     }
 }
@@ -65,42 +76,81 @@ fn pending() -> PluginError {
 #[derive(Clone)]
 enum Step {
     Answers(Result<u32, PluginError>),
+    /// Answers after this many seconds.
+    AnswersAfter(u64, Result<u32, PluginError>),
     IsNotConnected,
-    Hangs,
 }
-use Step::{Answers, Hangs, IsNotConnected};
+use Step::{Answers, AnswersAfter, IsNotConnected};
+
+/// No answer until the limit on the wire.
+fn hangs() -> Step {
+    let limit = failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome);
+    AnswersAfter(1800, Err(limit))
+}
 
 struct Run {
     result: Result<u32, ForwardError>,
+    /// What the client is answered with before the result, and after how long.
+    reported: Option<(Duration, ForwardError)>,
     asked: Vec<String>,
     took: Duration,
 }
 
-/// Runs the steps in order over these nodes; the last step repeats forever.
-async fn run_steps(nodes: &[&str], steps: &[Step]) -> Run {
+/// Whether the call changes something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Change,
+}
+
+/// Runs the steps of a change in order over these allocations; the last step repeats forever.
+async fn run_steps(allocs: &[&str], steps: &[Step]) -> Run {
+    run_kind(Kind::Change, allocs, steps).await
+}
+
+async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let asked = Mutex::new(vec![]);
+    let reported = Mutex::new(None);
     let start = Instant::now();
-    let nodes: Vec<_> = nodes.iter().map(|node| NodeId::new(*node)).collect();
-    let result = forward()
-        .repeat(&nodes, Rpc::CreateVolume, |node| {
-            let step = {
-                let mut asked = asked.lock().unwrap();
-                asked.push(node.as_str().to_owned());
-                steps[(asked.len() - 1).min(steps.len() - 1)].clone()
-            };
-            async move {
-                match step {
-                    Answers(answer) => Some(answer),
-                    IsNotConnected => None,
-                    Hangs => std::future::pending().await,
+    let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
+    let lines = CallLines::new(CallWidths::DEFAULT, 1, Arc::new(NoCallObserver));
+    let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
+    let report = |error| {
+        let earlier = reported.lock().unwrap().replace((start.elapsed(), error));
+        assert_eq!(earlier, None, "reported twice");
+    };
+    let late = match kind {
+        Kind::Read => LateCall::Cancel,
+        Kind::Change => LateCall::Await {
+            permit: &permit,
+            report: &report,
+        },
+    };
+    let attempt = |alloc: AllocId| {
+        let step = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(alloc.as_str().to_owned());
+            steps[(asked.len() - 1).min(steps.len() - 1)].clone()
+        };
+        async move {
+            match step {
+                Answers(answer) => Some(answer),
+                AnswersAfter(seconds, answer) => {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    Some(answer)
                 }
+                IsNotConnected => None,
             }
-        })
-        .await;
+        }
+    };
+    let forward = forward();
+    let result = forward.repeat(&allocs, Rpc::CreateVolume, attempt, late);
+    let result = result.await;
     Run {
         result,
-        asked: asked.into_inner().unwrap(),
         took: start.elapsed(),
+        reported: reported.into_inner().unwrap(),
+        asked: asked.into_inner().unwrap(),
     }
 }
 
@@ -153,16 +203,29 @@ async fn final_failures_are_returned_immediately() {
 /// B102: another instance is called only if one is unreachable.
 #[tokio::test(start_paused = true)]
 async fn the_next_instance_is_called_when_one_is_unreachable() {
-    for first in [
-        Answers(Err(unreachable())),
-        Answers(Err(lost())),
-        IsNotConnected,
-    ] {
+    for first in [Answers(Err(unreachable())), IsNotConnected] {
         let run = run_steps(&["n1", "n2"], &[first, Answers(Ok(7))]).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked, ["n1", "n2"]);
         assert_eq!(run.took, Duration::ZERO);
     }
+}
+
+/// B102: a call that may have been sent goes to no other instance, however long the first is gone. A
+/// call that changes nothing may.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_have_been_sent_stays_with_its_instance() {
+    let steps = [
+        Answers(Err(lost())),
+        Answers(Err(unreachable())),
+        IsNotConnected,
+        Answers(Ok(7)),
+    ];
+    let change = run_kind(Kind::Change, &["n1", "n2"], &steps).await;
+    assert_eq!(change.result, Ok(7));
+    assert_eq!(change.asked, ["n1"; 4]);
+    let read = run_kind(Kind::Read, &["n1", "n2"], &steps).await;
+    assert_eq!(read.asked, ["n1", "n2", "n1", "n2"]);
 }
 
 /// An operation that is pending at one instance is not started at another.
@@ -179,11 +242,19 @@ async fn an_instance_with_a_pending_operation_is_called_again() {
     }
 }
 
+fn timed_out(last: Option<PluginError>, outcome: ForwardOutcome) -> ForwardError {
+    ForwardError::TimedOut {
+        rpc: Rpc::CreateVolume,
+        after: Duration::from_secs(300),
+        last,
+        outcome,
+    }
+}
+
 /// W04: a call without an answer is an error that reports the known effect.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_an_error_with_the_known_effect() {
     for (steps, last, outcome) in [
-        (vec![Hangs], None, ForwardOutcome::Unknown),
         (vec![IsNotConnected], None, ForwardOutcome::NoEffect),
         (
             vec![Answers(Err(unreachable()))],
@@ -200,24 +271,67 @@ async fn the_deadline_is_an_error_with_the_known_effect() {
             Some(unreachable()),
             ForwardOutcome::Unknown,
         ),
-        (
-            vec![Answers(Err(unreachable())), Hangs],
-            Some(unreachable()),
-            ForwardOutcome::Unknown,
-        ),
     ] {
         let run = run_steps(&["n1"], &steps).await;
-        assert_eq!(
-            run.result,
-            Err(ForwardError::TimedOut {
-                rpc: Rpc::CreateVolume,
-                after: Duration::from_secs(120),
-                last,
-                outcome,
-            })
-        );
-        assert_eq!(run.took, Duration::from_secs(120));
+        assert_eq!(run.result, Err(timed_out(last, outcome)));
+        assert_eq!(run.took, Duration::from_secs(300));
+        assert_eq!(run.reported, None);
     }
+}
+
+/// B30: an answer that comes before the deadline succeeds, however slow the plugin is.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_succeeds_without_another_call() {
+    for seconds in [90, 119, 121, 150, 299] {
+        let run = run_steps(
+            &["n1", "n2"],
+            &[AnswersAfter(seconds, Ok(7)), Answers(Ok(8))],
+        )
+        .await;
+        assert_eq!(run.result, Ok(7));
+        assert_eq!(run.asked, ["n1"], "{seconds} s");
+        assert_eq!(run.took, Duration::from_secs(seconds));
+        assert_eq!(run.reported, None);
+    }
+}
+
+/// B30, W04: the client gets an error at the deadline. The call is not cancelled, and its late answer
+/// counts.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_is_not_cancelled_at_the_deadline() {
+    let seconds = |run: &Run| {
+        (
+            run.took.as_secs(),
+            run.reported.clone().unwrap().0.as_secs(),
+        )
+    };
+    let unknown = ForwardOutcome::Unknown;
+    let late = run_steps(&["n1"], &[AnswersAfter(400, Ok(7)), Answers(Ok(8))]).await;
+    assert_eq!((&late.result, late.asked.len()), (&Ok(7), 1));
+    assert_eq!(seconds(&late), (400, 300));
+    assert_eq!(late.reported.unwrap().1, timed_out(None, unknown));
+
+    let steps = [Answers(Err(unreachable())), hangs()];
+    let never = run_steps(&["n1"], &steps).await;
+    assert_eq!(never.asked.len(), 2);
+    assert_eq!(seconds(&never), (1800, 300));
+    let reported = never.reported.unwrap().1;
+    assert_eq!(reported, timed_out(Some(unreachable()), unknown));
+    let last = failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome);
+    assert_eq!(never.result, Err(timed_out(Some(last), unknown)));
+}
+
+/// B53: a call that changes nothing is cancelled and sent again, as long as the client waits.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_hangs_is_tried_again() {
+    let no_answer = failure(StatusCode::DeadlineExceeded, Verdict::Retry);
+    let hangs = AnswersAfter(120, Err(no_answer.clone()));
+    let again = run_kind(Kind::Read, &["n1"], &[hangs.clone(), Answers(Ok(7))]).await;
+    assert_eq!((again.result, again.asked.len()), (Ok(7), 2));
+    let never = run_kind(Kind::Read, &["n1"], &[hangs]).await;
+    let expected = timed_out(Some(no_answer), ForwardOutcome::NoEffect);
+    assert_eq!((never.result, never.asked.len()), (Err(expected), 3));
+    assert_eq!(never.took, Duration::from_secs(300));
 }
 
 /// The last answer proves nothing about earlier attempts.
@@ -270,7 +384,7 @@ fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
 
 /// B101: the choice of instances.
 #[test]
-fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
+fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
     let plugin = PluginId::new("p");
     let nodes = BTreeMap::from([
         node("n1", NodeStatus::Ready),
@@ -286,19 +400,22 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
         ("n5", instance("a5", true, false)),
     ];
     let usable = [
-        ("n6", instance("a6", true, true)),
         ("n1", instance("a1", true, true)),
+        ("n6", instance("a6", true, true)),
     ];
-    let map = |list: &[(&str, PluginInstance)]| -> BTreeMap<NodeId, PluginInstance> {
-        list.iter()
-            .map(|(node, instance)| (NodeId::new(*node), instance.clone()))
-            .collect()
+    let allocs = |list: &[(&str, PluginInstance)]| -> Vec<PluginAlloc> {
+        let alloc = |(node, instance): &(&str, PluginInstance)| PluginAlloc {
+            node: NodeId::new(*node),
+            create_index: 2,
+            instance: instance.clone(),
+        };
+        list.iter().map(alloc).collect()
     };
     let all: Vec<_> = unusable.iter().cloned().chain(usable).collect();
-    let chosen = candidates(&plugin, &map(&all), &nodes).unwrap();
-    assert_eq!(chosen.nodes, [NodeId::new("n1"), NodeId::new("n6")]);
+    let chosen = candidates(&plugin, &allocs(&all), &nodes).unwrap();
+    assert_eq!(chosen.allocs, [AllocId::new("a1"), AllocId::new("a6")]);
 
-    let none = candidates(&plugin, &map(&unusable), &nodes).unwrap_err();
+    let none = candidates(&plugin, &allocs(&unusable), &nodes).unwrap_err();
     assert_eq!(
         none.to_string(),
         "failed to find clients running controller plugin \"p\": \
@@ -307,7 +424,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
          cannot find node \"n4\" for plugin instance \"a4\", \
          plugin instance \"a5\" is not a controller but was registered as one - this is always a bug"
     );
-    let nothing = candidates(&plugin, &BTreeMap::new(), &nodes).unwrap_err();
+    let nothing = candidates(&plugin, &[], &nodes).unwrap_err();
     assert_eq!(
         nothing.to_string(),
         "failed to find instances of controller plugin \"p\""
@@ -319,10 +436,10 @@ fn healthy_controllers_on_ready_nodes_are_chosen_by_node_id() {
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates {
         plugin: PluginId::new("p"),
-        nodes: vec![NodeId::new("n1")],
+        allocs: vec![AllocId::new("a1")],
     };
     let result: Result<(), _> = forward()
-        .call(&candidates, Rpc::DeleteVolume, |_| async { Ok(()) })
+        .read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) })
         .await;
     assert_eq!(
         result.map_err(|error| error.outcome()),

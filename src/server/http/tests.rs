@@ -736,6 +736,7 @@ async fn a_panic_gets_a_response() {
         sealer: Arc::new(FakeSealer::default()),
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
+        calls: FakeAgent::call_lines(),
     };
     let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");

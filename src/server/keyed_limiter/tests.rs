@@ -104,19 +104,3 @@ async fn one_key_never_has_two_permits() {
     }
     assert_eq!(limiter.active_keys(), 0);
 }
-
-/// W30: a plugin gets a bounded number of concurrent calls.
-#[tokio::test]
-async fn concurrency_admits_that_many_and_no_more() {
-    let limiter = KeyedLimiter::with_concurrency(2, 1);
-    let first = limiter.acquire("plugin").await.unwrap();
-    let _second = limiter.acquire("plugin").await.unwrap();
-    let mut third = Box::pin(limiter.acquire("plugin"));
-    assert!(futures_util::poll!(&mut third).is_pending());
-    assert_eq!(
-        limiter.acquire("plugin").await.unwrap_err(),
-        QueueFull { waiting: 1 }
-    );
-    drop(first);
-    assert!(third.await.is_ok());
-}

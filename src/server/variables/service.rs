@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::decide::{Decision, VariableWrite, check, decide};
 use crate::model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
 use crate::ports::{Clock, IdSource, Sealer};
-use crate::server::acquire::acquire;
+use crate::server::acquire::within;
 use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
 use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
@@ -188,7 +188,7 @@ impl VariableService {
 
     async fn acquire(&self, key: &VariableKey) -> Result<KeyedPermit<VariableKey>, ServerError> {
         let name = format!("variable {key}");
-        acquire(&self.limiter, key.clone(), name, QUEUE_TIMEOUT).await
+        within(QUEUE_TIMEOUT, name, self.limiter.acquire(key.clone())).await
     }
 
     fn seal(&self, key: &VariableKey, write: &VariableWrite) -> SealedSecrets {

@@ -2,7 +2,7 @@
 
 use crate::ports::StatusCode;
 use crate::server::error::ServerError;
-use crate::server::forward::{ForwardError, ForwardOutcome};
+use crate::server::forward_error::{ForwardError, ForwardOutcome};
 
 /// Calls that were sent earlier under the same intent and have no answer on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::model::VolumeRequest;
 use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
-use crate::server::forward::ForwardOutcome;
+use crate::server::forward_error::ForwardOutcome;
 use crate::state::{Phase, VolumeRecord, VolumeView, volume};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Create;

@@ -8,18 +8,22 @@
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
-use super::limiter::{CallClass, OperationLimiter};
+use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
 use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, conflict, unchanged};
-use crate::model::{MountOptions, NamespacedId, PluginId, Secrets};
+use crate::model::{MountOptions, NamespacedId, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
+use crate::server::call_line::CallClass;
+use crate::server::call_lines::CallPermit;
+use crate::server::candidates::Candidates;
 use crate::server::cell::Expected;
+use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
 };
-use crate::server::forward::{Candidates, ForwardError, Forwarder};
-use crate::server::keyed_limiter::KeyedPermit;
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::ForwardError;
 use crate::state::{
     EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
 };
@@ -37,7 +41,7 @@ pub(super) struct CreateIntent {
 pub(super) struct PreparedCall {
     plugin: VolumePlugin,
     candidates: Candidates,
-    _permit: KeyedPermit<PluginId>,
+    permit: CallPermit,
 }
 
 /// Records, sends and resolves creations.
@@ -113,7 +117,7 @@ impl CreationProtocol {
             .candidates()
             .map_err(|error| failure(definition, error.into(), residual))?;
         Ok(PreparedCall {
-            _permit: self.limiter.acquire_call(CallClass::Create, id).await?,
+            permit: self.limiter.acquire_call(CallClass::Create, id).await?,
             plugin,
             candidates,
         })
@@ -196,7 +200,12 @@ impl CreationProtocol {
     ) -> Result<CreatedVolume, ForwardError> {
         let request = create_request(intent, &call.plugin);
         let rpc = ControllerOperation::Create.rpc();
-        let answer = self.forwarder.call(&call.candidates, rpc, |controller| {
+        let residual = self.pending(&intent.record);
+        let report = |error| {
+            reply_early(failure(&intent.record.definition, error, residual.clone()));
+        };
+        let to = (&call.candidates, &call.permit);
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
             let request = request.clone();
             async move { controller.create_volume(request).await }
         });

@@ -9,18 +9,23 @@ use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect};
 use super::creation::CreationProtocol;
-use super::limiter::{CallClass, LockedResource, OperationLimiter};
+use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, unchanged};
 use crate::model::{ExternalId, NamespacedId, Secrets, Volume};
 use crate::ports::StatusCode;
 use crate::retry::Verdict;
+use crate::server::call_line::CallClass;
+use crate::server::call_lines::CallPermit;
+use crate::server::candidates::Candidates;
 use crate::server::cell::Expected;
+use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
 };
-use crate::server::forward::{Candidates, ForwardError, Forwarder};
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::ForwardError;
 use crate::state::{EventKind, Phase, VolumeView, volumes_sharing};
 
 /// Deletes volumes.
@@ -66,12 +71,13 @@ impl VolumeDeleter {
         let _external = self.limiter.acquire(external).await?;
         self.check_deletable(&volume)?;
         let candidates = self.candidates(&volume)?;
-        let class = CallClass::Delete;
-        let _permit = self.limiter.acquire_call(class, &volume.plugin_id).await?;
+        let class = CallClass::Release;
+        let permit = self.limiter.acquire_call(class, &volume.plugin_id).await?;
         let stored = self.sealer.secrets_of(&existing.record)?;
         let secrets = stored.merged_with(secrets);
         let intent = self.record_intent(&existing).await?;
-        let answer = self.send(&volume, &candidates, secrets).await;
+        let to = (&candidates, &permit);
+        let answer = self.send(&volume, to, secrets).await;
         self.record_answer(&volume, intent, answer).await
     }
 
@@ -134,12 +140,13 @@ impl VolumeDeleter {
     async fn send(
         &self,
         volume: &Volume,
-        candidates: &Candidates,
+        to: (&Candidates, &CallPermit),
         secrets: Secrets,
     ) -> Result<(), ForwardError> {
         let external_id: ExternalId = volume.remote_id();
         let rpc = ControllerOperation::Delete.rpc();
-        let answer = self.forwarder.call(candidates, rpc, |controller| {
+        let report = |error| reply_early(failure(volume, error, self.pending(&volume.key())));
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
             let (external_id, secrets) = (external_id.clone(), secrets.clone());
             async move { controller.delete_volume(external_id, secrets).await }
         });
@@ -148,6 +155,13 @@ impl VolumeDeleter {
                 Ok(())
             }
             answer => answer,
+        }
+    }
+
+    /// The state that a failure leaves while the intent is on record.
+    fn pending(&self, key: &NamespacedId) -> ResidualState {
+        ResidualState::PendingIntent {
+            provider_name: self.store.provider_name(key),
         }
     }
 
@@ -168,9 +182,7 @@ impl VolumeDeleter {
             }
             Err(error) => error,
         };
-        let pending = ResidualState::PendingIntent {
-            provider_name: self.store.provider_name(&key),
-        };
+        let pending = self.pending(&key);
         if !certainly_had_no_effect(&error, intent.prior) && !is_in_use_at_provider(&error) {
             return Err(failure(volume, error, pending));
         }

@@ -12,14 +12,19 @@
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
-use super::limiter::{CallClass, OperationLimiter};
+use super::limiter::OperationLimiter;
 use super::store::{VolumeStore, unchanged};
 use crate::model::{CapacityRange, NamespacedId, Secrets};
 use crate::ports::{ExpandVolume, ExpandedVolume};
+use crate::server::call_line::CallClass;
+use crate::server::call_lines::CallPermit;
+use crate::server::candidates::Candidates;
+use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
 };
-use crate::server::forward::{Candidates, ForwardError, Forwarder};
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::ForwardError;
 use crate::state::{EventKind, VolumeRecord, provider_name};
 
 /// An expansion that comes before an update.
@@ -93,9 +98,12 @@ impl VolumeExpander {
         let candidates = plugin
             .candidates()
             .map_err(|error| failure(step, &record, error.into(), self.residual(&record)))?;
-        let _permit = self.limiter.acquire_call(CallClass::Delete, id).await?;
+        let permit = self.limiter.acquire_call(CallClass::Change, id).await?;
         let intent = self.record_intent(step, &record).await?;
-        match self.send(step, &record, &candidates).await {
+        match self
+            .send(step, &intent.record, (&candidates, &permit))
+            .await
+        {
             Ok(expanded) => self.record_success(step, &intent, expanded).await,
             Err(error) => Err(self.record_failure(step, &intent, error).await),
         }
@@ -134,7 +142,7 @@ impl VolumeExpander {
         &self,
         step: &ExpansionStep,
         record: &VolumeRecord,
-        candidates: &Candidates,
+        to: (&Candidates, &CallPermit),
     ) -> Result<ExpandedVolume, ForwardError> {
         let request = ExpandVolume {
             external_id: record.provider_id(),
@@ -145,7 +153,10 @@ impl VolumeExpander {
             secrets: step.secrets.clone(),
         };
         let rpc = ControllerOperation::Expand(step.origin).rpc();
-        let answer = self.forwarder.call(candidates, rpc, |controller| {
+        let report = |error| {
+            reply_early(failure(step, record, error, self.residual(record)));
+        };
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
             let request = request.clone();
             async move { controller.expand_volume(request).await }
         });

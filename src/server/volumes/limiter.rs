@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::ports::VolumeLimits;
 use crate::model::{ExternalId, NamespacedId, PluginId, SnapshotId};
-use crate::server::acquire::acquire;
+use crate::server::acquire::within;
+use crate::server::call_line::CallClass;
+use crate::server::call_lines::{CallLines, CallPermit};
 use crate::server::error::ServerError;
 use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
 
@@ -29,35 +31,19 @@ impl std::fmt::Display for LockedResource {
     }
 }
 
-/// Groups of controller calls that share a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallClass {
-    /// Creates and validations.
-    Create,
-    /// Deletes, expansions and snapshots.
-    Delete,
-    /// Lists.
-    List,
-}
-
 /// Admits operations. A clone shares the limits.
 #[derive(Clone)]
 pub(super) struct OperationLimiter {
     resources: KeyedLimiter<LockedResource>,
-    creates: KeyedLimiter<PluginId>,
-    deletes: KeyedLimiter<PluginId>,
-    lists: KeyedLimiter<PluginId>,
+    calls: CallLines,
     timeout: Duration,
 }
 
 impl OperationLimiter {
-    pub(super) fn new(limits: &VolumeLimits) -> Self {
-        let calls = |concurrency| KeyedLimiter::with_concurrency(concurrency, limits.max_waiting);
+    pub(super) fn new(limits: &VolumeLimits, calls: CallLines) -> Self {
         Self {
             resources: KeyedLimiter::new(limits.max_waiting),
-            creates: calls(limits.concurrent_creates),
-            deletes: calls(limits.concurrent_deletes),
-            lists: calls(limits.concurrent_lists),
+            calls,
             timeout: limits.queue_timeout,
         }
     }
@@ -68,7 +54,7 @@ impl OperationLimiter {
         resource: LockedResource,
     ) -> Result<KeyedPermit<LockedResource>, ServerError> {
         let name = resource.to_string();
-        acquire(&self.resources, resource, name, self.timeout).await
+        within(self.timeout, name, self.resources.acquire(resource)).await
     }
 
     /// Waits until no other operation has any of the resources.
@@ -90,13 +76,8 @@ impl OperationLimiter {
         &self,
         class: CallClass,
         plugin: &PluginId,
-    ) -> Result<KeyedPermit<PluginId>, ServerError> {
-        let limiter = match class {
-            CallClass::Create => &self.creates,
-            CallClass::Delete => &self.deletes,
-            CallClass::List => &self.lists,
-        };
+    ) -> Result<CallPermit, ServerError> {
         let name = format!("plugin {plugin}");
-        acquire(limiter, plugin.clone(), name, self.timeout).await
+        within(self.timeout, name, self.calls.acquire(plugin, class)).await
     }
 }

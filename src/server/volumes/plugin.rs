@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use crate::model::{
     ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, VolumeRequest,
 };
+use crate::server::candidates::{Candidates, NoController, candidates};
 use crate::server::error::{CopySource, ServerError};
-use crate::server::forward::{Candidates, NoController, candidates};
-use crate::state::{State, plugin};
+use crate::state::{PluginAlloc, State, plugin};
 
 /// A plugin as it was at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct VolumePlugin {
     plugin: Plugin,
+    /// The allocations that have a controller, in the order in which they are called.
+    controllers: Vec<PluginAlloc>,
     nodes: BTreeMap<NodeId, Node>,
 }
 
@@ -22,8 +24,10 @@ impl VolumePlugin {
     pub(super) fn read(state: &State, id: &PluginId) -> Option<Self> {
         let plugin = plugin(state, id)?.plugin;
         let nodes = state.nodes().map(|node| (node.id.clone(), node.clone()));
+        let controllers = state.plugin_record(id)?.controllers();
         Some(Self {
             plugin,
+            controllers: controllers.into_iter().cloned().collect(),
             nodes: nodes.collect(),
         })
     }
@@ -104,6 +108,6 @@ impl VolumePlugin {
 
     /// The controllers that can be called.
     pub(super) fn candidates(&self) -> Result<Candidates, NoController> {
-        candidates(self.id(), &self.plugin.controllers, &self.nodes)
+        candidates(self.id(), &self.controllers, &self.nodes)
     }
 }

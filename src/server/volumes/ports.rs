@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
+use crate::server::call_lines::CallLines;
 use crate::server::cell::StateCell;
-use crate::server::forward::ForwardLimits;
+use crate::server::repeated_call::ForwardLimits;
 
 /// The ports of volume operations.
 #[derive(Clone)]
@@ -20,6 +21,8 @@ pub struct VolumePorts {
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
+    /// The lines of the plugins, which all services share.
+    pub calls: CallLines,
 }
 
 /// The limits of concurrency, waiting and retries.
@@ -27,29 +30,26 @@ pub struct VolumePorts {
 pub struct VolumeLimits {
     /// Limits of controller calls.
     pub forward: ForwardLimits,
-    /// The longest time that an operation waits to be admitted.
+    /// The longest time that an operation waits to be admitted; longer than the patience with a call
+    /// before it.
     pub queue_timeout: Duration,
-    /// How many operations may wait for one volume, and for one plugin.
+    /// How many operations may wait for one volume.
     pub max_waiting: usize,
-    /// Concurrent deletes, expansions and snapshots per plugin. Drivers rely on 1.
-    pub concurrent_deletes: usize,
-    /// Concurrent creates and validations per plugin.
-    pub concurrent_creates: usize,
-    /// Concurrent lists per plugin.
-    pub concurrent_lists: usize,
     /// How often an operation is decided again after its volume changed meanwhile.
     pub conflict_retries: u32,
+}
+
+impl VolumeLimits {
+    /// How many operations may wait for one volume, and calls of a class for one plugin.
+    pub const MAX_WAITING: usize = 1024;
 }
 
 impl Default for VolumeLimits {
     fn default() -> Self {
         Self {
             forward: ForwardLimits::default(),
-            queue_timeout: Duration::from_secs(120),
-            max_waiting: 1024,
-            concurrent_deletes: 1,
-            concurrent_creates: 16,
-            concurrent_lists: 4,
+            queue_timeout: Duration::from_secs(180),
+            max_waiting: Self::MAX_WAITING,
             conflict_retries: 8,
         }
     }

@@ -9,17 +9,21 @@ use std::collections::BTreeMap;
 
 use tracing::info;
 
-use super::limiter::{CallClass, LockedResource, OperationLimiter};
+use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::sealing::VolumeSealer;
 use super::store::VolumeStore;
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
+use crate::server::call_line::CallClass;
+use crate::server::candidates::Candidates;
+use crate::server::early_reply::reply_early;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, SnapshotError,
     UnsupportedOperation,
 };
-use crate::server::forward::{Candidates, ForwardError, ForwardOutcome, Forwarder};
+use crate::server::forward::Forwarder;
+use crate::server::forward_error::{ForwardError, ForwardOutcome};
 use crate::state::Phase;
 
 /// A snapshot to create.
@@ -60,7 +64,7 @@ impl ProviderAccess {
         )?;
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListVolumes.rpc();
-        let answer = self.forwarder.call(&candidates, rpc, |controller| {
+        let answer = self.forwarder.read(&candidates, rpc, |controller| {
             let page = page.clone();
             async move { controller.list_volumes(page).await }
         });
@@ -100,7 +104,7 @@ impl ProviderAccess {
         };
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListSnapshots.rpc();
-        let answer = self.forwarder.call(&candidates, rpc, |controller| {
+        let answer = self.forwarder.read(&candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.list_snapshots(request).await }
         });
@@ -166,9 +170,9 @@ impl ProviderAccess {
         let name = &request.name;
         let operation = ControllerOperation::CreateSnapshot;
         let candidates = self.candidates(&facts, operation, &target, name)?;
-        let _permit = self
+        let permit = self
             .limiter
-            .acquire_call(CallClass::Delete, &plugin)
+            .acquire_call(CallClass::Change, &plugin)
             .await?;
         let secrets = self.sealer.secrets_of(&existing.record)?;
         let message = CreateSnapshot {
@@ -177,13 +181,13 @@ impl ProviderAccess {
             parameters: request.parameters,
             secrets: secrets.merged_with(&request.secrets),
         };
-        let answer = self
-            .forwarder
-            .call(&candidates, operation.rpc(), |controller| {
-                let message = message.clone();
-                async move { controller.create_snapshot(message).await }
-            });
-        let failed = |error| failure(operation, target, name, &plugin, error);
+        let failed = |error| failure(operation, target.clone(), name, &plugin, error);
+        let (rpc, to) = (operation.rpc(), (&candidates, &permit));
+        let report = |error| reply_early(failed(error));
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
+            let message = message.clone();
+            async move { controller.create_snapshot(message).await }
+        });
         let snapshot = answer.await.map_err(failed)?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, snapshot.id = %snapshot.id,
             "snapshot created");
@@ -231,14 +235,17 @@ impl ProviderAccess {
             source: String::new(),
         };
         let candidates = self.candidates(&facts, operation, &target, id.as_str())?;
-        let _permit = self.limiter.acquire_call(CallClass::Delete, plugin).await?;
-        let answer = self
-            .forwarder
-            .call(&candidates, operation.rpc(), |controller| {
-                let (id, secrets) = (id.clone(), secrets.clone());
-                async move { controller.delete_snapshot(id, secrets).await }
-            });
-        let failed = |error| failure(operation, target, id.as_str(), plugin, error);
+        let permit = self
+            .limiter
+            .acquire_call(CallClass::Release, plugin)
+            .await?;
+        let failed = |error| failure(operation, target.clone(), id.as_str(), plugin, error);
+        let (rpc, to) = (operation.rpc(), (&candidates, &permit));
+        let report = |error| reply_early(failed(error));
+        let answer = self.forwarder.change(to, rpc, report, |controller| {
+            let (id, secrets) = (id.clone(), secrets.clone());
+            async move { controller.delete_snapshot(id, secrets).await }
+        });
         answer.await.map_err(failed)?;
         info!(plugin.id = %plugin, snapshot.id = %id, "snapshot deleted");
         Ok(())

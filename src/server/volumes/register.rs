@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::creation::CreationProtocol;
 use super::expand::{ExpansionResult, VolumeExpander};
-use super::limiter::{CallClass, LockedResource, OperationLimiter};
+use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
 use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, conflict};
@@ -20,6 +20,7 @@ use super::validation::{ValidationTarget, validate_submission};
 use super::warnings::{expansion_warnings, ignored_field_warnings, shared_warning};
 use crate::model::{ExternalId, NamespacedId, PluginId, Secrets, Volume, VolumeRequest};
 use crate::ports::ValidateVolume;
+use crate::server::call_line::CallClass;
 use crate::server::cell::Expected;
 use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
@@ -180,7 +181,7 @@ impl VolumeRegistrar {
             secrets: secrets.clone(),
         };
         let rpc = operation.rpc();
-        let answer = self.forwarder.call(&candidates, rpc, |controller| {
+        let answer = self.forwarder.read(&candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.validate_volume(request).await }
         });

@@ -1,7 +1,8 @@
 //! [`VolumeService`]: the entry point of all volume operations.
 //!
 //! Every operation runs as its own task. A client that disconnects loses the answer but does not
-//! interrupt the operation, and a panic fails only that operation. [`VolumeService::stop`] bounds how
+//! interrupt the operation, and a panic fails only that operation. A client whose operation waits for
+//! a late answer of the plugin gets an error, and the operation goes on. [`VolumeService::stop`] bounds how
 //! long tasks run; the next request continues an aborted one, as after a crash.
 
 use std::future::Future;
@@ -25,6 +26,7 @@ use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{Page, PageRequest};
+use crate::server::early_reply::EarlyReply;
 use crate::server::error::ServerError;
 use crate::server::forward::Forwarder;
 
@@ -52,7 +54,7 @@ impl Operations {
     fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
         let store = VolumeStore::new(ports.cell, ports.clock, limits.conflict_retries);
         let sealer = VolumeSealer::new(ports.sealer);
-        let limiter = OperationLimiter::new(&limits);
+        let limiter = OperationLimiter::new(&limits, ports.calls);
         let forwarder = Forwarder::new(ports.directory, ports.ids, limits.forward);
         let creation = CreationProtocol {
             store: store.clone(),
@@ -138,8 +140,8 @@ impl VolumeService {
         volumes: Vec<VolumeSubmission>,
     ) -> Result<VolumeWriteResult, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.creator.create_all(volumes).await })
-            .await
+        let created = self.spawn(async move { operations.creator.create_all(volumes).await });
+        created.await.map_err(as_list)
     }
 
     /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
@@ -207,8 +209,9 @@ impl VolumeService {
         requests: Vec<SnapshotRequest>,
     ) -> Result<Vec<Snapshot>, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.provider.create_snapshots(requests).await })
-            .await
+        let created =
+            self.spawn(async move { operations.provider.create_snapshots(requests).await });
+        created.await.map_err(as_list)
     }
 
     /// Deletes a snapshot at the provider. Succeeds if it does not exist.
@@ -250,18 +253,30 @@ impl VolumeService {
             return Err(ServerError::Stopping);
         }
         let aborting = self.aborting.clone();
-        let task = self.tasks.spawn(async move {
+        let (reply, early) = EarlyReply::channel();
+        let task = self.tasks.spawn(reply.scope(async move {
             tokio::select! {
                 result = operation => result,
                 () = aborting.cancelled() => Err(ServerError::Stopping),
             }
-        });
-        match task.await {
-            Ok(result) => result,
-            Err(failed) => {
-                tracing::error!(error = %failed, "a volume operation panicked");
-                Err(ServerError::Internal("a volume operation panicked".into()))
-            }
+        }));
+        tokio::select! {
+            biased;
+            result = task => result.unwrap_or_else(|failed| Err(panicked(&failed))),
+            Ok(error) = early => Err(error),
         }
     }
+}
+
+/// Returns a list of failures also for a single failed call.
+fn as_list(error: ServerError) -> ServerError {
+    match error {
+        failed @ ServerError::Plugin(_) => ServerError::Multiple(vec![failed]),
+        error => error,
+    }
+}
+
+fn panicked(failed: &tokio::task::JoinError) -> ServerError {
+    tracing::error!(error = %failed, "a volume operation panicked");
+    ServerError::Internal("a volume operation panicked".into())
 }

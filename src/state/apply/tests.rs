@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{ExternalId, NodeId, PluginId};
+use crate::model::{AllocId, ExternalId, NodeId, PluginId, PluginInstance};
 use crate::state::invariant::violations;
 use crate::state::provider_name::provider_name;
-use crate::state::query::{plugin_status, volumes_sharing};
+use crate::state::query::{plugin as read_plugin, plugin_status, volumes_sharing};
 use crate::state::replay::{StateSnapshot, replay};
 use crate::state::samples::{
     History, create_intended, created, definition, instance, key, provided, registered, started,
@@ -184,11 +184,7 @@ fn volumes_that_share_an_external_id_are_found_after_every_change() {
 #[test]
 fn instances_are_unhealthy_after_a_start_until_their_next_fingerprint() {
     let plugin = PluginId::new("hostpath");
-    let observed = |node: &str| EventKind::PluginInstanceObserved {
-        plugin: plugin.clone(),
-        node: NodeId::new(node),
-        instance: Box::new(instance(true)),
-    };
+    let observed = |node: &str| alloc_observed(node, node, |_| {});
     let mut state = state_of([started(), observed("n1"), observed("n2")]);
     assert_eq!(plugin_status(&state, &plugin).unwrap().nodes.healthy, 2);
     let origin = state.origin.clone();
@@ -202,10 +198,130 @@ fn instances_are_unhealthy_after_a_start_until_their_next_fingerprint() {
         status.controller_required,
         "the plugin still requires its controller (W18)"
     );
-    let instance = &state.plugins[&plugin].instances[&NodeId::new("n1")];
+    let instance = &state.plugins[&plugin].allocs[&AllocId::new("n1")].instance;
     assert_eq!(instance.health.description, NOT_PROBED);
     assert_eq!(instance.updated_at, 70);
     assert_eq!(state.origin, origin, "the origin of the first start stays");
+}
+
+/// Returns the fingerprint of an allocation of plugin `hostpath`.
+fn alloc_observed(alloc: &str, node: &str, edit: impl FnOnce(&mut PluginInstance)) -> EventKind {
+    let mut instance = instance(true);
+    instance.alloc_id = AllocId::new(alloc);
+    edit(&mut instance);
+    EventKind::PluginAllocObserved {
+        plugin: PluginId::new("hostpath"),
+        node: NodeId::new(node),
+        instance: Box::new(instance),
+    }
+}
+
+fn alloc_gone(alloc: &str) -> EventKind {
+    EventKind::PluginAllocGone {
+        plugin: PluginId::new("hostpath"),
+        alloc: AllocId::new(alloc),
+    }
+}
+
+/// Returns which allocation readers get on node `n1` for the controller and for the node service.
+fn serving(state: &State) -> [Option<String>; 2] {
+    let view = read_plugin(state, &PluginId::new("hostpath"));
+    let Some(view) = view else {
+        return [None, None];
+    };
+    [view.plugin.controllers, view.plugin.nodes].map(|instances| {
+        let instance = instances.get(&NodeId::new("n1"))?;
+        Some(instance.alloc_id.to_string())
+    })
+}
+
+/// B68: a controller and a node plugin on one node each have their own part. B96: the plugin exists
+/// until its last allocation ends.
+#[test]
+fn a_controller_and_a_node_allocation_on_one_node_are_both_kept() {
+    let plugin = PluginId::new("hostpath");
+    let both = [
+        started(),
+        alloc_observed("controller", "n1", |instance| instance.node = None),
+        alloc_observed("node", "n1", |instance| instance.controller = None),
+    ];
+    for (ended, left) in [("controller", 1), ("node", 0)] {
+        let mut state = state_of(both.clone());
+        let expected = ["controller", "node"].map(|alloc| Some(alloc.to_owned()));
+        assert_eq!(serving(&state), expected);
+        let status = plugin_status(&state, &plugin).unwrap();
+        assert_eq!((status.controllers.healthy, status.nodes.healthy), (1, 1));
+        assert!(status.is_schedulable());
+
+        apply(&mut state, &Event::new(9, alloc_gone(ended)));
+        let mut expected = expected;
+        expected[1 - left] = None;
+        assert_eq!(serving(&state), expected, "after the end of `{ended}`");
+        let last = ["controller", "node"][left];
+        apply(&mut state, &Event::new(9, alloc_gone("unknown")));
+        assert!(plugin_status(&state, &plugin).is_some());
+        apply(&mut state, &Event::new(9, alloc_gone(last)));
+        assert_eq!(plugin_status(&state, &plugin), None);
+    }
+}
+
+/// B71: during an upgrade the newest allocation is used, and the one that is left afterwards, in both
+/// orders of ending. A healthy one is preferred.
+#[test]
+fn two_allocations_of_one_plugin_follow_each_other_without_a_gap() {
+    let upgrade = [
+        started(),
+        alloc_observed("z-old", "n1", |_| {}),
+        alloc_observed("a-new", "n1", |_| {}),
+        alloc_observed("z-old", "n1", |instance| instance.updated_at = 99),
+    ];
+    for (ended, left) in [("z-old", "a-new"), ("a-new", "z-old")] {
+        let mut state = state_of(upgrade.clone());
+        let record = &state.plugins[&PluginId::new("hostpath")];
+        let called = record.controllers();
+        let called: Vec<_> = called
+            .iter()
+            .map(|c| c.instance.alloc_id.as_str())
+            .collect();
+        assert_eq!(called, ["a-new", "z-old"]);
+        let status = plugin_status(&state, &PluginId::new("hostpath")).unwrap();
+        assert_eq!((status.nodes.healthy, status.nodes.expected), (1, 1));
+        assert_eq!(serving(&state), [(); 2].map(|()| Some("a-new".to_owned())));
+        apply(&mut state, &Event::new(9, alloc_gone(ended)));
+        assert_eq!(serving(&state), [(); 2].map(|()| Some(left.to_owned())));
+    }
+    let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
+    let failing = alloc_observed("a-new", "n1", unhealthy);
+    let state = state_of(upgrade.into_iter().chain([failing]));
+    assert_eq!(serving(&state), [(); 2].map(|()| Some("z-old".to_owned())));
+}
+
+/// Up to version 3 a node has one instance of a plugin, and a newer task replaces it.
+#[test]
+fn instances_of_earlier_versions_replace_each_other_on_their_node() {
+    let observed = |alloc: &str, node: &str| {
+        let EventKind::PluginAllocObserved {
+            plugin,
+            node,
+            instance,
+        } = alloc_observed(alloc, node, |_| {})
+        else {
+            panic!("another event")
+        };
+        EventKind::PluginInstanceObserved {
+            plugin,
+            node,
+            instance,
+        }
+    };
+    let before_the_crash = [started(), observed("task-1", "n1"), observed("other", "n2")];
+    let after = [started(), observed("task-2", "n1")];
+    let state = state_of(before_the_crash.into_iter().chain(after));
+    let record = &state.plugins[&PluginId::new("hostpath")];
+    let allocs: Vec<_> = record.allocs.keys().map(AllocId::as_str).collect();
+    assert_eq!(allocs, ["other", "task-2"]);
+    let newest = record.newest_on(&NodeId::new("n1")).unwrap();
+    assert_eq!(newest.instance.alloc_id.as_str(), "task-2");
 }
 
 /// A plugin exists while it has an instance (B70).

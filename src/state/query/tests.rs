@@ -1,14 +1,15 @@
 //! Computed health, and queries for single objects.
 
 use super::*;
-use crate::model::{NodeId, PluginInstance};
+use crate::model::{AllocId, NodeId, PluginInstance};
 use crate::state::event::{Event, EventKind};
 use crate::state::samples::{instance, key, registered, started, state_of};
 
 fn observed(node: &str, edit: impl FnOnce(&mut PluginInstance)) -> EventKind {
     let mut instance = instance(true);
+    instance.alloc_id = AllocId::new(format!("{node}-alloc"));
     edit(&mut instance);
-    EventKind::PluginInstanceObserved {
+    EventKind::PluginAllocObserved {
         plugin: PluginId::new("hostpath"),
         node: NodeId::new(node),
         instance: Box::new(instance),
@@ -65,9 +66,9 @@ fn the_provider_comes_from_the_plugin_or_from_the_last_write() {
     let mut state = state_of([started(), registered(&db, "ext-1"), observed("n1", |_| {})]);
     let version = |state: &State| volume(state, &db).unwrap().volume().provider_version;
     assert_eq!(version(&state), "1.1.0");
-    let gone = EventKind::PluginInstanceGone {
+    let gone = EventKind::PluginAllocGone {
         plugin: PluginId::new("hostpath"),
-        node: NodeId::new("n1"),
+        alloc: AllocId::new("n1-alloc"),
     };
     crate::state::apply::apply(&mut state, &Event::new(9, gone));
     assert_eq!(version(&state), "1.0.0");

@@ -91,13 +91,13 @@ fn a_later_version_is_refused_with_both_numbers() {
     );
     assert_eq!(
         decode_event(7, &row).unwrap_err().to_string(),
-        "event 7 has version 4, and this program reads versions up to 3"
+        "event 7 has version 5, and this program reads versions up to 4"
     );
     let part = RowKey::SnapshotPart { index: 7, part: 0 };
     let row = enclosed(part, SNAPSHOT_VERSION + 1, b"[]");
     assert_eq!(
         decode_snapshot(7, [row]).unwrap_err().to_string(),
-        "part 0 of snapshot 7 has version 4, and this program reads versions up to 3"
+        "part 0 of snapshot 7 has version 5, and this program reads versions up to 4"
     );
 }
 
@@ -122,6 +122,39 @@ fn snapshots_of_version_1_stay_readable() {
     assert_eq!((snapshot.index, snapshot.volumes_index), (9, 4));
     assert_eq!(snapshot.variables_index, State::FIRST_INDEX);
     assert_eq!(snapshot.variables, vec![]);
+}
+
+/// Up to version 3 a plugin has one instance per node, in events and in snapshots.
+#[test]
+fn plugins_by_node_stay_readable() {
+    let instance = r#"{"alloc_id":"task-1","health":{"healthy":true,"description":"healthy"},"updated_at":5,"provider":"p","provider_version":"1","requires_controller":true,"requires_topologies":false,"controller":null,"node":null}"#;
+    let payload = format!(
+        r#"{{"at":5,"kind":{{"plugin_instance_observed":{{"plugin":"ebs","node":"n1","instance":{instance}}}}}}}"#
+    );
+    let row = enclosed(RowKey::Event { index: 9 }, 3, payload.as_bytes());
+    let EventKind::PluginInstanceObserved {
+        instance: observed, ..
+    } = decode_event(9, &row).unwrap().kind
+    else {
+        panic!("the event is of another kind")
+    };
+    let gone = br#"{"at":5,"kind":{"plugin_instance_gone":{"plugin":"ebs","node":"n1"}}}"#;
+    let row = enclosed(RowKey::Event { index: 10 }, 3, gone);
+    let gone = decode_event(10, &row).unwrap().kind;
+    assert!(matches!(gone, EventKind::PluginInstanceGone { .. }));
+
+    let head = format!(
+        r#"{{"origin":"o","volumes_index":4,"plugins_index":7,"plugins":[["ebs",{{"instances":{{"n1":{instance}}},"create_index":6,"modify_index":7,"create_time":1,"modify_time":2}}]],"nodes":[],"volumes":0,"variables_index":1,"variables":0}}"#
+    );
+    let part = RowKey::SnapshotPart { index: 9, part: 0 };
+    let snapshot = decode_snapshot(9, [enclosed(part, 3, head.as_bytes())]).unwrap();
+    let record = &snapshot.plugins[&PluginId::new("ebs")];
+    let alloc = &record.allocs[&observed.alloc_id];
+    assert_eq!((alloc.node.as_str(), alloc.create_index), ("n1", 6));
+    assert_eq!((record.create_index, record.modify_index), (6, 7));
+    assert_eq!(alloc.instance, *observed);
+    let read_again = decode_snapshot(9, parts(&snapshot)).unwrap();
+    assert_eq!(read_again, snapshot);
 }
 
 /// Versions 1 and 2 store mount flags in clear text, in events and snapshots.

@@ -6,9 +6,11 @@ use std::time::Duration;
 use super::recording::record;
 use super::*;
 use crate::model::{Namespace, Secrets};
-use crate::ports::fake::{AppendFault, CountingIds, FakeClock, Fault, MemoryJournal};
+use crate::ports::fake::{
+    AppendFault, CountingIds, FakeBackend, FakeClock, FakePlugin, Fault, MemoryJournal,
+};
 use crate::ports::{JournalErrorKind, Replay, StatusCode};
-use crate::server::forward::ForwardLimits;
+use crate::server::repeated_call::ForwardLimits;
 use crate::server::volumes::VolumeLimits;
 use crate::state::provider_name;
 
@@ -495,4 +497,30 @@ async fn a_journal_failure_at_any_write_neither_loses_nor_duplicates_a_volume() 
             assert_eq!(agent.external_volumes(), ["fake-1"], "{fault:?} {skip}");
         }
     }
+}
+
+/// B71: calls go to the newest allocation of a plugin on a node. When its connection is gone, they go to
+/// the one before it, even before its end is on record.
+#[tokio::test(start_paused = true)]
+async fn an_older_allocation_takes_over_without_a_gap() {
+    let agent = agent().await;
+    let newer = FakeBackend::new(PluginSettings::default());
+    let connection = FakePlugin::new(newer.clone()).connection();
+    agent.add_alloc("newer", connection).await;
+    agent.create(FakeAgent::request("first")).await.unwrap();
+    let created = || {
+        [
+            newer.count(Rpc::CreateVolume),
+            agent.backend.count(Rpc::CreateVolume),
+        ]
+    };
+    assert_eq!(created(), [1, 0]);
+
+    agent
+        .directory
+        .remove(&FakeAgent::PLUGIN.into(), &"newer".into());
+    let begun = tokio::time::Instant::now();
+    agent.create(FakeAgent::request("second")).await.unwrap();
+    assert_eq!(created(), [1, 1]);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
 }

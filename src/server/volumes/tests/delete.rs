@@ -1,6 +1,7 @@
 //! Deleting and deregistering volumes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -234,6 +235,77 @@ async fn deletes_of_one_plugin_are_serialized() {
     };
     let (outcomes, ()) = tokio::join!(join_all(ids.iter().map(|id| agent.delete(id))), release);
     assert!(outcomes.iter().all(Result::is_ok));
+}
+
+/// B30, W30: a delete without an answer keeps its volume, and lets deletes of other volumes pass after
+/// two minutes.
+#[tokio::test(start_paused = true)]
+async fn a_delete_without_an_answer_lets_others_pass() {
+    let agent = agent().await;
+    for id in ["slow", "next"] {
+        agent.create(FakeAgent::request(id)).await.unwrap();
+    }
+    let hang = [Fault::Hang];
+    agent.backend.inject_faults(Rpc::DeleteVolume, hang);
+    let start = tokio::time::Instant::now();
+    let next = async {
+        agent.backend.wait_for_calls(3).await;
+        agent.delete("next").await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_secs(120));
+        agent.backend.release();
+    };
+    let (slow, ()) = tokio::join!(agent.delete("slow"), next);
+    slow.unwrap();
+    assert_eq!(agent.external_volumes(), Vec::<String>::new());
+}
+
+/// W30: a delete overtakes snapshots that wait for the same plugin.
+#[tokio::test(start_paused = true)]
+async fn a_delete_overtakes_waiting_expansions() {
+    let mut settings = PluginSettings::default();
+    settings.controller.as_mut().unwrap().expand_volume = true;
+    let agent = FakeAgent::start(settings).await.unwrap();
+    let sized = |id: &str, size| VolumeRequest {
+        capacity: sized(size, 0),
+        ..FakeAgent::request(id)
+    };
+    for id in ["a", "b", "c"] {
+        agent.create(sized(id, 10)).await.unwrap();
+    }
+    let hang = [Fault::Hang];
+    agent
+        .backend
+        .inject_faults(Rpc::ControllerExpandVolume, hang);
+    let delete = async {
+        // Every task that can run has run: one expansion is sent, the other waits.
+        agent.backend.wait_for_calls(4).await;
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let delete = agent.delete("c");
+        let release = async {
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            agent.backend.release();
+        };
+        tokio::join!(delete, release).0.unwrap();
+    };
+    let (a, b, ()) = tokio::join!(
+        agent.create(sized("a", 20)),
+        agent.create(sized("b", 20)),
+        delete
+    );
+    a.and(b).unwrap();
+    let order: Vec<_> = agent
+        .backend
+        .calls()
+        .iter()
+        .skip(3)
+        .map(|call| call.rpc)
+        .collect();
+    let expand = Rpc::ControllerExpandVolume;
+    assert_eq!(order, [expand, Rpc::DeleteVolume, expand]);
 }
 
 #[tokio::test(start_paused = true)]

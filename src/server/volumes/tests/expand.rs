@@ -145,8 +145,8 @@ async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
                 open,
                 "{fault:?}"
             );
+            agent.backend.crash();
             agent.backend.restart();
-            agent.backend.release();
             let agent = match restarted {
                 true => agent.restart(VolumeLimits::default()).await.unwrap(),
                 false => agent,

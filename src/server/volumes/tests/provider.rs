@@ -301,8 +301,8 @@ async fn every_fault_of_a_snapshot_is_resolved_by_the_same_request() {
             .await
             .unwrap_err();
         assert_eq!(code(&failed), open, "{fault:?}: {failed:?}");
+        agent.backend.crash();
         agent.backend.restart();
-        agent.backend.release();
         agent
             .create_snapshot(snapshot_of("db", "one"))
             .await
@@ -311,8 +311,8 @@ async fn every_fault_of_a_snapshot_is_resolved_by_the_same_request() {
         agent.backend.inject_faults(Rpc::DeleteSnapshot, [fault]);
         let failed = agent.delete_snapshot("snap-1").await.unwrap_err();
         assert_eq!(code(&failed), open, "{fault:?}: {failed:?}");
+        agent.backend.crash();
         agent.backend.restart();
-        agent.backend.release();
         agent.delete_snapshot("snap-1").await.unwrap();
         assert_eq!(agent.backend.snapshots(), [], "{fault:?}");
     }

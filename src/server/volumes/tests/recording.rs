@@ -38,8 +38,8 @@ pub(super) fn record(agent: &FakeAgent) -> Arc<Sent> {
         }),
         ..plugin.connection()
     };
-    let (id, node) = (FakeAgent::PLUGIN.into(), FakeAgent::NODE.into());
-    agent.directory.insert(id, node, connection);
+    let (id, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
+    agent.directory.insert(id, alloc, connection);
     sent
 }
 

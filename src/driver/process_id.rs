@@ -1,0 +1,83 @@
+//! Which process: its ID, its start time and the boot of the machine.
+//!
+//! The kernel gives the ID of an ended process to a new one. All three together name one process
+//! forever, so a record of them never leads to a signal to another process.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProcessId {
+    /// The process ID.
+    pub(super) pid: i32,
+    /// The start time in clock ticks since the boot: field 22 of `/proc/PID/stat`.
+    pub(super) start_time: u64,
+    /// The boot of the machine.
+    pub(super) boot_id: String,
+}
+
+impl ProcessId {
+    /// Returns the process that has this ID now; `None` if there is none. Blocks.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub(super) fn current(pid: i32) -> io::Result<Option<Self>> {
+        let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // The process ended between open and read.
+            Err(error) if is_no_such_process(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let start_time = start_time(&stat).ok_or(io::ErrorKind::InvalidData)?;
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        Ok(Some(Self {
+            pid,
+            start_time,
+            boot_id: boot_id.trim().to_owned(),
+        }))
+    }
+}
+
+/// Whether the operating system reports that the process does not exist.
+pub(super) fn is_no_such_process(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+/// Returns field 22. The second field is the program's name in parentheses, which may contain spaces
+/// and parentheses.
+fn start_time(stat: &str) -> Option<u64> {
+    let (_, from_third) = stat.rsplit_once(')')?;
+    from_third.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_is_read_after_any_program_name() {
+        let numbers: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
+        for name in ["sh", "a) R 1 (b", "(", "two words"] {
+            let stat = format!("123 ({name}) S {}\n", numbers.join(" "));
+            assert_eq!(start_time(&stat), Some(22), "{name}");
+        }
+        assert_eq!(start_time("123 (sh) S 1 2"), None);
+        assert_eq!(start_time(""), None);
+    }
+
+    #[test]
+    fn a_process_has_the_same_name_as_long_as_it_lives() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let first = ProcessId::current(own).unwrap().unwrap();
+        assert_eq!(ProcessId::current(own).unwrap(), Some(first.clone()));
+        assert!(
+            first.start_time > 0 && first.boot_id.len() == 36,
+            "{first:?}"
+        );
+        assert_eq!(ProcessId::current(i32::MAX).unwrap(), None);
+    }
+}

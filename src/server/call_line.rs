@@ -1,0 +1,256 @@
+//! Who may call a plugin next. Pure.
+//!
+//! A plugin has one line for all calls. A call runs if its class and the whole line have a free place.
+//! A call that releases something comes before all others, and the line keeps one place for it, so
+//! slow creates do not delay a delete. Other calls run in the order of their arrival; one whose class
+//! is full lets others pass.
+
+use std::collections::VecDeque;
+
+use crate::ports::CallLoad;
+
+/// Calls with a common limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallClass {
+    /// Creates and validations.
+    Create,
+    /// Expansions and new snapshots.
+    Change,
+    /// Deletes of volumes and snapshots; shares the limit of changes.
+    Release,
+    /// Lists.
+    List,
+}
+
+impl CallClass {
+    /// All classes.
+    pub(super) const ALL: [Self; 4] = [Self::Create, Self::Change, Self::Release, Self::List];
+
+    /// Returns the name in metrics.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Change => "change",
+            Self::Release => "release",
+            Self::List => "list",
+        }
+    }
+}
+
+/// How many calls a plugin gets at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallWidths {
+    /// Calls of all classes.
+    pub total: u16,
+    /// Creates and validations.
+    pub creates: u16,
+    /// Expansions, new snapshots and deletes. Drivers rely on 1.
+    pub changes: u16,
+    /// Lists.
+    pub lists: u16,
+}
+
+impl Default for CallWidths {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl CallWidths {
+    /// The widths without configuration.
+    pub const DEFAULT: Self = Self {
+        total: 20,
+        creates: 16,
+        changes: 1,
+        lists: 4,
+    };
+
+    /// Returns the limit of the class.
+    fn of(&self, class: CallClass) -> usize {
+        let width = match class {
+            CallClass::Create => self.creates,
+            CallClass::Change | CallClass::Release => self.changes,
+            CallClass::List => self.lists,
+        };
+        usize::from(width.max(1))
+    }
+}
+
+/// The running and waiting calls of one plugin.
+#[derive(Debug, Default)]
+pub(super) struct CallLine {
+    running: Vec<CallClass>,
+    /// First come, first served within the classes.
+    waiting: VecDeque<(u64, CallClass)>,
+}
+
+impl CallLine {
+    /// Adds a call at the end of the line.
+    pub(super) fn join(&mut self, ticket: u64, class: CallClass) {
+        self.waiting.push_back((ticket, class));
+    }
+
+    /// Removes a call, whether it waits or runs.
+    pub(super) fn leave(&mut self, ticket: u64, class: CallClass) {
+        let waiting = self.waiting.iter().position(|(other, _)| *other == ticket);
+        if let Some(at) = waiting {
+            self.waiting.remove(at);
+        } else if let Some(at) = self.running.iter().position(|running| *running == class) {
+            self.running.swap_remove(at);
+        }
+    }
+
+    /// Starts every call that has a free place. Returns their tickets.
+    pub(super) fn admit(&mut self, widths: &CallWidths) -> Vec<u64> {
+        let mut admitted = vec![];
+        while let Some(at) = self.next(widths)
+            && let Some((ticket, class)) = self.waiting.remove(at)
+        {
+            self.running.push(class);
+            admitted.push(ticket);
+        }
+        admitted
+    }
+
+    /// Returns how many calls of the class run and wait.
+    pub(super) fn load(&self, class: CallClass) -> CallLoad {
+        let waiting = self.waiting.iter().filter(|(_, other)| *other == class);
+        CallLoad {
+            running: self.running.iter().filter(|other| **other == class).count(),
+            waiting: waiting.count(),
+        }
+    }
+
+    /// Whether the call waits.
+    pub(super) fn is_waiting(&self, ticket: u64) -> bool {
+        self.waiting.iter().any(|(other, _)| *other == ticket)
+    }
+
+    /// Whether no call runs or waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    fn next(&self, widths: &CallWidths) -> Option<usize> {
+        let first = |is_release: bool| {
+            self.waiting.iter().position(|(_, class)| {
+                (*class == CallClass::Release) == is_release && self.has_place(*class, widths)
+            })
+        };
+        first(true).or_else(|| first(false))
+    }
+
+    fn has_place(&self, class: CallClass, widths: &CallWidths) -> bool {
+        let total = match class {
+            CallClass::Release => widths.total,
+            CallClass::Create | CallClass::Change | CallClass::List => {
+                widths.total.saturating_sub(1)
+            }
+        };
+        let shares_limit = |other: &&CallClass| match class {
+            CallClass::Change | CallClass::Release => {
+                matches!(other, CallClass::Change | CallClass::Release)
+            }
+            CallClass::Create | CallClass::List => **other == class,
+        };
+        let of_class = self.running.iter().filter(shares_limit).count();
+        of_class < widths.of(class) && self.running.len() < usize::from(total.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CallClass::{Change, Create, List, Release};
+    use super::*;
+
+    const WIDTHS: CallWidths = CallWidths {
+        total: 4,
+        creates: 2,
+        changes: 1,
+        lists: 1,
+    };
+
+    fn line(classes: &[CallClass]) -> CallLine {
+        let mut line = CallLine::default();
+        for (ticket, class) in (1..).zip(classes) {
+            line.join(ticket, *class);
+        }
+        line
+    }
+
+    /// W30: calls of one class run in the order of their arrival, as many as its limit.
+    #[test]
+    fn calls_of_one_class_are_served_in_order() {
+        let mut line = line(&[Create; 5]);
+        assert_eq!(line.admit(&WIDTHS), [1, 2]);
+        line.leave(2, Create);
+        assert_eq!(line.admit(&WIDTHS), [3]);
+        line.leave(4, Create);
+        line.leave(1, Create);
+        assert_eq!(line.admit(&WIDTHS), [5], "call 4 left while it waited");
+    }
+
+    /// W30: a delete overtakes what waits before it, but not another delete.
+    #[test]
+    fn releases_overtake_other_calls_in_the_order_of_their_arrival() {
+        let mut line = line(&[Change]);
+        assert_eq!(line.admit(&WIDTHS), [1]);
+        for (ticket, class) in (2..).zip([Change, Create, Release, Release]) {
+            line.join(ticket, class);
+        }
+        assert_eq!(line.admit(&WIDTHS), [3]);
+        line.leave(1, Change);
+        assert_eq!(line.admit(&WIDTHS), [4]);
+        line.leave(4, Release);
+        assert_eq!(line.admit(&WIDTHS), [5]);
+        line.leave(5, Release);
+        assert_eq!(line.admit(&WIDTHS), [2]);
+    }
+
+    /// W30: however many other calls run, a release still has a place.
+    #[test]
+    fn the_line_keeps_a_place_for_a_release() {
+        let widths = CallWidths {
+            creates: 16,
+            ..WIDTHS
+        };
+        let mut line = line(&[Create, Create, Create, Create, List, Release]);
+        assert_eq!(line.admit(&widths), [6, 1, 2]);
+        line.leave(6, Release);
+        assert_eq!(line.admit(&widths), [3]);
+        let load = |running, waiting| CallLoad { running, waiting };
+        assert_eq!(line.load(Create), load(3, 1));
+        assert_eq!(
+            (line.load(List), line.load(Release)),
+            (load(0, 1), load(0, 0))
+        );
+        assert!(line.is_waiting(4) && !line.is_waiting(3));
+    }
+
+    #[test]
+    fn a_class_that_is_full_lets_others_pass() {
+        let mut line = line(&[Create, Create, Create, List]);
+        assert_eq!(line.admit(&WIDTHS), [1, 2, 4]);
+        for (ticket, class) in [(1, Create), (2, Create), (4, List), (3, Create)] {
+            line.leave(ticket, class);
+        }
+        assert!(line.is_empty());
+    }
+
+    /// A width of one serves every class.
+    #[test]
+    fn the_smallest_line_serves_one_call_after_another() {
+        let widths = CallWidths {
+            total: 1,
+            creates: 1,
+            changes: 1,
+            lists: 1,
+        };
+        let mut line = line(&[List, Create, Release]);
+        assert_eq!(line.admit(&widths), [3]);
+        line.leave(3, Release);
+        assert_eq!(line.admit(&widths), [1]);
+        line.leave(1, List);
+        assert_eq!(line.admit(&widths), [2]);
+    }
+}
