@@ -3,21 +3,28 @@
 //! It is replaced atomically after each start and never removed: a record of an ended process names
 //! nothing that still runs. Every function blocks.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use super::process_id::ProcessId;
+use crate::private;
+
+/// No record is longer.
+const LONGEST: u64 = 4096;
 
 /// Returns the recorded process; `None` if the task was never started.
 ///
 /// # Errors
 /// If the file cannot be read, or does not contain a process.
 pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
+    let mut text = vec![];
+    let read =
+        private::open_to_read(path).and_then(|file| file.take(LONGEST).read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(about(path, "read", &error)),
-    };
+    }
     let damaged = |_| {
         io::Error::new(
             io::ErrorKind::InvalidData,
@@ -43,9 +50,7 @@ pub(super) fn write(path: &Path, pid: i32) -> io::Result<()> {
 /// Replaces the content durably. Only the owner can read the file.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".process-")
-        .tempfile_in(directory)?;
+    let mut file = private::temporary_in(directory)?;
     file.write_all(text)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
