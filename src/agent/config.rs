@@ -200,9 +200,9 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
     }
     Err(Diagnostic::error(
         Code::AgentNotLoopback,
-        format!("cannot listen on `{text}`: it is not a loopback address"),
+        format!("cannot listen on `{text}`: other machines could reach the agent, which has no authentication"),
     )
-    .note("the agent has no authentication: every client on that network could create and delete volumes")
+    .note("every client on that network could create and delete volumes")
     .help("listen on `127.0.0.1`, or add `--allow-unauthenticated` to accept every client")
     .into())
 }

@@ -171,7 +171,7 @@ fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagno
     let Some((set, place)) = named else {
         return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
     };
-    let message = format!("the files name set `{set}` and declare no volume");
+    let message = format!("set `{set}` has no volumes: the files name it but declare none");
     let help = "run `apply --prune` with these files to deregister all volumes of the set; their data stays";
     let label = "no volume is declared with it";
     match empty_files {

@@ -68,7 +68,7 @@ const TABLE: &[TableRow] = table! {
     // The cluster.
     Exact "No cluster leader" => ApiNoLeader, "the servers have no leader";
     Exact "Not ready to serve consistent reads" => ApiNoLeader, "the leader is not ready yet";
-    Prefix "No path to region" => ApiUnknownRegion, "the region is unknown to the server";
+    Prefix "No path to region" => ApiUnknownRegion, "the server does not know the region";
     Prefix "Your IP is issuing too many concurrent connections" => ApiRateLimited,
         "the server limits the connections of this machine";
     Prefix "Client sent an HTTP request to an HTTPS server" => ApiTls,
@@ -76,7 +76,7 @@ const TABLE: &[TableRow] = table! {
 
     // The token.
     Exact "ACL support disabled" => ApiAclDisabled, "ACLs are disabled on the server";
-    Exact "ACL token not found" => ApiUnknownToken, "the token is unknown to the server";
+    Exact "ACL token not found" => ApiUnknownToken, "the server does not know the token";
     Contains &["acl token lookup failed: missing secret id"] => ApiForbidden,
         "the server requires a token", "set NOMAD_TOKEN or --token";
     Contains &["ACL token expired"] => ApiUnknownToken, "the token has expired";
@@ -100,7 +100,7 @@ const TABLE: &[TableRow] = table! {
     Prefix "volume not found" => VolumeNotFound, "the volume does not exist";
     Prefix "volume in use" => VolumeInUse, "allocations claim the volume",
         "stop the jobs that use the volume; after a failed delete, check the data: Nomad deletes it at the provider first";
-    Exact "Unknown allocation" => VolumeNotAttached, "no claim of the volume remains on that node";
+    Exact "Unknown allocation" => VolumeNotAttached, "the server has no claim of the volume there";
     Prefix "validation: " => VolumeInvalid, "the server reports the volume as invalid";
     Prefix "missing volume definition" => VolumeInvalid, "the request contains no volume";
     Contains &["max requested capacity (", ") less than or equal to "] => VolumeCapacity,
@@ -283,7 +283,7 @@ pub(super) fn meaning_of_status(status: u16) -> ErrorMeaning {
 /// Returns the meaning of a 403. Its body is exactly one of two texts of Nomad.
 pub(super) fn meaning_of_forbidden(text: &str, has_token: bool) -> ErrorMeaning {
     let (code, reason) = if text.ends_with("ACL token not found") {
-        (Code::ApiUnknownToken, "the token is unknown to the server")
+        (Code::ApiUnknownToken, "the server does not know the token")
     } else {
         (Code::ApiForbidden, "the token lacks the permission")
     };

@@ -361,7 +361,7 @@ pub fn missing_permissions(required: &RequiredPermissions, grants: &Grants) -> O
         1 => "1 permission".to_owned(),
         count => format!("{count} permissions"),
     };
-    let message = format!("the token lacks {count}: the server would refuse the command");
+    let message = format!("the token lacks {count} that this command needs");
     let lines = missing.iter().map(|(permission, why)| {
         let why: Vec<_> = why.iter().copied().collect();
         format!("missing: {permission}, for {}", why.join(", "))

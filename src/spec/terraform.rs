@@ -85,7 +85,7 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
             }
             Err(why) => found
                 .problems
-                .push(format!("`{address}` is skipped: {why}")),
+                .push(format!("cannot import `{address}`: {why}")),
         }
     }
     Ok(found)

@@ -219,8 +219,9 @@ impl Rules<'_> {
         let request = &self.spec.request;
         let volume = self.volume();
         if request.external_id.is_none() {
-            let message = format!("{volume} is registered without an `external_id`");
-            let label = "this ID is used as the external ID";
+            let message =
+                format!("{volume} has no `external_id`: its ID is used as the external ID");
+            let label = "used as the external ID";
             self.warning(Code::SpecRegisterWithoutExternalId, message, "id", label);
         }
         for (field, given) in [
@@ -228,11 +229,10 @@ impl Rules<'_> {
             ("clone_id", request.clone_id.is_some()),
         ] {
             if given {
-                let message = format!(
-                    "the `{field}` of {volume} has no effect: a registered volume exists already"
-                );
+                let message =
+                    format!("the `{field}` of {volume} has no effect: registering copies no data");
                 let code = Code::SpecContentSourceOnRegister;
-                self.warning(code, message, field, "recorded, but nothing is copied");
+                self.warning(code, message, field, "recorded only");
             }
         }
     }

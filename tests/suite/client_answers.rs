@@ -148,7 +148,7 @@ async fn server_errors_get_a_code_and_a_reason_and_keep_their_text() {
             403,
             "ACL token not found",
             Code::ApiUnknownToken,
-            "the token is unknown to the server",
+            "the server does not know the token",
         ),
         (
             401,
@@ -160,7 +160,7 @@ async fn server_errors_get_a_code_and_a_reason_and_keep_their_text() {
             500,
             "No path to region",
             Code::ApiUnknownRegion,
-            "the region is unknown to the server",
+            "the server does not know the region",
         ),
         (
             400,

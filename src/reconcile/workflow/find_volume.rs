@@ -104,7 +104,10 @@ pub(super) async fn volume_not_found(
 /// Explains that several namespaces have a volume of the ID.
 pub(super) fn ambiguous_volume(id: &str, namespaces: &[Namespace]) -> Diagnostic {
     let names: Vec<_> = namespaces.iter().map(Namespace::as_str).collect();
-    let message = format!("{} namespaces have a volume `{id}`", namespaces.len());
+    let message = format!(
+        "cannot select volume `{id}`: {} namespaces have one of this ID",
+        namespaces.len()
+    );
     Diagnostic::error(Code::CliAmbiguousId, message)
         .note(format!("the namespaces are: {}", names.join(", ")))
         .help("select one with `--namespace`")

@@ -107,7 +107,7 @@ fn two_owners(
     access: &LedgerAccess,
 ) -> Diagnostic {
     let message =
-        format!("volume `{key}` belongs to set `{other}`, and set `{set}` would own it too");
+        format!("volume `{key}` belongs to set `{other}`: applying adds it to set `{set}` too");
     let warning = Diagnostic::warning(Code::SetTwoOwners, message)
         .note("each set removes the volume with `--prune` once its own files stop naming it")
         .help(format!(

@@ -95,12 +95,12 @@ fn ambiguous(id: &str, several: &[VolumeSummary]) -> (String, &'static str) {
     let count = several.len();
     if several.iter().all(|volume| volume.id.as_str() == id) {
         return (
-            format!("{count} namespaces have a volume `{id}`"),
+            format!("cannot select volume `{id}`: {count} namespaces have one of this ID"),
             "select one with `--namespace`",
         );
     }
     (
-        format!("the IDs of {count} volumes start with `{id}`"),
+        format!("cannot select volume `{id}`: the IDs of {count} volumes start with it"),
         "use the full ID of one of them",
     )
 }
