@@ -84,14 +84,30 @@ impl Action {
 }
 
 impl Action {
-    /// Whether the change removes the registration or the data that the volume has now.
+    /// Whether the provider creates a volume, and fills it from its source.
+    pub fn creates(&self) -> bool {
+        match self {
+            Self::Create(_) | Self::Recreate(_) | Self::Replace(_) => true,
+            Self::Unchanged
+            | Self::Register(_)
+            | Self::RegisterAgain(_)
+            | Self::Update(_)
+            | Self::Expand(_)
+            | Self::Deregister
+            | Self::DeleteData
+            | Self::WaitingForClaims(_)
+            | Self::Blocked(_) => false,
+        }
+    }
+
+    /// Whether the change removes the registration that the volume has now.
     pub fn removes(&self) -> bool {
         match self {
             Self::Replace(_) | Self::Deregister | Self::DeleteData => true,
+            Self::RegisterAgain(again) => again.replaces.is_some(),
             Self::Unchanged
             | Self::Create(_)
             | Self::Register(_)
-            | Self::RegisterAgain(_)
             | Self::Recreate(_)
             | Self::Update(_)
             | Self::Expand(_)

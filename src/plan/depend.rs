@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::action::{Action, PlannedVolume};
+use super::action::PlannedVolume;
 use super::inputs::ObservedState;
 use super::risk::LastSnapshot;
 use crate::model::{ExternalId, PluginId, UnresolvedRequest};
@@ -34,7 +34,7 @@ fn edges(volumes: &[PlannedVolume], observed: &ObservedState) -> Vec<(usize, usi
         let filled = volumes
             .iter()
             .enumerate()
-            .filter(|(_, one)| creates(&one.action));
+            .filter(|(_, one)| one.action.creates());
         let requests = filled.filter_map(|(at, one)| Some((at, one.request()?)));
         requests.filter(|(_, of)| of.clone_id.is_some() || of.snapshot_id.is_some())
     };
@@ -85,7 +85,7 @@ impl<'a> Sources<'a> {
     /// Adds the volume and the snapshot that an entry removes.
     fn add_removed(&mut self, at: usize, planned: &PlannedVolume, observed: &'a ObservedState) {
         let volume = observed.volumes.get(&planned.key);
-        let Some(volume) = volume.filter(|_| removes_existing(&planned.action)) else {
+        let Some(volume) = volume.filter(|_| planned.action.removes()) else {
             return;
         };
         let external = volume.external_id.as_ref();
@@ -143,38 +143,6 @@ impl<'a> Sources<'a> {
             }
         }
         found
-    }
-}
-
-/// Whether the provider creates a volume, and fills it from its source.
-fn creates(action: &Action) -> bool {
-    match action {
-        Action::Create(_) | Action::Recreate(_) | Action::Replace(_) => true,
-        Action::Unchanged
-        | Action::Register(_)
-        | Action::RegisterAgain(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::Deregister
-        | Action::DeleteData
-        | Action::WaitingForClaims(_)
-        | Action::Blocked(_) => false,
-    }
-}
-
-/// Whether an action removes the existing volume.
-fn removes_existing(action: &Action) -> bool {
-    match action {
-        Action::Deregister | Action::DeleteData | Action::Replace(_) => true,
-        Action::RegisterAgain(again) => again.replaces.is_some(),
-        Action::Unchanged
-        | Action::Create(_)
-        | Action::Register(_)
-        | Action::Recreate(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::WaitingForClaims(_)
-        | Action::Blocked(_) => false,
     }
 }
 

@@ -11,7 +11,7 @@ use super::ledger::DataIdentity;
 use super::provider_list::{Evidence, evidence};
 use super::selector::selector;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{ExternalId, PluginId, UnresolvedRequest, Volume};
+use crate::model::{ExternalId, PluginId, Volume};
 
 /// A name of a volume at a plugin, as a `clone_id` may have it.
 type SourceName = (PluginId, String);
@@ -107,7 +107,7 @@ fn missing_source(
     sources: &BTreeSet<SourceName>,
     observed: &ObservedState,
 ) -> Option<Diagnostic> {
-    let request = filled(planned)?;
+    let request = planned.request().filter(|_| planned.action.creates())?;
     let plugin = &request.plugin_id;
     if let Some(clone) = &request.clone_id {
         let data = DataIdentity {
@@ -122,24 +122,6 @@ fn missing_source(
     let snapshot = request.snapshot_id.as_ref()?;
     let is_missing = !observed.provided_snapshots.get(plugin)?.contains(snapshot);
     is_missing.then(|| source_missing(planned, "snapshot_id", "snapshot", snapshot))
-}
-
-/// Returns the request of an entry whose volume the provider fills from a source.
-fn filled(planned: &PlannedVolume) -> Option<&UnresolvedRequest> {
-    match &planned.action {
-        Action::Create(request) => Some(request),
-        Action::Recreate(recreate) => Some(&recreate.request),
-        Action::Replace(replace) => Some(&replace.request),
-        Action::Unchanged
-        | Action::Register(_)
-        | Action::RegisterAgain(_)
-        | Action::Update(_)
-        | Action::Expand(_)
-        | Action::Deregister
-        | Action::DeleteData
-        | Action::WaitingForClaims(_)
-        | Action::Blocked(_) => None,
-    }
 }
 
 fn source_missing(planned: &PlannedVolume, field: &str, what: &str, source: &str) -> Diagnostic {

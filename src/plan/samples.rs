@@ -7,13 +7,14 @@ use super::action::{Action, PlannedVolume};
 use super::build::build_plan;
 use super::diff::Change;
 use super::inputs::{ObservedState, PlanInputs, PlanOptions, PluginState};
+use super::provider_list::ProviderList;
 use super::rules::MergeRules;
 use crate::diagnostic::SourceMap;
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
-    ControllerInfo, ExternalId, Health, HealthCount, MountOptions, Namespace, NamespacedId, NodeId,
-    Plugin, PluginId, PluginInstance, PluginSummary, Topology, TopologyRequest, UnresolvedRequest,
-    Volume, VolumeId,
+    ControllerInfo, ExternalId, ExternalVolume, Health, HealthCount, MountOptions, Namespace,
+    NamespacedId, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Topology,
+    TopologyRequest, UnresolvedRequest, Volume, VolumeId,
 };
 use crate::spec::{Purpose, VolumeSpec};
 
@@ -41,6 +42,21 @@ pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
         required: zones.iter().map(|zone| place(zone)).collect(),
         preferred: vec![],
     })
+}
+
+/// The list of a provider that has these volumes.
+pub(super) fn listed(ids: &[&str]) -> ProviderList {
+    let volume = |id: &&str| ExternalVolume {
+        external_id: ExternalId::new(*id),
+        capacity: bytes(0),
+        context: [].into(),
+        clone_id: None,
+        snapshot_id: None,
+        published_nodes: vec![],
+        condition: None,
+    };
+    let volumes = ids.iter().map(volume);
+    ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect())
 }
 
 pub(super) fn wanted() -> UnresolvedRequest {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::VolumeId;
-use crate::plan::action::{Replace, ReplaceSteps};
+use crate::plan::action::{Action, Replace, ReplaceSteps};
 use crate::plan::samples::{existing, spec, wanted};
 use crate::plan::volume_version::VolumeVersion;
 

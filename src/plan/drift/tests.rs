@@ -1,12 +1,11 @@
 use super::*;
 use crate::model::{
-    CapacityRange, ExternalId, ExternalVolume, MountOptions, Secret, SecretRef, SecretRefs,
-    SetName, VolumeRequest,
+    CapacityRange, ExternalId, MountOptions, Secret, SecretRef, SecretRefs, SetName, VolumeRequest,
 };
 use crate::plan::Ownership;
 use crate::plan::provider_list::UnlistedReason;
 use crate::plan::rules::MergeRules;
-use crate::plan::samples::{bytes, existing, spec, wanted};
+use crate::plan::samples::{bytes, existing, listed, spec, wanted};
 
 fn sent(request: &UnresolvedRequest) -> VolumeRequest {
     request
@@ -273,19 +272,6 @@ fn an_unknown_value_is_not_a_difference() {
 /// asked proves nothing.
 #[test]
 fn data_that_its_provider_does_not_list_is_gone() {
-    let listed = |ids: &[&str]| {
-        let volume = |id: &&str| ExternalVolume {
-            external_id: ExternalId::new(*id),
-            capacity: bytes(0),
-            context: [].into(),
-            clone_id: None,
-            snapshot_id: None,
-            published_nodes: vec![],
-            condition: None,
-        };
-        let volumes = ids.iter().map(volume);
-        ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect())
-    };
     let failed = ProviderList::Unknown(UnlistedReason::Failed("it timed out".into()));
     for (list, is_gone) in [
         (listed(&["vol-1", "vol-2"]), false),

@@ -3,27 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::ExternalVolume;
+use crate::model::UnresolvedRequest;
 use crate::plan::build::build_plan;
 use crate::plan::inputs::PlanOptions;
 use crate::plan::provider_list::ProviderList;
 use crate::plan::rules::MergeRules;
-use crate::plan::samples::{bytes, codes, existing, inputs, observed, plugin, spec, wanted};
+use crate::plan::samples::{
+    bytes, codes, existing, inputs, listed, observed, plugin, spec, wanted,
+};
 use crate::spec::Purpose;
 
 fn lists(ids: &[&str]) -> BTreeMap<PluginId, ProviderList> {
-    let volume = |id: &&str| ExternalVolume {
-        external_id: ExternalId::new(*id),
-        capacity: bytes(0),
-        context: [].into(),
-        clone_id: None,
-        snapshot_id: None,
-        published_nodes: vec![],
-        condition: None,
-    };
-    let volumes = ids.iter().map(volume);
-    let list = ProviderList::Listed(volumes.map(|one| (one.external_id.clone(), one)).collect());
-    [(PluginId::new("hostpath"), list)].into()
+    [(PluginId::new("hostpath"), listed(ids))].into()
 }
 
 fn plan(requests: Vec<UnresolvedRequest>, observed: &ObservedState) -> Vec<PlannedVolume> {
