@@ -186,13 +186,20 @@ pub(super) async fn owners(
     volumes: &BTreeSet<NamespacedId>,
     except: Option<&SetName>,
 ) -> Result<BTreeMap<NamespacedId, Vec<Owner>>, LedgerError> {
+    let sets = all_sets(ledger, ids).await?;
+    let sets: Vec<_> = sets.into_iter().filter_map(Result::ok).collect();
+    Ok(owners_among(&sets, volumes, except))
+}
+
+/// Returns those of these sets, except one, that own these volumes.
+pub(super) fn owners_among(
+    sets: &[SetLedger],
+    volumes: &BTreeSet<NamespacedId>,
+    except: Option<&SetName>,
+) -> BTreeMap<NamespacedId, Vec<Owner>> {
     let mut owners: BTreeMap<_, Vec<Owner>> = BTreeMap::new();
-    let sets = all_sets(ledger, ids)
-        .await?
-        .into_iter()
-        .filter_map(Result::ok);
-    for set in sets.filter(|set| Some(set.set.name()) != except) {
-        let set = set.set();
+    let sets = sets.iter().map(SetLedger::set);
+    for set in sets.filter(|set| Some(set.name()) != except) {
         for (key, owned) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
             owners.entry(key.clone()).or_default().push(Owner {
                 set: set.name().clone(),
@@ -200,7 +207,7 @@ pub(super) async fn owners(
             });
         }
     }
-    Ok(owners)
+    owners
 }
 
 async fn read(

@@ -14,11 +14,11 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::LedgerAccess;
 use super::plan_request::PreparedPlan;
-use super::removal_ownership::block_protected_removals;
+use super::removal_ownership::{block_protected_removals, read_sets};
 use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{NamespacedId, SetName};
 use crate::plan::{Action, LedgerSet, PlannedVolume};
-use crate::reconcile::ledger::Owner;
+use crate::reconcile::ledger::{Owner, owners_among};
 
 /// How long the sets are read at most.
 const SETS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,8 +27,8 @@ const SETS_TIMEOUT: Duration = Duration::from_secs(10);
 /// existing volume, and blocks the creation of a volume that a set owns and the removal of one that
 /// another set protects.
 ///
-/// The sets are read only if a volume is concerned. A ledger that cannot be read in time is neither a
-/// warning nor an error.
+/// The sets are read once, and only if a volume is concerned. A ledger that cannot be read is an error for a
+/// removal, and neither a warning nor an error otherwise.
 ///
 /// # Errors
 /// If the user interrupts, or the plan removes a volume and the sets cannot be read.
@@ -39,7 +39,14 @@ pub async fn check_owners(
     access: &LedgerAccess,
 ) -> Result<(), WorkflowError> {
     let name = set.map(LedgerSet::name);
-    block_protected_removals(context, access, &mut prepared.plan, name).await?;
+    let mut volumes = prepared.plan.volumes.iter();
+    let sets = match volumes.any(|planned| planned.action.removes()) {
+        true => Some(read_sets(context, access).await?),
+        false => None,
+    };
+    if let Some(sets) = &sets {
+        block_protected_removals(&mut prepared.plan, sets, name, access);
+    }
     let existing = &prepared.observation.observed.volumes;
     let is_owned = |key| set.is_some_and(|set| set.ownership(key).is_some());
     let concerned = prepared.plan.volumes.iter().filter(|planned| {
@@ -47,7 +54,10 @@ pub async fn check_owners(
         planned.spec.is_some() && !is_owned(&planned.key) && (joins || is_change(planned))
     });
     let concerned: BTreeSet<NamespacedId> = concerned.map(|one| one.key.clone()).collect();
-    let owners = owners_of(context, access, &concerned, name).await?;
+    let owners = match &sets {
+        Some(sets) => owners_among(sets, &concerned, name),
+        None => owners_of(context, access, &concerned, name).await?,
+    };
     for planned in &mut prepared.plan.volumes {
         let Some(owners) = owners.get(&planned.key) else {
             continue;
@@ -106,8 +116,10 @@ fn two_owners(
     span: Option<Span>,
     access: &LedgerAccess,
 ) -> Diagnostic {
-    let message =
-        format!("volume `{key}` belongs to set `{other}`: applying adds it to set `{set}` too");
+    let message = format!(
+        "volume {key} belongs to set `{other}`: applying adds it to set `{set}` too",
+        key = key.quoted()
+    );
     let warning = Diagnostic::warning(Code::SetTwoOwners, message)
         .note("each set removes the volume with `--prune` once its own files stop naming it")
         .help(format!(
@@ -127,8 +139,10 @@ pub(super) fn changed_without_set(
     span: Option<Span>,
     access: &LedgerAccess,
 ) -> Diagnostic {
-    let message =
-        format!("volume `{key}` belongs to set `{owner}`, which does not record this change");
+    let message = format!(
+        "volume {key} belongs to set `{owner}`, which does not record this change",
+        key = key.quoted()
+    );
     let warning = Diagnostic::warning(Code::SetOwnsChanged, message)
         .note("for the set the change is drift, which its next apply reverses")
         .help(format!(
@@ -150,8 +164,10 @@ fn owned_elsewhere(
     access: &LedgerAccess,
 ) -> Diagnostic {
     let set = &owner.set;
-    let message =
-        format!("cannot create volume `{key}`: set `{set}` owns it, and its registration is gone");
+    let message = format!(
+        "cannot create volume {key}: set `{set}` owns it, and its registration is gone",
+        key = key.quoted()
+    );
     let data = match owner.data.identity() {
         Some(data) => format!("the set recorded {data}"),
         None => "the set did not record its external ID".to_owned(),

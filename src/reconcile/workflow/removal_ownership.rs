@@ -47,19 +47,12 @@ pub(super) async fn check_ownership(
 
 /// Blocks the removals of a plan whose volumes another set protects. The plan itself keeps to the set
 /// that it was made for.
-///
-/// # Errors
-/// If the plan removes a volume and the ledger cannot be read, or the user interrupts.
-pub(super) async fn block_protected_removals(
-    context: &WorkflowContext<'_>,
-    access: &LedgerAccess,
+pub(super) fn block_protected_removals(
     plan: &mut Plan,
+    sets: &[SetLedger],
     of_plan: Option<&SetName>,
-) -> Result<(), WorkflowError> {
-    if !plan.volumes.iter().any(|planned| planned.action.removes()) {
-        return Ok(());
-    }
-    let sets = read_sets(context, access).await?;
+    access: &LedgerAccess,
+) {
     let others = sets.iter().map(SetLedger::set);
     let others: Vec<_> = others.filter(|set| Some(set.name()) != of_plan).collect();
     for planned in &mut plan.volumes {
@@ -75,11 +68,13 @@ pub(super) async fn block_protected_removals(
             planned.block(refusals);
         }
     }
-    Ok(())
 }
 
 /// Reads all sets of the ledger; none if the server has none or the token cannot read them.
-async fn read_sets(
+///
+/// # Errors
+/// If a set cannot be read for another reason, because it may protect a volume, or the user interrupts.
+pub(super) async fn read_sets(
     context: &WorkflowContext<'_>,
     access: &LedgerAccess,
 ) -> Result<Vec<SetLedger>, WorkflowError> {
@@ -129,7 +124,7 @@ fn protected_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> D
 }
 
 fn owned_by(key: &NamespacedId, set: &SetName) -> Diagnostic {
-    let message = format!("volume `{key}` belongs to set `{set}`");
+    let message = format!("volume {key} belongs to set `{set}`", key = key.quoted());
     Diagnostic::warning(Code::SetOwnsRemoved, message)
         .note("if its files declare it, the next apply registers it again, or asks before it creates an empty volume")
         .help("remove it from the files too")
