@@ -3,7 +3,7 @@
 //! It is replaced atomically after each start and never removed: a record of an ended process names
 //! nothing that still runs. Every function blocks.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::process_id::ProcessId;
@@ -44,17 +44,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
 pub(super) fn write(path: &Path, pid: i32) -> io::Result<()> {
     let process = ProcessId::current(pid)?.ok_or(io::ErrorKind::NotFound)?;
     let text = serde_json::to_vec(&process)?;
-    replace(path, &text).map_err(|error| about(path, "write", &error))
-}
-
-/// Replaces the content durably. Only the owner can read the file.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut file = private::temporary_in(directory)?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    private::replace(path, &text).map_err(|error| about(path, "write", &error))
 }
 
 fn about(path: &Path, action: &str, error: &io::Error) -> io::Error {

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -110,18 +110,9 @@ impl FileLedger {
     }
 
     fn store(&self, content: &LedgerFileContent) -> io::Result<()> {
-        let directory = match self.path.parent() {
-            Some(directory) if directory != Path::new("") => directory,
-            Some(_) | None => Path::new("."),
-        };
-        let mut file = private::temporary_in(directory)?;
-        serde_json::to_writer_pretty(&mut file, content)?;
-        file.write_all(b"\n")?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        #[cfg(unix)]
-        File::open(directory)?.sync_all()?;
-        Ok(())
+        let mut text = serde_json::to_vec_pretty(content)?;
+        text.push(b'\n');
+        private::replace(&self.path, &text)
     }
 
     fn read_blocking(&self, set: &SetName) -> Result<StoredSet, LedgerError> {

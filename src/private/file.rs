@@ -4,7 +4,7 @@
 //! it is opened for writing. A regular file is required, so that no pipe blocks.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Opens a file that exists for reading and writing.
@@ -59,6 +59,24 @@ pub fn temporary_in(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(directory)?;
     make_private(file.as_file())?;
     Ok(file)
+}
+
+/// Replaces the content of a file durably: a crash leaves the old content or the new one.
+///
+/// # Errors
+/// If the new file cannot be written. The old one is unchanged then.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        Some(_) | None => Path::new("."),
+    };
+    let mut file = temporary_in(directory)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    #[cfg(unix)]
+    File::open(directory)?.sync_all()?;
+    Ok(())
 }
 
 #[cfg(unix)]
