@@ -101,11 +101,8 @@ const fn size(
     field: fn(&mut Limits) -> &mut usize,
 ) -> LimitField {
     LimitField {
-        name,
-        what,
         is_size: true,
-        range,
-        field,
+        ..number(name, what, range, field)
     }
 }
 

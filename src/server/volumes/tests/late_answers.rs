@@ -14,7 +14,7 @@ async fn an_answer_after_150_seconds_succeeds() {
     let start = tokio::time::Instant::now();
     let answer = async {
         agent.backend.wait_for_calls(1).await;
-        tokio::time::sleep(Duration::from_secs(150)).await;
+        tokio::time::advance(Duration::from_secs(150)).await;
         agent.backend.release();
     };
     let (created, ()) = tokio::join!(agent.create(FakeAgent::request("db")), answer);
@@ -57,7 +57,7 @@ async fn a_call_without_an_answer_frees_its_volume_after_half_an_hour() {
     let hang = [Fault::Hang];
     agent.backend.inject_faults(Rpc::CreateVolume, hang);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
-    tokio::time::sleep(Duration::from_secs(1501)).await;
+    tokio::time::advance(Duration::from_secs(1501)).await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     assert_eq!((agent.calls().0, agent.external_volumes().len()), (2, 1));
 }
