@@ -96,7 +96,7 @@ impl VolumeWatch for NomadClient {
         key: &NamespacedId,
         wait: WatchRequest,
     ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError> {
-        let action = format!("watch volume `{key}`");
+        let action = format!("watch volume {key}", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let blocking = BlockingQuery::new(wait);
         let path = ["volume", "csi", key.id.as_str()];

@@ -71,7 +71,7 @@ impl NomadClient {
             WriteKind::Create => ("create", &["volume", "csi", key.id.as_str(), "create"]),
             WriteKind::Register => ("register", &["volume", "csi", key.id.as_str()]),
         };
-        let action = format!("{verb} volume `{key}`");
+        let action = format!("{verb} volume {key}", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let volume = wire::request_to_wire(request, kind)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;
@@ -138,7 +138,7 @@ impl VolumeReader for NomadClient {
         &self,
         key: &NamespacedId,
     ) -> Result<Option<WithDocument<Volume>>, ApiError> {
-        let action = format!("read volume `{key}`");
+        let action = format!("read volume {key}", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let path = ["volume", "csi", key.id.as_str()];
         let get = ApiRequest {
@@ -218,7 +218,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn deregister_volume(&self, key: &NamespacedId, force: bool) -> Result<(), ApiError> {
-        let action = format!("deregister volume `{key}`");
+        let action = format!("deregister volume {key}", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let path = ["volume", "csi", key.id.as_str()];
         let force = if force { "true" } else { "false" };
@@ -233,7 +233,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
-        let action = format!("delete volume `{key}`");
+        let action = format!("delete volume {key}", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let path = ["volume", "csi", key.id.as_str(), "delete"];
         let mut delete = ApiRequest {
@@ -248,7 +248,7 @@ impl VolumeApi for NomadClient {
     }
 
     async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError> {
-        let action = format!("detach volume `{key}` from node `{node}`");
+        let action = format!("detach volume {key} from node `{node}`", key = key.quoted());
         check_addressable(key.id.as_str(), &action)?;
         let path = ["volume", "csi", key.id.as_str(), "detach"];
         let delete = ApiRequest {

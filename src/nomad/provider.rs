@@ -141,7 +141,10 @@ impl SnapshotApi for NomadClient {
             parameters,
             secrets,
         } = request;
-        let action = format!("create snapshot `{name}` of volume `{volume}`");
+        let action = format!(
+            "create snapshot `{name}` of volume {volume}",
+            volume = volume.quoted()
+        );
         let document = SnapshotDocument {
             source_volume_id: volume.id.as_str().to_owned(),
             plugin_id: plugin_id.as_str().to_owned(),

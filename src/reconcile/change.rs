@@ -70,7 +70,10 @@ pub(super) async fn send(
     call: Call<'_>,
 ) -> Outcome {
     let Some(request) = execution.resolved.request(key) else {
-        let message = format!("the secrets of volume `{key}` were not looked up");
+        let message = format!(
+            "the secrets of volume {key} were not looked up",
+            key = key.quoted()
+        );
         let failed = Diagnostic::error(Code::Internal, message);
         return Outcome::plain(Status::Failed(failed));
     };
@@ -135,7 +138,10 @@ async fn read_back(
     let reading = match execution.api.read_volume(key).await {
         Ok(Some(reading)) => reading,
         Ok(None) => {
-            let message = format!("the server accepted volume `{key}`, but does not have it");
+            let message = format!(
+                "the server accepted volume {key}, but does not have it",
+                key = key.quoted()
+            );
             let failed = Diagnostic::error(Code::ApplyNotAsWritten, message)
                 .help("run the command again; another user may have removed the volume");
             return Outcome {
@@ -144,7 +150,10 @@ async fn read_back(
             };
         }
         Err(error) => {
-            let message = format!("volume `{key}` was written, but cannot be read back");
+            let message = format!(
+                "volume {key} was written, but cannot be read back",
+                key = key.quoted()
+            );
             let warning = Diagnostic::warning(error.code, message).note(error.message);
             warnings.push(warning);
             return Outcome {
@@ -169,8 +178,10 @@ fn not_as_written(
     (!fields.is_empty()).then(|| {
         let key = now.key();
         let fields = fields.join(", ");
-        let message =
-            format!("the server accepted volume `{key}`, but did not apply all fields: {fields}");
+        let message = format!(
+            "the server accepted volume {key}, but did not apply all fields: {fields}",
+            key = key.quoted()
+        );
         Diagnostic::warning(Code::ApplyNotAsWritten, message).help(format!(
             "run `nomad-csi volume status {} -o json` to compare",
             key.id
@@ -193,8 +204,10 @@ async fn confirm_change(
             Ok(Some(reading))
                 if has_arrived(execution.rules, expected_version, call.wanted, &reading) =>
             {
-                let message =
-                    format!("the server's reply was lost, but volume `{key}` has the change");
+                let message = format!(
+                    "the server's reply was lost, but volume {key} has the change",
+                    key = key.quoted()
+                );
                 let warning =
                     Diagnostic::warning(Code::ApiOutcomeUnknown, message).note(error.message);
                 return Outcome {

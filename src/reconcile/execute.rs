@@ -110,8 +110,10 @@ async fn change_volume(execution: &Execution<'_>, planned: &PlannedVolume) -> Ou
 
 fn dependency_failed(planned: &PlannedVolume, failed: &PlannedVolume) -> Diagnostic {
     let (key, other) = (&planned.key, &failed.key);
-    let message =
-        format!("volume `{key}` was not started: volume `{other}`, which it depends on, failed");
+    let message = format!(
+        "volume {key} was not started: volume `{other}`, which it depends on, failed",
+        key = key.quoted()
+    );
     let problem = Diagnostic::error(Code::ApplyHeldBack, message);
     match planned.span() {
         Some(span) => problem.label(span, ""),

@@ -274,7 +274,8 @@ impl Record for LedgerWriter {
             Box::new(move |set: &mut LedgerSet| set.record_intent(key.clone(), intent.clone()));
         self.write(change).await.map_err(|error| {
             error.diagnostic().note(format!(
-                "volume `{volume}` was not changed: each step must be recorded in the ledger first"
+                "volume {volume} was not changed: each step must be recorded in the ledger first",
+                volume = volume.quoted()
             ))
         })
     }
@@ -289,7 +290,10 @@ impl Record for LedgerWriter {
             }),
         };
         self.write(change).await.map_err(|error| {
-            let message = format!("the result for volume `{volume}` is not recorded in the ledger");
+            let message = format!(
+                "the result for volume {volume} is not recorded in the ledger",
+                volume = volume.quoted()
+            );
             Diagnostic::warning(error.code, message)
                 .note(error.message)
                 .help("run the command again; it records the current state")

@@ -56,7 +56,8 @@ pub(super) async fn check_removable(
     let others = match removal {
         Removal::Delete => list_all_volumes(api).await.map_err(|error| {
             let failed = error.diagnostic().note(format!(
-                "volume `{key}` was not deleted: its data may belong to another registration"
+                "volume {key} was not deleted: its data may belong to another registration",
+                key = key.quoted()
             ));
             Outcome::plain(Status::Failed(failed))
         })?,
@@ -166,7 +167,10 @@ async fn confirm_removal(
         tokio::time::sleep(pause).await;
         match api.read_volume(key).await {
             Ok(None) => {
-                let message = format!("the server's reply was lost, but volume `{key}` is gone");
+                let message = format!(
+                    "the server's reply was lost, but volume {key} is gone",
+                    key = key.quoted()
+                );
                 let warning = Diagnostic::warning(Code::ApiOutcomeUnknown, message);
                 return removed(record, key, vec![warning.note(error.message)]).await;
             }

@@ -71,8 +71,11 @@ impl Replacement<'_> {
         let created = send(execution, key, VolumeVersion::Absent, self.call).await;
         let status = match created.status {
             Status::Failed(why) => Status::Failed(
-                why.note(format!("the old volume `{key}` was removed"))
-                    .help(self.help),
+                why.note(format!(
+                    "the old volume {key} was removed",
+                    key = key.quoted()
+                ))
+                .help(self.help),
             ),
             Status::Unchanged
             | Status::Blocked
@@ -182,7 +185,11 @@ async fn take_snapshot(
         }
     }
     warnings.extend(taken);
-    let message = format!("snapshot `{}` of volume `{key}` is not ready", request.name);
+    let message = format!(
+        "snapshot `{}` of volume {key} is not ready",
+        request.name,
+        key = key.quoted()
+    );
     let not_ready = Diagnostic::error(Code::ApplySnapshotNotReady, message)
         .help(Code::ApplySnapshotNotReady.advice());
     Err(Status::Failed(not_replaced(key, not_ready)))
@@ -192,15 +199,22 @@ async fn take_snapshot(
 fn snapshot_taken(existing: &Volume, snapshot: &Snapshot) -> Diagnostic {
     let (key, id, plugin) = (existing.key(), &snapshot.id, &existing.plugin_id);
     let message = if snapshot.is_ready {
-        format!("the old data of volume `{key}` is in snapshot `{id}` of plugin `{plugin}`")
+        format!(
+            "the old data of volume {key} is in snapshot `{id}` of plugin `{plugin}`",
+            key = key.quoted()
+        )
     } else {
-        format!("snapshot `{id}` of volume `{key}` at plugin `{plugin}` is not ready yet")
+        format!(
+            "snapshot `{id}` of volume {key} at plugin `{plugin}` is not ready yet",
+            key = key.quoted()
+        )
     };
     Diagnostic::warning(Code::ApplySnapshotTaken, message).help(Code::ApplySnapshotTaken.advice())
 }
 
 fn not_replaced(key: &NamespacedId, why: Diagnostic) -> Diagnostic {
     why.note(format!(
-        "volume `{key}` was not changed: a snapshot is required before it is replaced"
+        "volume {key} was not changed: a snapshot is required before it is replaced",
+        key = key.quoted()
     ))
 }

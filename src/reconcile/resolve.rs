@@ -118,10 +118,16 @@ impl Problem {
         let Self { secret, volume, .. } = &self;
         let clause = &self.issue.message;
         let diagnostic = if self.is_error {
-            let message = format!("secret `{secret}` of volume `{volume}` has no value: {clause}");
+            let message = format!(
+                "secret `{secret}` of volume {volume} has no value: {clause}",
+                volume = volume.quoted()
+            );
             Diagnostic::error(self.issue.code, message)
         } else {
-            let message = format!("secret `{secret}` of volume `{volume}`: {clause}");
+            let message = format!(
+                "secret `{secret}` of volume {volume}: {clause}",
+                volume = volume.quoted()
+            );
             Diagnostic::warning(self.issue.code, message)
         };
         let diagnostic = match self.place {

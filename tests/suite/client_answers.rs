@@ -107,7 +107,7 @@ async fn responses_that_are_not_nomads_are_errors() {
         assert!(
             error
                 .message
-                .starts_with("cannot read volume `db0 (namespace prod)`: ")
+                .starts_with("cannot read volume `db0` (namespace `prod`): ")
         );
         assert!(
             error.message.contains(expected),
@@ -215,7 +215,7 @@ async fn multiple_errors_of_a_create_become_lines() {
     assert_eq!(error.code, Code::VolumeImmutableField);
     assert_eq!(
         error.message,
-        "cannot create volume `db0 (namespace prod)`: the name cannot change"
+        "cannot create volume `db0` (namespace `prod`): the name cannot change"
     );
     assert_eq!(
         error.server_text.as_deref(),

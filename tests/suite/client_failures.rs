@@ -128,7 +128,7 @@ async fn a_write_with_an_unknown_outcome_is_not_repeated() {
             let error = failure.expect("it fails");
             assert_eq!(error.code, Code::ApiOutcomeUnknown, "{broken:?}");
             let begins = format!(
-                "the outcome of the request to {verb} volume `db0 (namespace prod)` is unknown: "
+                "the outcome of the request to {verb} volume `db0` (namespace `prod`) is unknown: "
             );
             assert!(error.message.starts_with(&begins), "{}", error.message);
             assert!(error.help[0].ends_with("the request may have taken effect"));

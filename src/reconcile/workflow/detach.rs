@@ -119,7 +119,10 @@ fn find_node(volume: &Volume, text: &str) -> Result<NodeId, WorkflowError> {
     }
     let key = volume.key();
     let text = one_line(text);
-    let message = format!("`{text}` names no node with an allocation of volume `{key}`");
+    let message = format!(
+        "`{text}` names no node with an allocation of volume {key}",
+        key = key.quoted()
+    );
     let problem = Diagnostic::error(Code::CliInvalidValue, message);
     let nodes = volume.allocs.iter();
     let nodes: BTreeSet<String> = nodes

@@ -81,8 +81,8 @@ async fn warn_of_owners(
 
 /// The set or the volume may be the wrong one.
 fn not_owned(name: &SetName, key: &NamespacedId, access: &LedgerAccess) -> Diagnostic {
-    let volume = one_line(&key.to_string());
-    let message = format!("cannot expand volume `{volume}`: set `{name}` does not own it");
+    let volume = one_line(&key.quoted());
+    let message = format!("cannot expand volume {volume}: set `{name}` does not own it");
     Diagnostic::error(Code::SetNotOwned, message)
         .note(format!("the set was read from {}", access.ledger.name()))
         .help(format!(

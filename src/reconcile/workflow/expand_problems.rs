@@ -34,16 +34,19 @@ pub(super) fn expand_problems(
                 .collect();
             if !others.is_empty() {
                 let message = format!(
-                    "cannot expand volume `{key}`: the file changes other fields too: {}",
-                    others.join(", ")
+                    "cannot expand volume {key}: the file changes other fields too: {}",
+                    others.join(", "),
+                    key = key.quoted()
                 );
                 let problem = Diagnostic::error(Code::PlanOtherChanges, message);
                 problems.push(problem.help("run `nomad-csi apply` to apply the whole file"));
             }
         }
         Action::RegisterAgain(again) if again.replaces.is_some() => {
-            let message =
-                format!("cannot expand volume `{key}`: the server has other data under this name");
+            let message = format!(
+                "cannot expand volume {key}: the server has other data under this name",
+                key = key.quoted()
+            );
             let problem = Diagnostic::error(Code::PlanDataChanged, message);
             problems.push(problem.help("run `nomad-csi plan` to see which data"));
         }
@@ -52,7 +55,10 @@ pub(super) fn expand_problems(
         | Action::RegisterAgain(_)
         | Action::Recreate(_)
         | Action::Replace(_) => {
-            let message = format!("cannot expand volume `{key}`: it no longer exists");
+            let message = format!(
+                "cannot expand volume {key}: it no longer exists",
+                key = key.quoted()
+            );
             problems.push(Diagnostic::error(Code::PlanStale, message));
         }
         Action::Unchanged
@@ -72,7 +78,8 @@ pub(super) fn expand_problems(
 /// Rewrites a plan's reason for a request that only changes the size.
 fn hidden_flags(key: &NamespacedId, reason: Diagnostic, is_from_file: bool) -> Diagnostic {
     let message = format!(
-        "cannot expand volume `{key}`: this would clear its mount flags, which the server hides"
+        "cannot expand volume {key}: this would clear its mount flags, which the server hides",
+        key = key.quoted()
     );
     let problem = Diagnostic::error(Code::PlanHiddenValue, message);
     let accept = "to clear the mount flags, add `--accept-loss mount_flags`";
@@ -89,7 +96,8 @@ fn hidden_flags(key: &NamespacedId, reason: Diagnostic, is_from_file: bool) -> D
 /// A file can declare that a volume has no secrets. The server does not show it (W20).
 fn unknown_secrets(key: &NamespacedId) -> Diagnostic {
     let message = format!(
-        "cannot expand volume `{key}`: this would clear its secrets, and the server hides whether it has any"
+        "cannot expand volume {key}: this would clear its secrets, and the server hides whether it has any",
+        key = key.quoted()
     );
     Diagnostic::error(Code::PlanHiddenValue, message)
         .note("Nomad replaces stored secrets even if the request has none")

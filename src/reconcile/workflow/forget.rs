@@ -67,8 +67,8 @@ fn check_owned(
 
 /// The volume may be in another namespace, mistyped, or already removed from the set.
 fn not_owned_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> Diagnostic {
-    let (name, volume) = (set.name(), one_line(&key.to_string()));
-    let message = format!("set `{name}` does not own volume `{volume}`");
+    let (name, volume) = (set.name(), one_line(&key.quoted()));
+    let message = format!("set `{name}` does not own volume {volume}");
     let problem = Diagnostic::error(Code::SetNotOwned, message).note("nothing was changed");
     let owned = || set.owned().map(|(key, _)| key);
     let elsewhere = owned().find(|other| other.id == key.id);

@@ -71,7 +71,10 @@ fn owned_by_another(
     (other, set): (&SetName, &SetName),
     access: &LedgerAccess,
 ) -> Diagnostic {
-    let message = format!("cannot import volume `{key}` into set `{set}`: set `{other}` owns it");
+    let message = format!(
+        "cannot import volume {key} into set `{set}`: set `{other}` owns it",
+        key = key.quoted()
+    );
     Diagnostic::error(Code::SetTwoOwners, message)
         .note("nothing was written; two sets that own one volume both remove it")
         .help(format!(

@@ -238,7 +238,10 @@ fn unread_providers(remarks: Vec<Diagnostic>) -> Vec<Diagnostic> {
 /// Explains that `reconcile` never puts other data in the place of a volume's data.
 fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
     let key = &planned.key;
-    let message = format!("volume `{key}`: `reconcile` never changes which data a volume has");
+    let message = format!(
+        "volume {key}: `reconcile` never changes which data a volume has",
+        key = key.quoted()
+    );
     let mut problem = Diagnostic::error(Code::PlanDataUnconfirmed, message);
     for warning in &planned.warnings {
         problem = problem.note(warning.message.clone());
@@ -257,7 +260,10 @@ fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
 
 fn unapproved(unapproved: &Unapproved) -> Diagnostic {
     let (key, risk) = (&unapproved.key, unapproved.risk);
-    let message = format!("volume `{key}`: risk {risk} is not approved");
+    let message = format!(
+        "volume {key}: risk {risk} is not approved",
+        key = key.quoted()
+    );
     Diagnostic::error(Code::CliApprovalNeeded, message).help(format!(
         "to approve it, add `--approve {risk}:{}/{}`",
         key.namespace, key.id

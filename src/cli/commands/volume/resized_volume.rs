@@ -15,7 +15,7 @@ pub(super) fn declared_in_files(
     let key = existing.key();
     specifications.volumes.retain(|spec| spec.key() == key);
     if specifications.volumes.is_empty() {
-        let message = format!("no file declares volume `{key}`");
+        let message = format!("no file declares volume {key}", key = key.quoted());
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help("give the file that declares the volume, or use `--size` instead of files")
             .into());
