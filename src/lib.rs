@@ -16,7 +16,7 @@
 //!  telemetry    logs and metrics                  secrets   resolves secret references
 //!  ports        interfaces to the outside world    private   files that only this user can use
 //!  plan         specifications against state      state     the agent's state machine
-//!  wire         Nomad's JSON
+//!  wire         Nomad's JSON                      claim     who may use a volume
 //!  spec         text -> volume specifications
 //!  model        volumes, plugins, nodes           retry     when to retry a call
 //!  diagnostic   errors and warnings for users
@@ -35,6 +35,7 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+pub mod claim;
 pub mod cli;
 #[cfg(feature = "agent")]
 pub mod conformance;

@@ -57,6 +57,8 @@ names! {
     ExternalNodeId;
     /// The ID of a Nomad allocation, a UUID.
     AllocId;
+    /// The name by which an allocation knows a volume: the label of the job's `volume` block.
+    VolumeAlias;
 }
 
 impl Namespace {

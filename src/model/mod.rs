@@ -31,7 +31,7 @@ pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
-    SnapshotId, VariablePath, VolumeId,
+    SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};

@@ -12,6 +12,7 @@ mod architecture;
 mod bad_input;
 mod behaviours;
 mod canary;
+mod claims_model;
 mod client_answers;
 mod client_failures;
 mod client_neighbours;

@@ -1,0 +1,419 @@
+//! [`ClaimEvent`]: the only way to change the record of a volume's claims.
+//!
+//! Events are facts in the past participle. An event that does not fit the record is refused before it
+//! is committed, so the record never says more than what happened. The end of a step names the index of
+//! its start: an answer that arrives after a later step on the same effect, or after its node was
+//! assumed gone, is not recorded (rules 2 and 6 of the claims machine).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::key::ClaimKey;
+use super::record::{
+    Attachment, Claim, Claims, Intent, Known, NodeExpansion, Staging, StartedCall, StepProblem,
+    Tombstone,
+};
+use super::step::Step;
+use crate::model::{AllocId, Bytes, NodeId, SealedSecrets};
+
+/// A change of the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClaimEvent {
+    /// A claim was granted.
+    Granted {
+        /// The key.
+        key: ClaimKey,
+        /// The claim.
+        claim: Box<Claim>,
+    },
+    /// The volume is no longer wanted by the claim.
+    ReleaseRequested {
+        /// The key.
+        key: ClaimKey,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// A step will call a plugin; recorded before the call is sent.
+    StepStarted {
+        /// The step.
+        step: Step,
+        /// The plugin's allocation that gets the call (rule 4 of the claims machine).
+        instance: AllocId,
+    },
+    /// The call of a step succeeded.
+    StepDone {
+        /// The step.
+        step: Step,
+        /// The index of the event that started it.
+        started: u64,
+        /// The answer.
+        #[serde(default)]
+        answer: StepAnswer,
+    },
+    /// The call of a step failed; its effect stays possible. Recorded only if the error is new.
+    StepFailed {
+        /// The step.
+        step: Step,
+        /// The error for people.
+        error: String,
+    },
+    /// What a lost node has of the volume is given up.
+    NodeAssumedGone {
+        /// The node.
+        node: NodeId,
+    },
+    /// A node rebooted: what is staged and published there may be gone.
+    NodeRebooted {
+        /// The node.
+        node: NodeId,
+    },
+    /// Nothing is left of a claim, and it is removed.
+    Released {
+        /// The key.
+        key: ClaimKey,
+    },
+    /// The provider expanded the volume, and nodes that use it must expand it too.
+    ExpansionRequired {
+        /// The new size.
+        to: Bytes,
+    },
+    /// The registration was removed by force, and its claims are released.
+    Orphaned {
+        /// What the undo needs.
+        tombstone: Box<Tombstone>,
+    },
+    /// Sealed secrets were replaced at the registration of a tombstone.
+    SecretsReplaced {
+        /// The secrets.
+        secrets: SealedSecrets,
+    },
+}
+
+/// The answer to a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepAnswer {
+    /// The publish context of ControllerPublishVolume.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub context: BTreeMap<String, String>,
+    /// The target path of NodePublishVolume on the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<PathBuf>,
+}
+
+/// Index and time of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventPlace {
+    /// The index in the journal.
+    pub index: u64,
+    /// The time in nanoseconds since the epoch.
+    pub time: i64,
+}
+
+impl ClaimEvent {
+    /// Returns the event's name for logs and errors.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Granted { .. } => "claim granted",
+            Self::ReleaseRequested { .. } => "claim release requested",
+            Self::StepStarted { .. } => "claim step started",
+            Self::StepDone { .. } => "claim step done",
+            Self::StepFailed { .. } => "claim step failed",
+            Self::NodeAssumedGone { .. } => "lost node given up",
+            Self::NodeRebooted { .. } => "node rebooted",
+            Self::Released { .. } => "claim released",
+            Self::ExpansionRequired { .. } => "expansion on nodes required",
+            Self::Orphaned { .. } => "claims orphaned",
+            Self::SecretsReplaced { .. } => "secrets of an orphan replaced",
+        }
+    }
+}
+
+/// Whether the event fits the record. It says nothing about whether the step is due, which
+/// [`next_steps`](super::next::next_steps) decides before an event is committed.
+pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
+    match event {
+        ClaimEvent::Granted { key, .. } => !record.claims.contains_key(key),
+        ClaimEvent::ReleaseRequested { key, .. } => {
+            record.claims.get(key).is_some_and(Claim::is_held)
+        }
+        ClaimEvent::StepStarted { step, .. } => can_start(record, step),
+        ClaimEvent::StepDone { step, started, .. } => is_open(record, step, *started),
+        ClaimEvent::StepFailed { step, .. } => record.call(step).is_some(),
+        ClaimEvent::NodeAssumedGone { .. }
+        | ClaimEvent::NodeRebooted { .. }
+        | ClaimEvent::ExpansionRequired { .. } => true,
+        ClaimEvent::Released { key } => record
+            .claims
+            .get(key)
+            .is_some_and(|claim| claim.published == Known::No),
+        ClaimEvent::Orphaned { .. } => record.tombstone.is_none(),
+        ClaimEvent::SecretsReplaced { .. } => record.tombstone.is_some(),
+    }
+}
+
+/// Whether the record has what the step works on.
+fn can_start(record: &Claims, step: &Step) -> bool {
+    match step {
+        Step::ControllerPublish(node) => record
+            .on(node)
+            .any(|(_, claim)| claim.external_node.is_some()),
+        Step::NodeStage(node) => record.on(node).next().is_some(),
+        Step::NodePublish(key) | Step::NodeUnpublish(key) => record.claims.contains_key(key),
+        Step::NodeExpand(_) => record.expansion.is_some(),
+        Step::NodeUnstage(node) => record.stagings.contains_key(node),
+        Step::ControllerUnpublish(node) => record.attachments.contains_key(node),
+        Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => false,
+    }
+}
+
+/// Whether the call that was started at this index is the last one for its effect, and has no recorded
+/// end.
+fn is_open(record: &Claims, step: &Step, started: u64) -> bool {
+    let is_last = record
+        .call(step)
+        .is_some_and(|call| call.index == started && call.is_setup == step.is_setup());
+    let has_no_end = step
+        .effect()
+        .is_none_or(|effect| record.known(&effect) == Known::Maybe);
+    is_last && has_no_end
+}
+
+/// Performs the event. An event that does not fit changes nothing.
+pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
+    if !is_valid(record, event) {
+        return;
+    }
+    match event {
+        ClaimEvent::Granted { key, claim } => {
+            record.modes.get_or_insert(claim.usage.capability);
+            record.claims.insert(key.clone(), Claim::clone(claim));
+        }
+        ClaimEvent::ReleaseRequested { key, .. } => {
+            if let Some(claim) = record.claims.get_mut(key) {
+                claim.intent = Intent::Release;
+            }
+        }
+        ClaimEvent::StepStarted { step, instance } => start(record, step, instance, at),
+        ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
+        ClaimEvent::StepFailed { step, error } => fail(record, step, error, at),
+        ClaimEvent::NodeAssumedGone { node } => {
+            record.stagings.remove(node);
+            for claim in claims_on(record, node) {
+                claim.published = Known::No;
+                claim.target = None;
+                claim.problem = None;
+            }
+        }
+        ClaimEvent::NodeRebooted { node } => doubt(record, node),
+        ClaimEvent::Released { key } => {
+            record.claims.remove(key);
+        }
+        ClaimEvent::ExpansionRequired { to } => {
+            record.expansion = Some(NodeExpansion {
+                to: *to,
+                done: BTreeSet::new(),
+                calls: BTreeMap::new(),
+            });
+        }
+        ClaimEvent::Orphaned { tombstone } => {
+            for claim in record.claims.values_mut() {
+                claim.intent = Intent::Release;
+            }
+            record.expansion = None;
+            record.tombstone = Some(Tombstone::clone(tombstone));
+        }
+        ClaimEvent::SecretsReplaced { secrets } => {
+            if let Some(tombstone) = &mut record.tombstone {
+                tombstone.secrets = secrets.clone();
+            }
+        }
+    }
+    forget_ended(record);
+}
+
+/// Removes what only holds while there are claims.
+fn forget_ended(record: &mut Claims) {
+    if record.claims.is_empty() {
+        record.modes = None;
+        if record.stagings.is_empty() && record.attachments.is_empty() {
+            record.tombstone = None;
+        }
+    }
+}
+
+fn claims_on<'a>(record: &'a mut Claims, node: &'a NodeId) -> impl Iterator<Item = &'a mut Claim> {
+    record
+        .claims
+        .values_mut()
+        .filter(move |claim| claim.node == *node)
+}
+
+/// Returns a claim on the node, one that is held if there is any: a setup is for it.
+fn claim_for<'a>(record: &'a Claims, node: &NodeId) -> Option<&'a Claim> {
+    let claims = record.on(node).map(|(_, claim)| claim);
+    claims.max_by_key(|claim| claim.is_held())
+}
+
+/// Records that a call will be sent: from now on its effect is possible.
+fn start(record: &mut Claims, step: &Step, instance: &AllocId, at: EventPlace) {
+    let call = StartedCall {
+        index: at.index,
+        is_setup: step.is_setup(),
+        instance: instance.clone(),
+    };
+    match step {
+        Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+            if let Some(attachment) = record.attachments.get_mut(node) {
+                attachment.state = Known::Maybe;
+                attachment.call = call;
+            } else if let Some(external_node) =
+                claim_for(record, node).and_then(|claim| claim.external_node.clone())
+            {
+                let attachment = Attachment {
+                    external_node,
+                    state: Known::Maybe,
+                    context: BTreeMap::new(),
+                    call,
+                };
+                record.attachments.insert(node.clone(), attachment);
+            }
+        }
+        Step::NodeStage(node) | Step::NodeUnstage(node) => {
+            if let Some(staging) = record.stagings.get_mut(node) {
+                staging.state = Known::Maybe;
+                staging.call = call;
+            } else if let Some(claim) = claim_for(record, node) {
+                let staging = Staging {
+                    volume: claim.volume.clone(),
+                    usage: claim.usage.clone(),
+                    state: Known::Maybe,
+                    call,
+                };
+                record.stagings.insert(node.clone(), staging);
+            }
+        }
+        Step::NodePublish(key) | Step::NodeUnpublish(key) => {
+            if let Some(claim) = record.claims.get_mut(key) {
+                claim.published = Known::Maybe;
+                claim.call = Some(call);
+            }
+        }
+        Step::NodeExpand(node) => {
+            if let Some(expansion) = &mut record.expansion {
+                expansion.calls.insert(node.clone(), call);
+            }
+        }
+        Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => {}
+    }
+}
+
+/// Records that a call has succeeded.
+fn finish(record: &mut Claims, step: &Step, answer: &StepAnswer) {
+    match step {
+        Step::ControllerPublish(node) => {
+            if let Some(attachment) = record.attachments.get_mut(node) {
+                attachment.state = Known::Yes;
+                attachment.context.clone_from(&answer.context);
+            }
+        }
+        Step::ControllerUnpublish(node) => {
+            record.attachments.remove(node);
+        }
+        Step::NodeStage(node) => {
+            if let Some(staging) = record.stagings.get_mut(node) {
+                staging.state = Known::Yes;
+            }
+        }
+        Step::NodeUnstage(node) => {
+            record.stagings.remove(node);
+        }
+        Step::NodePublish(key) => {
+            if let Some(claim) = record.claims.get_mut(key) {
+                claim.published = Known::Yes;
+                claim.target.clone_from(&answer.target);
+            }
+        }
+        Step::NodeUnpublish(key) => {
+            if let Some(claim) = record.claims.get_mut(key) {
+                claim.published = Known::No;
+                claim.target = None;
+            }
+        }
+        Step::NodeExpand(node) => expanded(record, node),
+        Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => {}
+    }
+    for claim in concerned(record, step) {
+        claim.problem = None;
+    }
+}
+
+/// Records the expansion of one node. The last node that uses the volume ends the expansion: nodes that
+/// stage it later find the new size.
+fn expanded(record: &mut Claims, node: &NodeId) {
+    let Some(expansion) = &mut record.expansion else {
+        return;
+    };
+    expansion.done.insert(node.clone());
+    let done = &expansion.done;
+    let uses = |claim: &Claim| claim.published != Known::No;
+    let claims = record.claims.values();
+    if claims
+        .filter(|claim| uses(claim))
+        .all(|claim| done.contains(&claim.node))
+    {
+        record.expansion = None;
+    }
+}
+
+/// Records the error of a step at the claims that wait for it. The same error keeps its time.
+fn fail(record: &mut Claims, step: &Step, error: &str, at: EventPlace) {
+    for claim in concerned(record, step) {
+        let is_known = claim
+            .problem
+            .as_ref()
+            .is_some_and(|problem| problem.error == error && problem.step == step.name());
+        if !is_known {
+            claim.problem = Some(StepProblem {
+                step: step.name().to_owned(),
+                error: error.to_owned(),
+                since: at.time,
+            });
+        }
+    }
+}
+
+/// Returns the claims that wait for the step.
+fn concerned<'a>(record: &'a mut Claims, step: &'a Step) -> impl Iterator<Item = &'a mut Claim> {
+    record
+        .claims
+        .iter_mut()
+        .filter(move |(key, claim)| match step {
+            Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => *key == one,
+            Step::ControllerPublish(node)
+            | Step::NodeStage(node)
+            | Step::NodeExpand(node)
+            | Step::NodeUnstage(node)
+            | Step::ControllerUnpublish(node)
+            | Step::AssumeNodeGone(node)
+            | Step::Sweep(node) => claim.node == *node,
+        })
+        .map(|(_, claim)| claim)
+}
+
+/// After a reboot, what was there may be gone (rule 10). Attachments are the controller's and stay.
+fn doubt(record: &mut Claims, node: &NodeId) {
+    for claim in claims_on(record, node) {
+        if claim.published == Known::Yes {
+            claim.published = Known::Maybe;
+        }
+    }
+    if let Some(staging) = record.stagings.get_mut(node)
+        && staging.state == Known::Yes
+    {
+        staging.state = Known::Maybe;
+    }
+}

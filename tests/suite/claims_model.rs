@@ -1,0 +1,689 @@
+//! Model check of the claims machine: the real `next_steps`, `admit` and events run against a strict
+//! plugin in every reachable state, as they are or broken on purpose.
+//!
+//! One volume, two or three allocations on two nodes, plugins with and without attachment and staging.
+//! A claim arrives at any moment, and again: while held, while in release, after it is gone.
+//! Allocations stop, and nodes reboot, are lost, return and are lost again, in any order. A call is
+//! started, takes effect or not, and ends, each at any later moment, beside the calls of other lanes.
+//! The server may stop waiting at any moment. A request may be held up and arrive later, or never. A
+//! crash of a host or plugin is a call that ends unheard.
+//!
+//! Checked: no obligation of CSI is broken when a call starts or takes effect, and no target is taken
+//! from a held claim; `Yes` and `No` in the record are true, except on a lost node until it is swept;
+//! all that exists has a claim to undo it; in whatever order steps run they come to rest; two nodes
+//! never can write a volume that is for one; two claims are ever published together exactly if their
+//! nodes (where a volume may have two) differ or their usages agree.
+//!
+//! Not modelled: two volumes; a fence that does not hold; work that goes on in the storage system after
+//! the plugin's process is gone; a controller's host that is lost; calls that never end.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use nomad_csi::claim::{
+    Admission, ClaimEvent, ClaimKey, ClaimRequest, Facts, Intent, Known, Lane, PluginSteps, Step,
+    samples,
+};
+use nomad_csi::model::{AccessMode, NodeId};
+
+mod rules;
+mod world;
+
+use rules::{Busy, MUTATIONS, Mutation, Rules, THE_RULES};
+use world::{Call, Phase, Requests, World, check, forbidden, hear, take_effect};
+
+/// An allocation's request: allocation, node, usage, read-only.
+type Row = (&'static str, &'static str, &'static str, bool);
+
+/// Which allocations claim the volume where, whether it is for one node, and how many calls may be
+/// under way at once.
+struct Layout {
+    name: &'static str,
+    is_single: bool,
+    at_once: usize,
+    requests: &'static [Row],
+}
+
+const LAYOUTS: &[Layout] = &[
+    Layout {
+        name: "writer and reader on node 1",
+        is_single: false,
+        at_once: 3,
+        requests: &[("a1", "n1", "x", false), ("a2", "n1", "x", true)],
+    },
+    Layout {
+        name: "writer, reader and another usage on node 1",
+        is_single: false,
+        at_once: 2,
+        requests: &[
+            ("a1", "n1", "x", false),
+            ("a2", "n1", "x", true),
+            ("a3", "n1", "y", false),
+        ],
+    },
+    Layout {
+        name: "a writer on node 1 or one on 2",
+        is_single: true,
+        at_once: 2,
+        requests: &[("a1", "n1", "x", false), ("a2", "n2", "x", false)],
+    },
+    Layout {
+        name: "a writer on node 1, another usage on 2",
+        is_single: false,
+        at_once: 2,
+        requests: &[("a1", "n1", "x", false), ("a2", "n2", "y", false)],
+    },
+    Layout {
+        name: "two usages on node 1, one of them on 2",
+        is_single: false,
+        at_once: 1,
+        requests: &[
+            ("a1", "n1", "x", false),
+            ("a2", "n1", "y", false),
+            ("a3", "n2", "y", true),
+        ],
+    },
+    Layout {
+        name: "writer and reader on node 1, writer on 2",
+        is_single: false,
+        at_once: 1,
+        requests: &[
+            ("a1", "n1", "x", false),
+            ("a2", "n1", "x", true),
+            ("a3", "n2", "x", false),
+        ],
+    },
+];
+
+const PLUGINS: [PluginSteps; 4] = [
+    PluginSteps {
+        attach: true,
+        stage: true,
+    },
+    PluginSteps {
+        attach: false,
+        stage: true,
+    },
+    PluginSteps {
+        attach: true,
+        stage: false,
+    },
+    PluginSteps {
+        attach: false,
+        stage: false,
+    },
+];
+
+impl Layout {
+    fn requests(&self) -> Requests {
+        let rows = self.requests.iter();
+        rows.map(|(alloc, node, usage, read_only)| {
+            let mode = if self.is_single {
+                AccessMode::SingleNodeWriter
+            } else {
+                AccessMode::MultiNodeMultiWriter
+            };
+            let mut request = samples::request(alloc, node, mode);
+            request.usage.fs_type = (*usage).to_owned();
+            request.read_only = *read_only;
+            (request.key.clone(), request)
+        })
+        .collect()
+    }
+}
+
+/// A request reaches the host of its lane, or the plugin.
+fn arrive(
+    world: &mut World,
+    call: Call,
+    sent_after: Option<usize>,
+    rules: &Rules,
+) -> Result<(), String> {
+    let Some(lane) = call.lane() else {
+        return Ok(());
+    };
+    let _ = sent_after;
+    let is_accepted = rules.host_accepts(world, &call, &lane);
+    if rules.busy == Busy::Host && call.index >= world.seen.get(&lane).copied().unwrap_or(0) {
+        world.seen.insert(lane, call.index);
+    }
+    if !is_accepted {
+        return Ok(());
+    }
+    let problem = forbidden(world, &call, call.phase == Phase::Awaited);
+    if !problem.is_empty() {
+        return Err(format!("{:?} {problem}", call.step));
+    }
+    world.calls.push(call);
+    Ok(())
+}
+
+type Successors = Vec<(String, Result<World, String>)>;
+
+/// Collects what can happen next.
+struct Next<'a> {
+    from: &'a World,
+    found: Successors,
+}
+
+impl Next<'_> {
+    fn on(&mut self, event: String, change: impl FnOnce(&mut World) -> Result<(), String>) {
+        let mut next = self.from.clone();
+        let changed = change(&mut next);
+        next.calls.sort_by_key(|call| {
+            let order = (call.phase != Phase::HeldUp).then(|| call.clone());
+            (call.phase == Phase::HeldUp, call.lane(), order)
+        });
+        next.forget_numbers();
+        if changed.is_err() || next != *self.from {
+            self.found.push((event, changed.map(|()| next)));
+        }
+    }
+}
+
+/// Everything that can happen next, each with its name.
+fn successors(world: &World, requests: &Requests, rules: &Rules) -> Successors {
+    let mut next = Next {
+        from: world,
+        found: vec![],
+    };
+    for request in requests.values() {
+        claims_and_stops(&mut next, request, rules);
+    }
+    if rules.loses_nodes {
+        let nodes: BTreeSet<_> = requests.values().map(|request| &request.node).collect();
+        for node in nodes {
+            losses(&mut next, node, rules);
+        }
+    }
+    for position in 0..world.calls.len() {
+        call_goes_on(&mut next, position, rules);
+    }
+    if rules.is_patient && rules.restarts {
+        next.on("the server restarts".into(), |world| {
+            for call in &mut world.calls {
+                if call.phase == Phase::Awaited {
+                    call.phase = Phase::Abandoned;
+                }
+            }
+            Ok(())
+        });
+    }
+    for step in rules.next_steps(&world.record, &world.facts) {
+        step_starts(&mut next, step, rules);
+    }
+    next.found
+}
+
+fn claims_and_stops(next: &mut Next<'_>, request: &ClaimRequest, rules: &Rules) {
+    let key = &request.key;
+    let alloc = &key.alloc;
+    let is_held = world::is_held(next.from, key);
+    if is_held {
+        next.on(format!("{alloc} stops"), |world| {
+            let reason = String::new();
+            let key = key.clone();
+            world.commit(&ClaimEvent::ReleaseRequested { key, reason }, 0);
+            Ok(())
+        });
+    }
+    let capabilities = samples::all_capabilities();
+    if rules.admit(next.from, request, &capabilities) == Some(Admission::Granted) {
+        next.on(format!("{alloc} claims"), |world| {
+            let (key, claim) = request.clone().granted(0);
+            world.record.claims.remove(&key);
+            let claim = Box::new(claim);
+            world.commit(&ClaimEvent::Granted { key, claim }, 0);
+            Ok(())
+        });
+    }
+}
+
+fn losses(next: &mut Next<'_>, node: &NodeId, rules: &Rules) {
+    let facts = &next.from.facts;
+    let (is_lost, has_returned) = (facts.lost.contains(node), facts.returned.contains(node));
+    if !is_lost || has_returned {
+        next.on(format!("{node} is lost"), |world| {
+            world.facts.lost.insert(node.clone());
+            world.facts.returned.remove(node);
+            Ok(())
+        });
+    } else {
+        next.on(format!("{node} is back"), |world| {
+            if rules.broken == Mutation::ReturnUnswept {
+                world.facts.lost.remove(node);
+            } else {
+                world.facts.returned.insert(node.clone());
+            }
+            Ok(())
+        });
+    }
+    next.on(format!("{node} reboots"), |world| {
+        let lane = Some(Lane::Node(node.clone()));
+        world.plugin.retain(|effect, place| {
+            place.0 != *node || matches!(effect, nomad_csi::claim::Effect::Attached(_))
+        });
+        let obeys = rules.broken == Mutation::ObeyOldSession;
+        world
+            .calls
+            .retain(|call| call.lane() != lane || call.phase == Phase::HeldUp && obeys);
+        world.seen.remove(&Lane::Node(node.clone()));
+        if rules.broken != Mutation::TrustRebooted {
+            world.commit(&ClaimEvent::NodeRebooted { node: node.clone() }, 0);
+        }
+        Ok(())
+    });
+}
+
+fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
+    let call = next.from.calls[position].clone();
+    let step = &call.step;
+    if call.phase == Phase::HeldUp {
+        next.on(format!("{step:?} arrives late"), |world| {
+            let call = world.calls.remove(position);
+            let phase = Phase::Abandoned;
+            arrive(world, Call { phase, ..call }, Some(position), rules)
+        });
+        next.on(format!("{step:?} never arrives"), |world| {
+            world.calls.remove(position);
+            Ok(())
+        });
+        return;
+    }
+    let late = if call.phase == Phase::Awaited {
+        ""
+    } else {
+        "late "
+    };
+    if !call.is_effective {
+        next.on(format!("{late}{step:?} takes effect"), |world| {
+            world.calls[position].is_effective = true;
+            take_effect(world, &call)
+        });
+    }
+    next.on(format!("{late}{step:?} ends unheard"), |world| {
+        world.calls.remove(position);
+        Ok(())
+    });
+    let is_heard = match call.phase {
+        Phase::Awaited => true,
+        // A late answer still counts, if its step is open.
+        Phase::Abandoned => rules.busy == Busy::Host,
+        Phase::Unknown | Phase::HeldUp => false,
+    };
+    if is_heard && call.is_effective {
+        next.on(format!("{late}{step:?} done"), |world| {
+            world.calls.remove(position);
+            hear(world, &call, rules);
+            Ok(())
+        });
+    }
+    if call.phase == Phase::Awaited && rules.at_once > 1 && !rules.is_patient {
+        next.on(format!("{step:?} times out"), |world| {
+            world.calls[position].phase = Phase::Abandoned;
+            Ok(())
+        });
+    }
+    if rules.broken == Mutation::ForgetfulHost && call.phase != Phase::Unknown {
+        next.on(format!("the host of {step:?} restarts"), |world| {
+            world.calls[position].phase = Phase::Unknown;
+            Ok(())
+        });
+    }
+}
+
+fn step_starts(next: &mut Next<'_>, step: Step, rules: &Rules) {
+    let world = next.from;
+    let call = world.call(step);
+    let step = call.step.clone();
+    let Some(lane) = call.lane() else {
+        next.on(format!("{step:?}"), |world| {
+            let problem = forbidden(world, &call, true);
+            if !problem.is_empty() {
+                return Err(format!("{step:?} {problem}"));
+            }
+            hear(world, &call, rules);
+            Ok(())
+        });
+        return;
+    };
+    let is_awaited =
+        |other: &Call| other.lane().as_ref() == Some(&lane) && other.phase == Phase::Awaited;
+    if world.calls.iter().any(is_awaited) || world.calls.len() == rules.at_once {
+        return;
+    }
+    next.on(format!("{step:?}"), |world| {
+        let mut call = call.clone();
+        world.begin(&mut call, rules);
+        arrive(world, call, None, rules)
+    });
+    if rules.delays && rules.at_once > 1 {
+        next.on(format!("{step:?} is held up"), |world| {
+            let mut call = call.clone();
+            world.begin(&mut call, rules);
+            call.phase = Phase::HeldUp;
+            world.calls.push(call);
+            Ok(())
+        });
+    }
+}
+
+/// A 128-bit hash, mixed once for each word written.
+struct Fingerprint(u128);
+
+impl Hasher for Fingerprint {
+    fn finish(&self) -> u64 {
+        u64::try_from(self.0 & u128::from(u64::MAX)).unwrap_or_default()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let word = word
+                .iter()
+                .fold(0, |word, &byte| word << 8 | u128::from(byte));
+            let mixed = self.0.rotate_left(59) ^ word;
+            self.0 = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        }
+    }
+}
+
+/// States are told apart by what differs between them in a layout.
+fn fingerprint(world: &World) -> u128 {
+    let mut hasher = Fingerprint(1);
+    let record = &world.record;
+    for (key, claim) in &record.claims {
+        (&key.alloc, claim.intent, claim.published).hash(&mut hasher);
+        claim
+            .call
+            .as_ref()
+            .map(|c| (c.index, c.is_setup))
+            .hash(&mut hasher);
+    }
+    for (node, staging) in &record.stagings {
+        (node, &staging.usage.fs_type, staging.state).hash(&mut hasher);
+        (staging.call.index, staging.call.is_setup).hash(&mut hasher);
+    }
+    0xff_u8.hash(&mut hasher);
+    for (node, attachment) in &record.attachments {
+        (node, attachment.state).hash(&mut hasher);
+        (attachment.call.index, attachment.call.is_setup).hash(&mut hasher);
+    }
+    (&world.facts, &world.plugin, &world.calls, &world.seen).hash(&mut hasher);
+    hasher.0
+}
+
+/// Tries every order in which steps can run until they rest, if nothing else happens; returns the
+/// longest.
+fn way_to_rest(
+    world: &World,
+    rules: &Rules,
+    ways: &mut HashMap<u128, Option<usize>>,
+) -> Result<usize, String> {
+    let here = fingerprint(world);
+    if let Some(way) = ways.get(&here) {
+        return way.ok_or_else(|| "back in an earlier state: may never rest".into());
+    }
+    ways.insert(here, None);
+    let steps = rules.next_steps(&world.record, &world.facts);
+    let mut claims = world.record.claims.values();
+    let is_settled = claims.all(|c| c.intent == Intent::Hold && c.published == Known::Yes);
+    if steps.is_empty() && !(is_settled && world.facts.returned.is_empty()) {
+        return Err("at rest with something left to do".into());
+    }
+    let mut longest = 0;
+    for step in steps {
+        let mut next = world.clone();
+        let mut call = next.call(step);
+        let problem = forbidden(&next, &call, true);
+        if !problem.is_empty() {
+            return Err(format!("{:?} {problem}", call.step));
+        }
+        if call.lane().is_some() {
+            next.begin(&mut call, rules);
+        }
+        take_effect(&mut next, &call)?;
+        hear(&mut next, &call, rules);
+        next.forget_numbers();
+        let way = way_to_rest(&next, rules, ways).map_err(|e| format!("{:?}, {e}", call.step))?;
+        longest = longest.max(1 + way);
+    }
+    ways.insert(here, Some(longest));
+    Ok(longest)
+}
+
+type Pairs = BTreeSet<(ClaimKey, ClaimKey)>;
+
+/// Pairs of claims of which each can be published while the other is.
+fn compatible_pairs(requests: &Requests, is_single: bool) -> Pairs {
+    let mut pairs = Pairs::new();
+    for (x, first) in requests {
+        for (y, second) in requests.range(x.clone()..).skip(1) {
+            let fits = if first.node == second.node {
+                first.usage == second.usage
+            } else {
+                true
+            };
+            if fits && !is_single {
+                pairs.insert((x.clone(), y.clone()));
+            }
+        }
+    }
+    pairs
+}
+
+fn published_pairs(world: &World) -> Pairs {
+    let claims = world.record.claims.iter();
+    let published: Vec<_> = claims.filter(|(_, c)| c.published == Known::Yes).collect();
+    let mut pairs = Pairs::new();
+    for (at, (x, _)) in published.iter().enumerate() {
+        for (y, _) in &published[at + 1..] {
+            pairs.insert(((*x).clone(), (*y).clone()));
+        }
+    }
+    pairs
+}
+
+/// What an exploration has seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Explored {
+    states: usize,
+    edges: usize,
+    longest: usize,
+}
+
+/// Checks every reachable state.
+fn explore(start: World, requests: &Requests, rules: &Rules) -> Result<Explored, String> {
+    let is_single = start.is_single;
+    let mut seen = HashSet::from([fingerprint(&start)]);
+    // Where each state came from, so that an error can name the way there.
+    let mut history: Vec<(usize, String)> = vec![(0, String::new())];
+    let mut queue = VecDeque::from([(start, 0_usize)]);
+    let mut explored = Explored::default();
+    let mut ways = HashMap::new();
+    let mut together = Pairs::new();
+    while let Some((world, here)) = queue.pop_front() {
+        let tell = |history: &[(usize, String)], error: String| way_here(history, here) + &error;
+        check(&world, requests, rules).map_err(|e| tell(&history, e))?;
+        if world.calls.is_empty() {
+            let way = way_to_rest(&world, rules, &mut ways).map_err(|e| tell(&history, e))?;
+            explored.longest = explored.longest.max(way);
+        }
+        together.append(&mut published_pairs(&world));
+        for (event, next) in successors(&world, requests, rules) {
+            explored.edges += 1;
+            let next = next.map_err(|e| tell(&history, format!("{event}: {e}")))?;
+            if seen.insert(fingerprint(&next)) {
+                history.push((here, event));
+                queue.push_back((next, history.len() - 1));
+            }
+        }
+    }
+    explored.states = seen.len();
+    let expected = compatible_pairs(requests, is_single);
+    if together != expected {
+        return Err(format!(
+            "ever published together are {together:?}, should be {expected:?}"
+        ));
+    }
+    Ok(explored)
+}
+
+fn way_here(history: &[(usize, String)], mut at: usize) -> String {
+    let mut events = vec![];
+    while at != 0 {
+        let (from, event) = &history[at];
+        events.push(event.as_str());
+        at = *from;
+    }
+    events.reverse();
+    let mut way = events.join(", ");
+    way.push_str(" | ");
+    way
+}
+
+/// Explores the plugins times the layouts, up to the first error.
+fn run(rules: Rules, layouts: &[Layout], most_calls: usize) -> Result<Explored, String> {
+    let mut all = Explored::default();
+    for plugin in PLUGINS {
+        for layout in layouts {
+            let start = World {
+                is_single: layout.is_single,
+                facts: Facts {
+                    plugin: Some(plugin),
+                    ..Facts::default()
+                },
+                ..World::default()
+            };
+            let at_once = layout.at_once.min(most_calls);
+            let rules = Rules { at_once, ..rules };
+            let found = explore(start, &layout.requests(), &rules)
+                .map_err(|e| format!("{plugin:?}; {}: {e}", layout.name))?;
+            all.states += found.states;
+            all.edges += found.edges;
+            all.longest = all.longest.max(found.longest);
+        }
+    }
+    Ok(all)
+}
+
+/// The rules hold in every state of the small layouts with one call at a time. The next test explores
+/// all layouts with up to three calls.
+#[test]
+fn nothing_breaks_in_the_small_layouts() {
+    let explored = run(THE_RULES, &LAYOUTS[..3], 1).unwrap();
+    assert!(explored.states > 30_000, "{explored:?}");
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release --test suite claims_model -- --ignored"]
+fn nothing_breaks_in_any_state() {
+    let explored = run(THE_RULES, LAYOUTS, 3).unwrap();
+    println!("{explored:?}");
+    assert!(explored.states > 1_000_000, "{explored:?}");
+}
+
+/// Every breakage of a rule is found.
+#[test]
+#[ignore = "takes minutes: cargo test --release --test suite claims_model -- --ignored"]
+fn every_breakage_is_found() {
+    let missed: Vec<_> = MUTATIONS
+        .iter()
+        .filter(|(broken, what)| {
+            let error = run(
+                Rules {
+                    broken: *broken,
+                    ..THE_RULES
+                },
+                LAYOUTS,
+                3,
+            )
+            .err();
+            println!(
+                "{broken:?} ({what}): {}",
+                error.as_deref().unwrap_or("NOT found")
+            );
+            error.is_none()
+        })
+        .collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// Other ways to deal with late calls, and whether they are safe.
+#[test]
+#[ignore = "takes minutes: cargo test --release --test suite claims_model -- --ignored"]
+fn other_policies_are_as_safe_as_expected() {
+    let free = Rules {
+        busy: Busy::Nobody,
+        loses_nodes: false,
+        delays: false,
+        ..THE_RULES
+    };
+    let patient = Rules {
+        is_patient: true,
+        restarts: false,
+        ..free
+    };
+    let restarted = Rules {
+        restarts: true,
+        ..patient
+    };
+    let aborting = Rules {
+        busy: Busy::Plugin,
+        ..free
+    };
+    for (policy, is_safe, rules) in [
+        ("retry and undo at any time", false, free),
+        ("the server waits for the end of a call", true, patient),
+        (
+            "the same, and nodes are lost",
+            false,
+            Rules {
+                loses_nodes: true,
+                ..patient
+            },
+        ),
+        ("the same, and the server restarts", false, restarted),
+        (
+            "a restart, and a plugin that answers ABORTED",
+            true,
+            Rules {
+                busy: Busy::Plugin,
+                ..restarted
+            },
+        ),
+        (
+            "any time, and a plugin that answers ABORTED",
+            true,
+            aborting,
+        ),
+        (
+            "ABORTED, and several controller instances",
+            false,
+            Rules {
+                busy: Busy::OneInstance,
+                ..free
+            },
+        ),
+        (
+            "ABORTED, and requests are held up",
+            false,
+            Rules {
+                delays: true,
+                ..aborting
+            },
+        ),
+        (
+            "ABORTED, and nodes are lost",
+            false,
+            Rules {
+                loses_nodes: true,
+                ..aborting
+            },
+        ),
+        ("the host of the lane decides", true, THE_RULES),
+    ] {
+        let found = run(rules, LAYOUTS, 3);
+        println!("{policy}: {found:?}");
+        assert_eq!(found.is_ok(), is_safe, "{policy}: {found:?}");
+    }
+}

@@ -1,0 +1,371 @@
+//! The rules under test, whole or broken on purpose.
+//!
+//! A broken rule is a wrapper here around the real code: it changes what the code is asked, or its
+//! answer. Production code has no switches.
+
+use std::collections::BTreeSet;
+
+use nomad_csi::claim::{
+    Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known, Lane,
+    NodeVolumes, Step, admit, next_steps,
+};
+use nomad_csi::model::{Capability, NodeId};
+
+use super::world::{Call, Phase, World, done};
+
+macro_rules! mutations {
+    ($($name:ident = $what:literal)*) => {
+        /// One breakage.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Mutation { Intact, $($name),* }
+        /// Every breakage with what it breaks.
+        pub(super) const MUTATIONS: &[(Mutation, &str)] = &[$((Mutation::$name, $what)),*];
+    };
+}
+
+mutations! {
+    TrustMaybeAttached   = "up: an attachment that is Maybe is good enough to go on"
+    TrustMaybeStaged     = "up: a staging that is Maybe is good enough to go on"
+    TrustMaybeTarget     = "up: a target that is Maybe is good enough to return"
+    StageFirst           = "up: staging comes before attachment"
+    StageAlways          = "up: a plugin without staging is told to stage"
+    DriveLostNode        = "up: a held claim on a lost node is still driven to its target"
+    DropMaybeTarget      = "down: a target that is Maybe needs no undoing"
+    DropMaybeStaged      = "down: a staging that is Maybe needs no undoing"
+    DropMaybeAttached    = "down: an attachment that is Maybe needs no undoing"
+    ForgetSharers        = "down: other claims that use the staging are ignored"
+    ForgetMountedSharers = "down: a claim in release that is still mounted is not a user"
+    ForgetWaitingSharers = "down: a held claim that is not mounted yet is not a user"
+    DetachFirst          = "down: detachment comes before unstaging"
+    ReleaseFirst         = "down: the claim goes before staging and attachment are undone"
+    CallLostNode         = "down: a lost node is called instead of assumed gone"
+    KeepLostAttachment   = "down: the attachment of a lost node is not undone"
+    IgnoreClaims         = "admission: only the staging is asked for its usage, not the claims"
+    IgnoreReleasing      = "admission: claims in release are not asked for their usage"
+    UsagePerVolume       = "admission: one usage per volume instead of one per node"
+    ReadOnlyIsUsage      = "admission: read-only is part of the usage"
+    RestartHeld          = "admission: a held claim that arrives again starts afresh"
+    RestartReleasing     = "admission: a claim in release that arrives again starts afresh"
+    StartUnrecorded      = "record: the start of a step is not written"
+    IgnoreElsewhere      = "admission: a volume for one node ignores claims on another"
+    HearTheLost          = "record: an answer is written down although its node was assumed gone since"
+    DriveUnswept         = "return: a held claim is driven on a node that is back but not swept"
+    ReturnUnswept        = "return: a node that is back is used again without a sweep"
+    ReturnHalfSwept      = "return: a sweep that left something behind counts as done"
+    SweepUnassumed       = "return: the sweep does not wait until the record has given up all that is there"
+    SweepUnderway        = "return: the sweep does not wait for calls that still run there"
+    UnfenceFirst         = "return: the fence is lifted before the sweep"
+    TrustRebooted        = "return: what was there before a reboot is still taken for Yes"
+    NobodyBusy           = "host: a call that still runs keeps no other call out"
+    OtherInstance        = "host: while a controller call runs, another instance takes the next"
+    ForgetfulHost        = "host: its plugin outlives its restart, with calls that it does not know"
+    ObeyOvertaken        = "host: a request that a newer one has overtaken is still carried out"
+    ObeyOldSession       = "host: a request to the host as it was before a reboot is still carried out"
+}
+
+/// Who takes care that no two calls of one lane run at once: nobody, the plugin with ABORTED, the
+/// plugin as long as the same instance is called, or the host, which also keeps requests in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    Nobody,
+    Plugin,
+    OneInstance,
+    Host,
+}
+
+/// What the world may do, and how late calls are dealt with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) broken: Mutation,
+    pub(super) busy: Busy,
+    /// The server waits for the end of a call, and forgets it only when it restarts.
+    pub(super) is_patient: bool,
+    pub(super) restarts: bool,
+    pub(super) loses_nodes: bool,
+    pub(super) delays: bool,
+    pub(super) at_once: usize,
+}
+
+/// The rules of the program.
+pub(super) const THE_RULES: Rules = Rules {
+    broken: Mutation::Intact,
+    busy: Busy::Host,
+    is_patient: false,
+    restarts: true,
+    loses_nodes: true,
+    delays: true,
+    at_once: 1,
+};
+
+impl Rules {
+    /// The real decision, or one with a breakage.
+    pub(super) fn next_steps(&self, record: &Claims, facts: &Facts) -> BTreeSet<Step> {
+        match self.broken {
+            Mutation::TrustMaybeAttached => {
+                next_steps(&with_attachments(record, Some(Known::Yes)), facts)
+            }
+            Mutation::DropMaybeAttached => next_steps(&with_attachments(record, None), facts),
+            Mutation::TrustMaybeStaged => {
+                next_steps(&with_stagings(record, Some(Known::Yes)), facts)
+            }
+            Mutation::DropMaybeStaged => next_steps(&with_stagings(record, None), facts),
+            Mutation::TrustMaybeTarget => {
+                next_steps(&with_targets(record, Intent::Hold, Known::Yes), facts)
+            }
+            Mutation::DropMaybeTarget => {
+                next_steps(&with_targets(record, Intent::Release, Known::No), facts)
+            }
+            Mutation::StageFirst | Mutation::DetachFirst => swapped(record, facts),
+            Mutation::StageAlways => {
+                let mut facts = facts.clone();
+                if let Some(plugin) = &mut facts.plugin {
+                    plugin.stage = true;
+                }
+                next_steps(record, &facts)
+            }
+            Mutation::DriveLostNode => driven(record, facts, &facts.lost),
+            Mutation::DriveUnswept => driven(record, facts, &facts.returned),
+            Mutation::CallLostNode => called(record, facts),
+            Mutation::ForgetSharers => without_sharers(record, facts, |_, _| false),
+            Mutation::ForgetMountedSharers => {
+                without_sharers(record, facts, |_, claim| claim.is_held())
+            }
+            Mutation::ForgetWaitingSharers => {
+                without_sharers(record, facts, |_, claim| claim.published != Known::No)
+            }
+            Mutation::ReleaseFirst => released_early(record, facts, |_| true),
+            Mutation::KeepLostAttachment => {
+                released_early(record, facts, |node| facts.lost.contains(node))
+            }
+            Mutation::SweepUnassumed => {
+                let sweeps = facts.returned.iter().cloned().map(Step::Sweep);
+                next_steps(record, facts)
+                    .into_iter()
+                    .chain(sweeps)
+                    .collect()
+            }
+            _ => next_steps(record, facts),
+        }
+    }
+
+    /// The real admission, or one with a breakage. `None` is a denial.
+    pub(super) fn admit(
+        &self,
+        world: &World,
+        request: &ClaimRequest,
+        capabilities: &[Capability],
+    ) -> Option<Admission> {
+        let mut record = world.record.clone();
+        let usage = &request.usage;
+        let is_restarted = match record.claims.get(&request.key) {
+            Some(own) if own.is_held() => self.broken == Mutation::RestartHeld,
+            Some(_) => self.broken == Mutation::RestartReleasing,
+            None => false,
+        };
+        if is_restarted {
+            record.claims.remove(&request.key);
+        }
+        let mut others = record.claims.values();
+        match self.broken {
+            Mutation::UsagePerVolume if others.any(|c| c.usage.fs_type != usage.fs_type) => {
+                return None;
+            }
+            Mutation::ReadOnlyIsUsage
+                if others.any(|c| c.node == request.node && c.read_only != request.read_only) =>
+            {
+                return None;
+            }
+            _ => {}
+        }
+        for (key, claim) in &mut record.claims {
+            let ignored = self.broken == Mutation::IgnoreClaims
+                || self.broken == Mutation::IgnoreReleasing && !claim.is_held();
+            if ignored && *key != request.key {
+                claim.usage = usage.clone();
+            }
+        }
+        if self.broken == Mutation::IgnoreElsewhere {
+            record.claims.retain(|_, claim| claim.node == request.node);
+        }
+        if record.claims.is_empty() {
+            record.modes = None;
+        }
+        let facts = AdmissionFacts {
+            capabilities,
+            is_schedulable: true,
+            is_node_lost: world.facts.lost.contains(&request.node),
+            node_volumes: NodeVolumes::default(),
+        };
+        admit(&record, request, facts).ok()
+    }
+
+    /// Records the answer of a call, if it is still the last one for its effect.
+    pub(super) fn record_done(&self, world: &mut World, step: &Step, index: u64) {
+        if matches!(
+            self.broken,
+            Mutation::StartUnrecorded | Mutation::HearTheLost
+        ) {
+            force_done(&mut world.record, step);
+        }
+        world.commit(&done(step, index), 0);
+    }
+
+    /// Whether the host of the lane runs this request beside the calls that run there.
+    pub(super) fn host_accepts(&self, world: &World, call: &Call, lane: &Lane) -> bool {
+        let mut calls = world.calls.iter();
+        let is_running = calls.any(|other| {
+            other.lane().as_ref() == Some(lane)
+                && matches!(other.phase, Phase::Awaited | Phase::Abandoned)
+        });
+        let is_sweep = matches!(call.step, Step::Sweep(_));
+        let is_controller = *lane == Lane::Controller;
+        match self.busy {
+            Busy::Nobody => true,
+            Busy::Host => match self.broken {
+                Mutation::NobodyBusy => true,
+                Mutation::OtherInstance if is_controller => true,
+                Mutation::SweepUnderway if is_sweep => true,
+                _ => self.lane_accepts(world, call, lane, is_running),
+            },
+            Busy::OneInstance if is_controller => true,
+            Busy::Plugin | Busy::OneInstance => {
+                let is_idle_sweep = is_sweep && world.left_behind(&call.node).is_none();
+                !is_running || is_idle_sweep
+            }
+        }
+    }
+
+    /// The host's rule for one lane.
+    fn lane_accepts(&self, world: &World, call: &Call, lane: &Lane, is_running: bool) -> bool {
+        let seen = world.seen.get(lane).copied().unwrap_or(0);
+        let is_overtaken = call.index < seen && self.broken != Mutation::ObeyOvertaken;
+        !is_running && !is_overtaken
+    }
+}
+
+/// Writes the end of a step down without asking whether it is still open.
+fn force_done(record: &mut Claims, step: &Step) {
+    if let Some(Effect::Published(key)) = step.effect()
+        && let Some(claim) = record.claims.get_mut(&key)
+    {
+        claim.published = if step.is_setup() {
+            Known::Yes
+        } else {
+            Known::No
+        };
+    }
+}
+
+fn with_attachments(record: &Claims, maybe: Option<Known>) -> Claims {
+    let mut record = record.clone();
+    for attachment in record.attachments.values_mut() {
+        if attachment.state == Known::Maybe {
+            attachment.state = maybe.unwrap_or(Known::No);
+        }
+    }
+    record
+}
+
+fn with_stagings(record: &Claims, maybe: Option<Known>) -> Claims {
+    let mut record = record.clone();
+    for staging in record.stagings.values_mut() {
+        if staging.state == Known::Maybe {
+            staging.state = maybe.unwrap_or(Known::No);
+        }
+    }
+    record
+}
+
+fn with_targets(record: &Claims, intent: Intent, maybe: Known) -> Claims {
+    let mut record = record.clone();
+    for claim in record.claims.values_mut() {
+        if claim.intent == intent && claim.published == Known::Maybe {
+            claim.published = maybe;
+        }
+    }
+    record
+}
+
+/// Staging before attachment, and detachment before unstaging.
+fn swapped(record: &Claims, facts: &Facts) -> BTreeSet<Step> {
+    let stages = facts.plugin.is_some_and(|plugin| plugin.stage);
+    let steps = next_steps(record, facts).into_iter();
+    steps
+        .map(|step| match step {
+            Step::ControllerPublish(node) if stages && record.staged(&node) != Known::Yes => {
+                Step::NodeStage(node)
+            }
+            Step::NodeUnstage(node) if record.attached(&node) != Known::No => {
+                Step::ControllerUnpublish(node)
+            }
+            other => other,
+        })
+        .collect()
+}
+
+/// Also drives held claims on these lost nodes.
+fn driven(record: &Claims, facts: &Facts, nodes: &BTreeSet<NodeId>) -> BTreeSet<Step> {
+    let mut unaware = facts.clone();
+    unaware.lost.retain(|node| !nodes.contains(node));
+    let setups = next_steps(record, &unaware).into_iter();
+    let steps = next_steps(record, facts).into_iter();
+    steps.chain(setups.filter(Step::is_setup)).collect()
+}
+
+/// Calls lost nodes instead of assuming them gone.
+fn called(record: &Claims, facts: &Facts) -> BTreeSet<Step> {
+    let mut unaware = facts.clone();
+    unaware.lost.clear();
+    let mut released = record.clone();
+    for claim in released.claims.values_mut() {
+        if facts.lost.contains(&claim.node) {
+            claim.intent = Intent::Release;
+        }
+    }
+    next_steps(&released, &unaware)
+}
+
+/// Decides for each claim as if only these other claims were there.
+fn without_sharers(
+    record: &Claims,
+    facts: &Facts,
+    is_seen: impl Fn(&ClaimKey, &nomad_csi::claim::Claim) -> bool,
+) -> BTreeSet<Step> {
+    let alone = |key: &ClaimKey| {
+        let mut record = record.clone();
+        record
+            .claims
+            .retain(|other, claim| other == key || is_seen(other, claim));
+        next_steps(&record, facts)
+    };
+    record
+        .claims
+        .keys()
+        .flat_map(alone)
+        .chain(next_steps(record, facts))
+        .collect()
+}
+
+/// Releases claims on these nodes before staging and attachment are undone.
+fn released_early(
+    record: &Claims,
+    facts: &Facts,
+    is_early: impl Fn(&NodeId) -> bool,
+) -> BTreeSet<Step> {
+    let unpublished = |node: &NodeId| {
+        let claims = record.on(node);
+        let found = claims.filter(|(_, c)| {
+            c.published == Known::No && (!c.is_held() || facts.lost.contains(node))
+        });
+        found.map(|(key, _)| key.clone()).next()
+    };
+    let steps = next_steps(record, facts).into_iter();
+    steps
+        .map(|step| match &step {
+            Step::NodeUnstage(node) | Step::ControllerUnpublish(node) if is_early(node) => {
+                unpublished(node).map_or(step, Step::Release)
+            }
+            _ => step,
+        })
+        .collect()
+}
