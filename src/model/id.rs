@@ -57,6 +57,10 @@ names! {
     ExternalNodeId;
     /// The ID of a Nomad allocation, a UUID.
     AllocId;
+    /// The name of a `volume` block, unique in its task group.
+    VolumeAlias;
+    /// One run of a process that calls plugins, a UUID: every start has another one.
+    HostSession;
 }
 
 impl Namespace {
