@@ -8,13 +8,15 @@ use super::proto::{
     ControllerGetCapabilitiesRequest, CreateVolumeRequest, DeleteSnapshotRequest,
     DeleteVolumeRequest, ValidateVolumeCapabilitiesRequest, Volume,
 };
-use super::{confirmation, convert, status, storage};
+use super::{attachment, confirmation, convert, status, storage};
 use crate::model::{
-    Bytes, ControllerCapabilities, ExternalId, ExternalVolume, Secrets, Snapshot, SnapshotId,
+    Bytes, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
+    SnapshotId,
 };
 use crate::ports::{
-    Controller, CreateSnapshot, CreateVolume, CreatedVolume, ExpandVolume, ExpandedVolume,
-    ListSnapshots, Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume,
+    Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
+    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest, PluginError,
+    Rpc, StatusCode, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -158,6 +160,38 @@ impl Controller for Client {
             capacity: Bytes::from_wire(response.capacity_bytes),
             node_expansion_required: response.node_expansion_required,
         })
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError> {
+        let rpc = Rpc::ControllerPublishVolume;
+        status::refuse_unsent(rpc, request.problem())?;
+        let request = attachment::publish_request(request);
+        let response = self
+            .call(rpc, request, async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.controller_publish_volume(request).await
+            })
+            .await?;
+        Ok(response.publish_context)
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError> {
+        let rpc = Rpc::ControllerUnpublishVolume;
+        status::refuse_unsent(rpc, request.problem())?;
+        let request = attachment::unpublish_request(&request);
+        let response = self
+            .call(rpc, request, async |channel, request| {
+                let mut client = ControllerClient::new(channel);
+                client.controller_unpublish_volume(request).await
+            })
+            .await;
+        status::absent_is_done(response)
     }
 }
 

@@ -30,9 +30,12 @@ pub const fn for_rpc(rpc: Rpc) -> Duration {
         | Rpc::CreateSnapshot
         | Rpc::DeleteSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerPublishVolume
+        | Rpc::ControllerUnpublishVolume
         | Rpc::NodeStageVolume
         | Rpc::NodeUnstageVolume
         | Rpc::NodePublishVolume
-        | Rpc::NodeUnpublishVolume => Duration::from_secs(30 * 60),
+        | Rpc::NodeUnpublishVolume
+        | Rpc::NodeExpandVolume => Duration::from_secs(30 * 60),
     }
 }

@@ -5,6 +5,7 @@
 //! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.12
 //! (`proto/csi/v1/csi.proto`, [`proto`]). [`RawClient`] sends CSI messages unchanged, also invalid ones.
 
+mod attachment;
 mod confirmation;
 mod connect;
 mod controller;

@@ -10,10 +10,11 @@ use super::proto::{
     NodeGetCapabilitiesRequest, NodeGetInfoRequest, NodePublishVolumeRequest,
     NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest,
 };
-use super::{convert, status};
-use crate::model::{ExternalId, ExternalNodeId, NodeCapabilities};
+use super::{attachment, convert, status};
+use crate::model::{Bytes, ExternalId, ExternalNodeId, NodeCapabilities};
 use crate::ports::{
-    NodeDescription, NodeService, PluginError, PublishVolume, Rpc, StageVolume, StatusCode,
+    NodeDescription, NodeExpandVolume, NodeService, PluginError, PublishVolume, Rpc, StageVolume,
+    StatusCode,
 };
 
 #[async_trait]
@@ -131,6 +132,18 @@ impl NodeService for Client {
             })
             .await;
         status::absent_is_done(response)
+    }
+
+    async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError> {
+        let rpc = Rpc::NodeExpandVolume;
+        status::refuse_unsent(rpc, request.problem())?;
+        let message = attachment::expand_request(&request, |path| text(rpc, path))?;
+        let response = self
+            .call(rpc, message, async |channel, request| {
+                NodeClient::new(channel).node_expand_volume(request).await
+            })
+            .await?;
+        Ok(Bytes::from_wire(response.capacity_bytes))
     }
 }
 

@@ -78,6 +78,14 @@ pub(super) fn absent_is_done<A>(response: Result<A, PluginError>) -> Result<(), 
     }
 }
 
+/// Refuses a request with a problem before it is sent.
+pub(super) fn refuse_unsent(rpc: Rpc, problem: Option<String>) -> Result<(), PluginError> {
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(plugin_error(rpc, StatusCode::InvalidArgument, problem)),
+    }
+}
+
 /// Returns the error for a call that reached its deadline.
 pub(super) fn timed_out(rpc: Rpc, deadline: Duration) -> PluginError {
     let message = format!("the plugin did not respond within {}s", deadline.as_secs());

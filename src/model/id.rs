@@ -59,6 +59,8 @@ names! {
     AllocId;
     /// The name by which an allocation knows a volume: the label of the job's `volume` block.
     VolumeAlias;
+    /// One run of a process that calls plugins, a UUID: every start has another one.
+    HostSession;
 }
 
 impl Namespace {

@@ -13,12 +13,15 @@ mod hidden_field;
 mod id;
 mod mount_options;
 mod node;
+mod paths;
 mod plugin;
+mod remote_volume;
 mod secrets;
 mod server_version;
 mod set_name;
 mod snapshot;
 mod topology;
+mod usage;
 mod variable;
 mod volume;
 
@@ -30,19 +33,22 @@ pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use id::{
-    AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
-    SnapshotId, VariablePath, VolumeAlias, VolumeId,
+    AllocId, ExternalId, ExternalNodeId, HostSession, IdProblem, Namespace, NamespacedId, NodeId,
+    PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
+pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath};
 pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,
 };
+pub use remote_volume::RemoteVolume;
 pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Secrets};
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
 pub use topology::{Topology, TopologyRequest};
+pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::model::{
-    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
-    PluginId, PluginInstance, Secrets, Snapshot, SnapshotId,
+    AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, NodeId,
+    PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId,
 };
 use crate::ports::{
-    Connector, Controller, CreateSnapshot, CreateVolume, CreatedVolume, DriverError, ExpandVolume,
-    ExpandedVolume, Identity, ListSnapshots, NodeDescription, NodeService, Page, PageRequest,
+    Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
+    CreateVolume, CreatedVolume, DriverError, ExpandVolume, ExpandedVolume, Identity,
+    ListSnapshots, NodeDescription, NodeExpandVolume, NodeService, Page, PageRequest,
     PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
     ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver, ValidateVolume,
 };
@@ -152,6 +153,22 @@ impl Controller for FakePlugin {
         let rpc = Rpc::ControllerExpandVolume;
         Err(refuse(rpc, StatusCode::Unimplemented, ""))
     }
+
+    async fn controller_publish_volume(
+        &self,
+        _: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError> {
+        let rpc = Rpc::ControllerPublishVolume;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        _: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError> {
+        let rpc = Rpc::ControllerUnpublishVolume;
+        Err(refuse(rpc, StatusCode::Unimplemented, ""))
+    }
 }
 
 #[async_trait]
@@ -201,6 +218,10 @@ impl NodeService for FakePlugin {
             StatusCode::Unimplemented,
             "",
         ))
+    }
+
+    async fn node_expand_volume(&self, _: NodeExpandVolume) -> Result<Bytes, PluginError> {
+        Err(refuse(Rpc::NodeExpandVolume, StatusCode::Unimplemented, ""))
     }
 }
 

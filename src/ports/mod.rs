@@ -5,31 +5,37 @@
 //! as the adapter, so a test finds the errors that production would.
 
 mod access;
+mod attachment;
 mod block_storage;
 mod call_observer;
 mod clock;
 mod cluster_api;
 mod connector;
+mod controller_host;
 mod document;
 mod driver;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+mod host_error;
 mod ids;
 mod journal;
 mod ledger;
 mod mounter;
+mod node_host;
 mod observer;
 mod plugin;
 mod plugins;
 mod provider_api;
 mod sealer;
 mod secret_source;
+mod step_text;
 mod storage;
 mod verdict;
 mod volume_api;
 mod volume_watch;
 
 pub use access::{AccessReader, Policy, TokenKind};
+pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
 pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
     FileSystem, LoopDevice,
@@ -38,12 +44,18 @@ pub use call_observer::{CallLoad, CallObserver};
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use connector::{Connector, PluginConnection};
+pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
+pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
+pub use node_host::{
+    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
+    UnpublishRequest, UnstageRequest,
+};
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
     Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
@@ -54,6 +66,7 @@ pub use plugins::PluginDirectory;
 pub use provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};
 pub use sealer::{SealError, Sealer};
 pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
+pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{

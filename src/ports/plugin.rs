@@ -9,13 +9,14 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
+use super::attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
 use super::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
 };
 use crate::model::{
     Bytes, Capability, CapacityRange, ControllerCapabilities, ExternalId, ExternalNodeId,
-    ExternalVolume, MountOptions, NodeCapabilities, Secrets, Snapshot, SnapshotId, Topology,
-    TopologyRequest,
+    ExternalVolume, MountOptions, NodeCapabilities, PublishContext, Secrets, Snapshot, SnapshotId,
+    Topology, TopologyRequest,
 };
 use crate::retry::Verdict;
 
@@ -46,6 +47,10 @@ pub enum Rpc {
     ListSnapshots,
     /// Controller service.
     ControllerExpandVolume,
+    /// Controller service.
+    ControllerPublishVolume,
+    /// Controller service.
+    ControllerUnpublishVolume,
     /// Node service.
     NodeGetCapabilities,
     /// Node service.
@@ -58,11 +63,13 @@ pub enum Rpc {
     NodePublishVolume,
     /// Node service.
     NodeUnpublishVolume,
+    /// Node service.
+    NodeExpandVolume,
 }
 
 impl Rpc {
     /// All RPCs.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::GetPluginInfo,
         Self::GetPluginCapabilities,
         Self::Probe,
@@ -75,12 +82,15 @@ impl Rpc {
         Self::DeleteSnapshot,
         Self::ListSnapshots,
         Self::ControllerExpandVolume,
+        Self::ControllerPublishVolume,
+        Self::ControllerUnpublishVolume,
         Self::NodeGetCapabilities,
         Self::NodeGetInfo,
         Self::NodeStageVolume,
         Self::NodeUnstageVolume,
         Self::NodePublishVolume,
         Self::NodeUnpublishVolume,
+        Self::NodeExpandVolume,
     ];
 
     /// Returns the name in the CSI specification.
@@ -98,12 +108,15 @@ impl Rpc {
             Self::DeleteSnapshot => "DeleteSnapshot",
             Self::ListSnapshots => "ListSnapshots",
             Self::ControllerExpandVolume => "ControllerExpandVolume",
+            Self::ControllerPublishVolume => "ControllerPublishVolume",
+            Self::ControllerUnpublishVolume => "ControllerUnpublishVolume",
             Self::NodeGetCapabilities => "NodeGetCapabilities",
             Self::NodeGetInfo => "NodeGetInfo",
             Self::NodeStageVolume => "NodeStageVolume",
             Self::NodeUnstageVolume => "NodeUnstageVolume",
             Self::NodePublishVolume => "NodePublishVolume",
             Self::NodeUnpublishVolume => "NodeUnpublishVolume",
+            Self::NodeExpandVolume => "NodeExpandVolume",
         }
     }
 }
@@ -388,6 +401,16 @@ pub trait Controller: Send + Sync {
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError>;
     /// ControllerExpandVolume. Succeeds if the volume is already large enough.
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError>;
+    /// ControllerPublishVolume. Returns the publish context unchanged.
+    async fn controller_publish_volume(
+        &self,
+        request: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError>;
+    /// ControllerUnpublishVolume. Succeeds if the volume is not attached to the node.
+    async fn controller_unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError>;
 }
 
 /// The Node service of CSI.
@@ -413,4 +436,6 @@ pub trait NodeService: Send + Sync {
         external_id: ExternalId,
         target_path: PathBuf,
     ) -> Result<(), PluginError>;
+    /// NodeExpandVolume. Returns the size; zero if the plugin does not report it.
+    async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError>;
 }

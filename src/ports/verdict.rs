@@ -16,9 +16,9 @@ enum RpcKind {
     Validate,
     /// Changes nothing, and may name an expired page.
     List,
-    /// Creates, expands, stages or publishes.
+    /// Creates, expands, attaches, stages or publishes.
     Setup,
-    /// Deletes, unstages or unpublishes.
+    /// Deletes, detaches, unstages or unpublishes.
     Teardown,
 }
 
@@ -35,10 +35,13 @@ const fn kind(rpc: Rpc) -> RpcKind {
         Rpc::CreateVolume
         | Rpc::CreateSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerPublishVolume
         | Rpc::NodeStageVolume
-        | Rpc::NodePublishVolume => RpcKind::Setup,
+        | Rpc::NodePublishVolume
+        | Rpc::NodeExpandVolume => RpcKind::Setup,
         Rpc::DeleteVolume
         | Rpc::DeleteSnapshot
+        | Rpc::ControllerUnpublishVolume
         | Rpc::NodeUnstageVolume
         | Rpc::NodeUnpublishVolume => RpcKind::Teardown,
     }

@@ -26,6 +26,7 @@ mod csi;
 #[cfg(feature = "agent")]
 mod csi_code;
 #[cfg(feature = "agent")]
+mod csi_steps;
 mod csi_storage;
 #[cfg(feature = "agent")]
 mod faults;

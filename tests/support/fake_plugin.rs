@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use nomad_csi::csi::proto::controller_server::ControllerServer;
 use nomad_csi::csi::proto::identity_server::IdentityServer;
 use nomad_csi::csi::proto::node_server::NodeServer;
+use nomad_csi::model::ExternalNodeId;
 use nomad_csi::ports::fake::FakeBackend;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -46,11 +47,21 @@ pub(crate) struct FakePluginServer {
 impl FakePluginServer {
     /// Listens on `socket` while the plugin is alive.
     pub(crate) fn start(backend: Arc<FakeBackend>, socket: &Path) -> Self {
+        Self::start_on(backend, socket, None)
+    }
+
+    /// Listens on `socket` as the plugin of a node that the backend knows.
+    pub(crate) fn start_on(
+        backend: Arc<FakeBackend>,
+        socket: &Path,
+        node: Option<ExternalNodeId>,
+    ) -> Self {
         let cutter = Arc::new(ConnectionCutter::default());
         let envelopes = Arc::new(Mutex::new(vec![]));
         let service = Service {
             backend: backend.clone(),
             cutter: cutter.clone(),
+            node,
         };
         let listener = UnixListener::bind(socket).expect("the socket can be bound");
         let (accepted, incoming) = mpsc::channel(16);

@@ -7,15 +7,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::provider_state::{
-    FakeSnapshot, FakeStaging, FakeTarget, FakeVolume, ProviderState, Refusal,
-};
+use super::attachment_state::FakeAttachment;
+use super::machine::FakeMachine;
+use super::node_state::{FakeStaging, FakeTarget};
+use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, Refusal};
 use super::settings::PluginSettings;
-use crate::model::{Condition, ExternalId};
+use crate::model::{Bytes, Condition, ExternalId, ExternalNodeId};
 use crate::ports::plugin::{Rpc, StatusCode};
 
 /// A fault of one call.
@@ -25,8 +26,12 @@ pub enum Fault {
     Fail(StatusCode),
     /// The plugin does the work and returns this code.
     FailAfterEffect(StatusCode),
-    /// The plugin waits until [`FakeBackend::release`], then continues normally.
+    /// The plugin waits until [`FakeBackend::release`], then continues normally. It stops if the caller
+    /// gives up.
     Hang,
+    /// As `Hang`, but the plugin goes on if the caller gives up: the effect happens later, and only the
+    /// plugin's death prevents it.
+    OutliveCaller,
     /// The plugin does the work; the connection breaks before the reply.
     LoseReply,
     /// The call is duplicated in transit and arrives twice.
@@ -50,6 +55,15 @@ pub enum CallError {
     ConnectionLost,
 }
 
+/// The calls of a volume that CSI wants one at a time: those of the controller, and those of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FakeLane {
+    /// Controller calls, and calls about the plugin.
+    Controller,
+    /// Calls of the node service on one node.
+    Node(ExternalNodeId),
+}
+
 /// A call that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -64,8 +78,11 @@ struct Inner {
     state: ProviderState,
     faults: BTreeMap<Rpc, VecDeque<Fault>>,
     calls: Vec<Call>,
-    in_flight: BTreeMap<String, Rpc>,
+    in_flight: BTreeMap<LaneKey, (u64, Rpc)>,
 }
+
+/// A lane and a volume's external ID or name.
+type LaneKey = (FakeLane, String);
 
 /// The state of the fake plugin, shared by its front ends and the test.
 #[derive(Debug)]
@@ -76,6 +93,8 @@ pub struct FakeBackend {
     released: watch::Sender<u64>,
     /// Counts deaths and restarts together; even while the plugin is alive.
     lives: watch::Sender<u64>,
+    /// The number of calls that ended.
+    ended: watch::Sender<u64>,
 }
 
 impl FakeBackend {
@@ -89,6 +108,7 @@ impl FakeBackend {
             arrived: watch::Sender::default(),
             released: watch::Sender::default(),
             lives: watch::Sender::default(),
+            ended: watch::Sender::default(),
         })
     }
 
@@ -113,6 +133,8 @@ impl FakeBackend {
             *lives += u64::from(was_alive);
             was_alive
         });
+        self.inner().in_flight.clear();
+        self.ended.send_modify(|calls| *calls += 1);
     }
 
     /// Restarts the plugin with its previous state.
@@ -139,6 +161,28 @@ impl FakeBackend {
         let mut arrived = self.arrived.subscribe();
         // The sender lives as long as `self`.
         drop(arrived.wait_for(|so_far| *so_far >= count).await);
+    }
+
+    /// Waits until no call for a volume runs.
+    pub async fn wait_until_idle(&self) {
+        let mut ended = self.ended.subscribe();
+        let is_idle = |_: &u64| self.inner().in_flight.is_empty();
+        drop(ended.wait_for(is_idle).await);
+    }
+
+    /// Adds a node. With a machine, what is staged and published there is mounted.
+    pub fn add_node(&self, node: ExternalNodeId, machine: Option<FakeMachine>) {
+        self.inner().state.machines.insert(node, machine);
+    }
+
+    /// Forgets what is staged and published on a node, as a reboot does. Attachments stay.
+    pub fn reboot(&self, node: &ExternalNodeId) {
+        let mut inner = self.inner();
+        inner.state.stagings.retain(|(at, _), _| at != node);
+        inner.state.targets.retain(|(at, _, _), _| at != node);
+        if let Some(Some(machine)) = inner.state.machines.get(node) {
+            machine.mounter.reboot();
+        }
     }
 
     /// Changes the settings of the plugin.
@@ -178,14 +222,24 @@ impl FakeBackend {
         self.inner().state.snapshots.values().cloned().collect()
     }
 
+    /// Returns all attachments.
+    pub fn attachments(&self) -> BTreeMap<(ExternalId, ExternalNodeId), FakeAttachment> {
+        self.inner().state.attachments.clone()
+    }
+
     /// Returns all staged volumes.
-    pub fn stagings(&self) -> BTreeMap<ExternalId, FakeStaging> {
+    pub fn stagings(&self) -> BTreeMap<(ExternalNodeId, ExternalId), FakeStaging> {
         self.inner().state.stagings.clone()
     }
 
     /// Returns all published targets.
-    pub fn targets(&self) -> BTreeMap<(ExternalId, PathBuf), FakeTarget> {
+    pub fn targets(&self) -> BTreeMap<(ExternalNodeId, ExternalId, PathBuf), FakeTarget> {
         self.inner().state.targets.clone()
+    }
+
+    /// Returns the sizes to which volumes were expanded on nodes.
+    pub fn expanded(&self) -> BTreeMap<(ExternalNodeId, ExternalId), Bytes> {
+        self.inner().state.expanded.clone()
     }
 
     /// Returns all calls that arrived, in order, including retries.
@@ -208,15 +262,20 @@ impl FakeBackend {
     ///
     /// # Errors
     /// The error of the state or of the fault.
-    pub async fn call<T>(
-        &self,
-        rpc: Rpc,
-        subject: &str,
-        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
+    pub async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        lane: FakeLane,
+        (rpc, subject): (Rpc, &str),
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, CallError> {
         let mut lives = self.lives.subscribe();
-        let (_guard, fault) = self.begin_call(rpc, subject)?;
+        let (running, fault) = self.begin_call(lane, rpc, subject)?;
         let before = *self.arrived.borrow();
+        let lost = CallError::ConnectionLost;
+        if fault == Some(Fault::OutliveCaller) {
+            let answer = outlive_caller(running, self.released.subscribe(), lives, act);
+            return answer.await.unwrap_or(Err(lost));
+        }
         let act = || act(&mut self.inner().state).map_err(CallError::Refused);
         let failed = |code: StatusCode| {
             CallError::Refused(Refusal {
@@ -224,9 +283,8 @@ impl FakeBackend {
                 message: format!("scripted {}", code.as_str()),
             })
         };
-        let lost = CallError::ConnectionLost;
         match fault {
-            None => act(),
+            None | Some(Fault::OutliveCaller) => act(),
             Some(Fault::Fail(code)) => Err(failed(code)),
             Some(Fault::FailAfterEffect(code)) => act().and_then(|_| Err(failed(code))),
             Some(Fault::LoseReply) => act().and_then(|_| Err(lost)),
@@ -258,12 +316,13 @@ impl FakeBackend {
         }
     }
 
-    /// Records the call. Refuses a second call for a volume while the first is running.
+    /// Records the call. Refuses a second call for a volume in a lane while the first is running.
     fn begin_call(
-        &self,
+        self: &Arc<Self>,
+        lane: FakeLane,
         rpc: Rpc,
         subject: &str,
-    ) -> Result<(InFlight<'_>, Option<Fault>), CallError> {
+    ) -> Result<(InFlight, Option<Fault>), CallError> {
         let mut inner = self.inner();
         if !self.is_alive() {
             return Err(CallError::NotConnected);
@@ -273,19 +332,50 @@ impl FakeBackend {
             subject: subject.to_owned(),
         });
         self.arrived.send_modify(|so_far| *so_far += 1);
-        if let Some(pending) = inner.in_flight.get(subject).copied() {
+        let ticket = *self.arrived.borrow();
+        let key = (lane, subject.to_owned());
+        if let Some((_, pending)) = inner.in_flight.get(&key).copied() {
             let what = format!("{pending} for {subject} is still running");
             let refused = inner.state.violation(rpc, StatusCode::Aborted, what);
             return refused.map_err(CallError::Refused);
         }
-        let key = (!subject.is_empty()).then(|| subject.to_owned());
-        if let Some(key) = &key {
-            inner.in_flight.insert(key.clone(), rpc);
+        if !subject.is_empty() {
+            inner.in_flight.insert(key.clone(), (ticket, rpc));
         }
         let fault = inner.faults.get_mut(&rpc).and_then(VecDeque::pop_front);
-        let backend = self;
-        Ok((InFlight { backend, key }, fault))
+        let backend = Arc::downgrade(self);
+        Ok((
+            InFlight {
+                backend,
+                key,
+                ticket,
+            },
+            fault,
+        ))
     }
+}
+
+/// Starts a call whose effect happens when the test releases it, whether or not the caller waits.
+async fn outlive_caller<T: Send + 'static>(
+    running: InFlight,
+    mut released: watch::Receiver<u64>,
+    mut lives: watch::Receiver<u64>,
+    act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
+) -> Option<Result<T, CallError>> {
+    let (sender, answer) = oneshot::channel();
+    tokio::spawn(async move {
+        let is_released = tokio::select! {
+            biased;
+            _ = lives.changed() => false,
+            released = released.changed() => released.is_ok(),
+        };
+        if let (true, Some(backend)) = (is_released, running.backend.upgrade()) {
+            let answer = act(&mut backend.inner().state).map_err(CallError::Refused);
+            drop(running);
+            let _is_awaited = sender.send(answer);
+        }
+    });
+    answer.await.ok()
 }
 
 impl Drop for FakeBackend {
@@ -306,15 +396,23 @@ fn is_alive(lives: u64) -> bool {
 }
 
 /// A running call. It ends when it is dropped, also if the caller stopped waiting.
-struct InFlight<'a> {
-    backend: &'a FakeBackend,
-    key: Option<String>,
+struct InFlight {
+    backend: Weak<FakeBackend>,
+    key: LaneKey,
+    ticket: u64,
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if let Some(key) = &self.key {
-            self.backend.inner().in_flight.remove(key);
+        let Some(backend) = self.backend.upgrade() else {
+            return;
+        };
+        let mut inner = backend.inner();
+        let running = inner.in_flight.get(&self.key);
+        if running.is_some_and(|(ticket, _)| *ticket == self.ticket) {
+            inner.in_flight.remove(&self.key);
         }
+        drop(inner);
+        backend.ended.send_modify(|calls| *calls += 1);
     }
 }

@@ -81,6 +81,30 @@ impl FakeMounter {
         });
     }
 
+    /// Mounts a volume of a plugin.
+    pub fn mount_volume(&self, target: &Path, volume: &str) {
+        self.table().mounts.push(MountEntry {
+            target: target.to_owned(),
+            root: "/".into(),
+            device: format!("0:{volume}"),
+            source: volume.to_owned(),
+            flags: MountFlags::default(),
+        });
+    }
+
+    /// Removes every mount at `target`.
+    ///
+    /// # Errors
+    /// If the mount is busy.
+    pub fn unmount_all(&self, target: &Path) -> io::Result<()> {
+        let mut table = self.table();
+        if table.busy.iter().any(|path| path == target) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        table.mounts.retain(|mount| mount.target != target);
+        Ok(())
+    }
+
     /// Returns the current mounts.
     pub fn mounts(&self) -> Vec<MountEntry> {
         self.table().mounts.clone()

@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::backend::{CallError, FakeBackend};
+use super::backend::{CallError, FakeBackend, FakeLane};
 use super::provider_state::{ProviderState, Refusal};
 use super::settings::PluginSettings;
 use crate::model::{
-    AllocId, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities, PluginId,
-    Secrets, Snapshot, SnapshotId,
+    AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
+    NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId,
+};
+use crate::ports::attachment::{
+    ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
 };
 use crate::ports::connector::{Connector, PluginConnection};
 use crate::ports::plugin::{
@@ -37,10 +40,13 @@ fn deadline(rpc: Rpc) -> Duration {
         | Rpc::CreateSnapshot
         | Rpc::DeleteSnapshot
         | Rpc::ControllerExpandVolume
+        | Rpc::ControllerPublishVolume
+        | Rpc::ControllerUnpublishVolume
         | Rpc::NodeStageVolume
         | Rpc::NodeUnstageVolume
         | Rpc::NodePublishVolume
-        | Rpc::NodeUnpublishVolume => Duration::from_secs(30 * 60),
+        | Rpc::NodeUnpublishVolume
+        | Rpc::NodeExpandVolume => Duration::from_secs(30 * 60),
         Rpc::GetPluginInfo
         | Rpc::GetPluginCapabilities
         | Rpc::Probe
@@ -57,12 +63,26 @@ fn deadline(rpc: Rpc) -> Duration {
 #[derive(Clone, Debug)]
 pub struct FakePlugin {
     backend: Arc<FakeBackend>,
+    /// The node; `None` for that of the settings.
+    node: Option<ExternalNodeId>,
 }
 
 impl FakePlugin {
     /// Creates the ports of this backend.
     pub fn new(backend: Arc<FakeBackend>) -> Self {
-        Self { backend }
+        let node = None;
+        Self { backend, node }
+    }
+
+    /// Creates the ports of this backend on a node that [`FakeBackend::add_node`] added.
+    pub fn on_node(backend: Arc<FakeBackend>, node: ExternalNodeId) -> Self {
+        let node = Some(node);
+        Self { backend, node }
+    }
+
+    fn node(&self) -> ExternalNodeId {
+        let own = || self.backend.settings().description.external_node_id;
+        self.node.clone().unwrap_or_else(own)
     }
 
     /// Returns the connection that a connector would return.
@@ -75,60 +95,95 @@ impl FakePlugin {
         }
     }
 
-    async fn call<T>(
+    async fn call<T: Send + 'static>(
         &self,
         rpc: Rpc,
         subject: &str,
-        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
-        let answer =
-            tokio::time::timeout(deadline(rpc), self.backend.call(rpc, subject, act)).await;
-        let error = |code, message: &str| PluginError {
-            rpc,
-            code,
-            verdict: verdict_of(rpc, code),
-            message: message.to_owned(),
-        };
+        let lane = FakeLane::Controller;
+        self.call_in(lane, (rpc, subject), act).await
+    }
+
+    /// Sends a call of the node service.
+    async fn call_node<T: Send + 'static>(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+        act: impl Fn(&mut ProviderState, &ExternalNodeId) -> Result<T, Refusal> + Send + Sync + 'static,
+    ) -> Result<T, PluginError> {
+        let node = self.node();
+        let lane = FakeLane::Node(node.clone());
+        self.call_in(lane, (rpc, subject), move |state| act(state, &node))
+            .await
+    }
+
+    async fn call_in<T: Send + 'static>(
+        &self,
+        lane: FakeLane,
+        (rpc, subject): (Rpc, &str),
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
+    ) -> Result<T, PluginError> {
+        let call = self.backend.call(lane, (rpc, subject), act);
+        let answer = tokio::time::timeout(deadline(rpc), call).await;
         match answer {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(CallError::Refused(refusal))) => Err(error(refusal.code, &refusal.message)),
+            Ok(Err(CallError::Refused(refusal))) => {
+                Err(failed(rpc, refusal.code, &refusal.message))
+            }
             Ok(Err(CallError::ConnectionLost)) => {
-                Err(error(StatusCode::Unavailable, "the connection broke"))
+                Err(failed(rpc, StatusCode::Unavailable, "the connection broke"))
             }
             Ok(Err(CallError::NotConnected)) => Err(PluginError {
                 verdict: verdict_unsent(rpc),
-                ..error(StatusCode::Unavailable, "nothing listens on the socket")
+                ..failed(
+                    rpc,
+                    StatusCode::Unavailable,
+                    "nothing listens on the socket",
+                )
             }),
-            Err(_elapsed) => Err(error(StatusCode::DeadlineExceeded, "no answer")),
+            Err(_elapsed) => Err(failed(rpc, StatusCode::DeadlineExceeded, "no answer")),
         }
     }
 
-    /// Sends a teardown call, which succeeds if the object does not exist.
-    async fn teardown(
+    async fn read_settings<T: Send + 'static>(
         &self,
         rpc: Rpc,
-        id: &str,
-        act: impl Fn(&mut ProviderState) -> Result<(), Refusal> + Send,
-    ) -> Result<(), PluginError> {
-        match self.call(rpc, id, act).await {
-            Err(error) if error.code == StatusCode::NotFound => Ok(()),
-            answer => answer,
-        }
-    }
-
-    async fn read_settings<T>(
-        &self,
-        rpc: Rpc,
-        answer: impl Fn(&PluginSettings) -> Option<T> + Send + Sync,
+        answer: impl Fn(&PluginSettings) -> Option<T> + Send + Sync + 'static,
     ) -> Result<T, PluginError> {
         let unimplemented = || Refusal {
             code: StatusCode::Unimplemented,
             message: "the plugin has no such service".to_owned(),
         };
-        self.call(rpc, "", |world| {
+        self.call(rpc, "", move |world| {
             answer(&world.settings).ok_or_else(unimplemented)
         })
         .await
+    }
+}
+
+fn failed(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
+    PluginError {
+        rpc,
+        code,
+        verdict: verdict_of(rpc, code),
+        message: message.to_owned(),
+    }
+}
+
+/// The answer of a teardown call, which succeeds if the object does not exist.
+fn absent_is_done(answer: Result<(), PluginError>) -> Result<(), PluginError> {
+    match answer {
+        Err(error) if error.code == StatusCode::NotFound => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Refuses a request that the adapter would not send.
+fn refuse_unsent(rpc: Rpc, problem: Option<String>) -> Result<(), PluginError> {
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(failed(rpc, StatusCode::InvalidArgument, &problem)),
     }
 }
 
@@ -160,7 +215,8 @@ impl Controller for FakePlugin {
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
-        self.call(Rpc::CreateVolume, &request.name, |world| {
+        let subject = request.name.clone();
+        self.call(Rpc::CreateVolume, &subject, move |world| {
             world.create(&request)
         })
         .await
@@ -171,53 +227,77 @@ impl Controller for FakePlugin {
         external_id: ExternalId,
         secrets: Secrets,
     ) -> Result<(), PluginError> {
-        self.teardown(Rpc::DeleteVolume, external_id.as_str(), |world| {
+        let subject = external_id.as_str().to_owned();
+        let answer = self.call(Rpc::DeleteVolume, &subject, move |world| {
             world.delete(&external_id, &secrets)
-        })
-        .await
+        });
+        absent_is_done(answer.await)
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
-        let rpc = Rpc::ValidateVolumeCapabilities;
-        self.call(rpc, request.external_id.as_str(), |world| {
+        let subject = request.external_id.as_str().to_owned();
+        self.call(Rpc::ValidateVolumeCapabilities, &subject, move |world| {
             world.validate(&request)
         })
         .await
     }
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
-        self.call(Rpc::ListVolumes, "", |world| world.list_volumes(&page))
+        self.call(Rpc::ListVolumes, "", move |world| world.list_volumes(&page))
             .await
     }
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
-        let subject = request.source.as_str();
-        self.call(Rpc::CreateSnapshot, subject, |world| {
+        let subject = request.source.as_str().to_owned();
+        self.call(Rpc::CreateSnapshot, &subject, move |world| {
             world.create_snapshot(&request)
         })
         .await
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
-        self.teardown(Rpc::DeleteSnapshot, id.as_str(), |world| {
+        let subject = id.as_str().to_owned();
+        let answer = self.call(Rpc::DeleteSnapshot, &subject, move |world| {
             world.delete_snapshot(&id, &secrets)
-        })
-        .await
+        });
+        absent_is_done(answer.await)
     }
 
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
-        self.call(Rpc::ListSnapshots, "", |world| {
+        self.call(Rpc::ListSnapshots, "", move |world| {
             world.list_snapshots(&request)
         })
         .await
     }
 
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
-        let subject = request.external_id.as_str();
-        self.call(Rpc::ControllerExpandVolume, subject, |world| {
+        let subject = request.external_id.as_str().to_owned();
+        self.call(Rpc::ControllerExpandVolume, &subject, move |world| {
             world.expand(&request)
         })
         .await
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError> {
+        let rpc = Rpc::ControllerPublishVolume;
+        refuse_unsent(rpc, request.problem())?;
+        let subject = request.external_id.as_str().to_owned();
+        self.call(rpc, &subject, move |world| world.attach(&request))
+            .await
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError> {
+        let rpc = Rpc::ControllerUnpublishVolume;
+        refuse_unsent(rpc, request.problem())?;
+        let subject = request.external_id.as_str().to_owned();
+        let answer = self.call(rpc, &subject, move |world| world.detach(&request));
+        absent_is_done(answer.await)
     }
 }
 
@@ -229,16 +309,23 @@ impl NodeService for FakePlugin {
     }
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
-        self.read_settings(Rpc::NodeGetInfo, |settings| {
-            settings.node.map(|_| settings.description.clone())
+        let node = self.node();
+        self.read_settings(Rpc::NodeGetInfo, move |settings| {
+            let description = NodeDescription {
+                external_node_id: node.clone(),
+                ..settings.description.clone()
+            };
+            settings.node.map(|_| description)
         })
         .await
     }
 
     async fn stage_volume(&self, request: StageVolume) -> Result<(), PluginError> {
-        let subject = request.external_id.as_str();
-        self.call(Rpc::NodeStageVolume, subject, |world| world.stage(&request))
-            .await
+        let subject = request.external_id.as_str().to_owned();
+        self.call_node(Rpc::NodeStageVolume, &subject, move |world, node| {
+            world.stage(node, &request)
+        })
+        .await
     }
 
     async fn unstage_volume(
@@ -246,16 +333,17 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         staging_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.teardown(Rpc::NodeUnstageVolume, external_id.as_str(), |world| {
-            world.unstage(&external_id, &staging_path)
-        })
-        .await
+        let subject = external_id.as_str().to_owned();
+        let answer = self.call_node(Rpc::NodeUnstageVolume, &subject, move |world, node| {
+            world.unstage(node, &external_id, &staging_path)
+        });
+        absent_is_done(answer.await)
     }
 
     async fn publish_volume(&self, request: PublishVolume) -> Result<(), PluginError> {
-        let subject = request.external_id.as_str();
-        self.call(Rpc::NodePublishVolume, subject, |world| {
-            world.publish(&request)
+        let subject = request.external_id.as_str().to_owned();
+        self.call_node(Rpc::NodePublishVolume, &subject, move |world, node| {
+            world.publish(node, &request)
         })
         .await
     }
@@ -265,8 +353,19 @@ impl NodeService for FakePlugin {
         external_id: ExternalId,
         target_path: PathBuf,
     ) -> Result<(), PluginError> {
-        self.teardown(Rpc::NodeUnpublishVolume, external_id.as_str(), |world| {
-            world.unpublish(&external_id, &target_path)
+        let subject = external_id.as_str().to_owned();
+        let answer = self.call_node(Rpc::NodeUnpublishVolume, &subject, move |world, node| {
+            world.unpublish(node, &external_id, &target_path)
+        });
+        absent_is_done(answer.await)
+    }
+
+    async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError> {
+        let rpc = Rpc::NodeExpandVolume;
+        refuse_unsent(rpc, request.problem())?;
+        let subject = request.external_id.as_str().to_owned();
+        self.call_node(rpc, &subject, move |world, node| {
+            world.expand_on(node, &request)
         })
         .await
     }
@@ -314,5 +413,7 @@ impl PluginDirectory for FakeDirectory {
     }
 }
 
+#[cfg(test)]
+mod attachment_tests;
 #[cfg(test)]
 mod tests;

@@ -1,21 +1,23 @@
-//! The state of the fake plugin: volumes, snapshots, staged and published volumes of one node.
+//! The state of the fake plugin: volumes, snapshots, and what its nodes have of them.
 //!
 //! The fake follows CSI 1.12 instead of scripted answers. A normal error, such as a taken name or a
 //! missing volume, is a [`Refusal`]. A call that CSI forbids is refused *and* recorded as a violation,
-//! which fails the test: publish before stage, a second staging path, unstage or delete of a
-//! published volume, a foreign volume context, missing secrets, or an RPC without its capability.
+//! which fails the test: a foreign volume context, missing secrets, an RPC without its capability, a
+//! delete of a volume in use, and what `attachment_state` and `node_state` name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::attachment_state::FakeAttachment;
+use super::machine::FakeMachine;
+use super::node_state::{FakeStaging, FakeTarget};
 use super::settings::PluginSettings;
 use crate::model::{
-    AccessMode, Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
-    MountOptions, NodeCapabilities, Secrets, SnapshotId, TopologyRequest,
+    Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
+    ExternalNodeId, MountOptions, NodeCapabilities, Secrets, SnapshotId, TopologyRequest,
 };
 use crate::ports::plugin::{
-    CreateVolume, CreatedVolume, PublishVolume, Rpc, StageVolume, StatusCode, ValidateVolume,
-    VolumeSource,
+    CreateVolume, CreatedVolume, Rpc, StatusCode, ValidateVolume, VolumeSource,
 };
 
 /// An error answer.
@@ -76,28 +78,6 @@ pub(super) struct CreateArguments {
     topology: TopologyRequest,
 }
 
-/// A staged volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeStaging {
-    /// The staging path, the only one on this node.
-    pub path: PathBuf,
-    /// The access and attachment mode.
-    pub capability: Capability,
-    /// The mount options.
-    pub mount_options: MountOptions,
-}
-
-/// A published volume at one target path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeTarget {
-    /// The access and attachment mode.
-    pub capability: Capability,
-    /// The mount options.
-    pub mount_options: MountOptions,
-    /// Whether the target refuses writes.
-    pub read_only: bool,
-}
-
 /// The state of the plugin.
 #[derive(Debug, Default)]
 pub struct ProviderState {
@@ -105,8 +85,11 @@ pub struct ProviderState {
     pub settings: PluginSettings,
     pub(super) volumes: BTreeMap<ExternalId, FakeVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, FakeSnapshot>,
-    pub(super) stagings: BTreeMap<ExternalId, FakeStaging>,
-    pub(super) targets: BTreeMap<(ExternalId, PathBuf), FakeTarget>,
+    pub(super) attachments: BTreeMap<(ExternalId, ExternalNodeId), FakeAttachment>,
+    pub(super) stagings: BTreeMap<(ExternalNodeId, ExternalId), FakeStaging>,
+    pub(super) targets: BTreeMap<(ExternalNodeId, ExternalId, PathBuf), FakeTarget>,
+    pub(super) expanded: BTreeMap<(ExternalNodeId, ExternalId), Bytes>,
+    pub(super) machines: BTreeMap<ExternalNodeId, Option<FakeMachine>>,
     pub(super) violations: Vec<String>,
     created: u64,
     pub(super) snapshots_created: u64,
@@ -239,8 +222,8 @@ impl ProviderState {
         self.require_capability(rpc, self.controller().create_delete_volume)?;
         self.require_secrets(rpc, secrets)?;
         self.require_id(rpc, id)?;
-        if self.stagings.contains_key(id) || self.is_published(id) {
-            let what = format!("{id} is still staged or published");
+        if self.is_in_use(id) {
+            let what = format!("{id} is still attached, staged or published");
             return self.violation(rpc, StatusCode::FailedPrecondition, what);
         }
         match self.volumes.remove(id) {
@@ -276,151 +259,18 @@ impl ProviderState {
         }
     }
 
-    /// Handles NodeStageVolume: one staging path per volume on a node.
-    ///
-    /// # Errors
-    /// A refusal, or a violation of CSI.
-    pub fn stage(&mut self, request: &StageVolume) -> Result<(), Refusal> {
-        let rpc = Rpc::NodeStageVolume;
-        self.require_capability(rpc, self.node().stage_unstage_volume)?;
-        self.require_secrets(rpc, &request.secrets)?;
-        self.require_id(rpc, &request.external_id)?;
-        self.require_absolute(rpc, &request.staging_path)?;
-        self.require_context(rpc, &request.external_id, &request.context)?;
-        let wanted = FakeStaging {
-            path: request.staging_path.clone(),
-            capability: request.capability,
-            mount_options: request.mount_options.clone(),
-        };
-        match self.stagings.get(&request.external_id) {
-            Some(staging) if staging.path != wanted.path => {
-                let what = format!(
-                    "{} is already staged at {}",
-                    request.external_id,
-                    staging.path.display()
-                );
-                self.violation(rpc, StatusCode::FailedPrecondition, what)
-            }
-            Some(staging) if *staging != wanted => refuse(
-                StatusCode::AlreadyExists,
-                format!("{} is staged with other arguments", request.external_id),
-            ),
-            Some(_) => Ok(()),
-            None => {
-                self.stagings.insert(request.external_id.clone(), wanted);
-                Ok(())
-            }
-        }
-    }
-
-    /// Handles NodeUnstageVolume, which must follow every unpublish.
-    ///
-    /// # Errors
-    /// A refusal, or a violation of CSI.
-    pub fn unstage(&mut self, id: &ExternalId, path: &Path) -> Result<(), Refusal> {
-        let rpc = Rpc::NodeUnstageVolume;
-        self.require_capability(rpc, self.node().stage_unstage_volume)?;
-        self.require_id(rpc, id)?;
-        self.require_absolute(rpc, path)?;
-        if self.settings.unknown_is_not_found && !self.volumes.contains_key(id) {
-            return unknown(id);
-        }
-        if self
-            .stagings
-            .get(id)
-            .is_none_or(|staging| staging.path != path)
-        {
-            return Ok(());
-        }
-        if self.is_published(id) {
-            let what = format!("{id} is still published");
-            return self.violation(rpc, StatusCode::FailedPrecondition, what);
-        }
-        self.stagings.remove(id);
-        Ok(())
-    }
-
-    /// Handles NodePublishVolume.
-    ///
-    /// # Errors
-    /// A refusal, or a violation of CSI.
-    pub fn publish(&mut self, request: &PublishVolume) -> Result<(), Refusal> {
-        let rpc = Rpc::NodePublishVolume;
-        let id = &request.external_id;
-        self.require_capability(rpc, self.settings.node.is_some())?;
-        self.require_secrets(rpc, &request.secrets)?;
-        self.require_id(rpc, id)?;
-        self.require_absolute(rpc, &request.target_path)?;
-        self.require_context(rpc, id, &request.context)?;
-        self.require_staged(request)?;
-        let wanted = FakeTarget {
-            capability: request.capability,
-            mount_options: request.mount_options.clone(),
-            read_only: request.read_only,
-        };
-        let key = (id.clone(), request.target_path.clone());
-        match self.targets.get(&key) {
-            Some(target) if *target == wanted => return Ok(()),
-            Some(_) => {
-                let message = format!("{id} is published at this path with other arguments");
-                return refuse(StatusCode::AlreadyExists, message);
-            }
-            None => {}
-        }
-        let one_target = matches!(
-            request.capability.access_mode,
-            AccessMode::SingleNodeWriter | AccessMode::SingleNodeReaderOnly
-        );
-        if one_target && self.is_published(id) {
-            let message = format!("{id} is published at another path");
-            return refuse(StatusCode::FailedPrecondition, message);
-        }
-        self.targets.insert(key, wanted);
-        Ok(())
-    }
-
-    fn require_staged(&mut self, request: &PublishVolume) -> Result<(), Refusal> {
-        let rpc = Rpc::NodePublishVolume;
-        if !self.node().stage_unstage_volume {
-            return Ok(());
-        }
-        let staging = self.stagings.get(&request.external_id);
-        let what = match (staging, &request.staging_path) {
-            (None, _) => format!("{} is not staged", request.external_id),
-            (Some(_), None) => "the staging path is missing".to_owned(),
-            (Some(staging), Some(path)) if staging.path != *path => {
-                format!("{} is staged at another path", request.external_id)
-            }
-            (Some(_), Some(_)) => return Ok(()),
-        };
-        self.violation(rpc, StatusCode::FailedPrecondition, what)
-    }
-
-    /// Handles NodeUnpublishVolume, which succeeds if the volume is not published.
-    ///
-    /// # Errors
-    /// A refusal, or a violation of CSI.
-    pub fn unpublish(&mut self, id: &ExternalId, path: &Path) -> Result<(), Refusal> {
-        let rpc = Rpc::NodeUnpublishVolume;
-        self.require_capability(rpc, self.settings.node.is_some())?;
-        self.require_id(rpc, id)?;
-        self.require_absolute(rpc, path)?;
-        if self.settings.unknown_is_not_found && !self.volumes.contains_key(id) {
-            return unknown(id);
-        }
-        self.targets.remove(&(id.clone(), path.to_owned()));
-        Ok(())
-    }
-
-    fn is_published(&self, id: &ExternalId) -> bool {
-        self.targets.keys().any(|(volume, _)| volume == id)
+    fn is_in_use(&self, id: &ExternalId) -> bool {
+        let is_staged = self.stagings.keys().any(|(_, volume)| volume == id);
+        let is_published = self.targets.keys().any(|(_, volume, _)| volume == id);
+        let is_attached = self.attachments.keys().any(|(volume, _)| volume == id);
+        is_staged || is_published || is_attached
     }
 
     pub(super) fn controller(&self) -> ControllerCapabilities {
         self.settings.controller.unwrap_or_default()
     }
 
-    fn node(&self) -> NodeCapabilities {
+    pub(super) fn node(&self) -> NodeCapabilities {
         self.settings.node.unwrap_or_default()
     }
 
@@ -449,7 +299,7 @@ impl ProviderState {
         self.violation(rpc, StatusCode::InvalidArgument, "the volume ID is empty")
     }
 
-    fn require_absolute(&mut self, rpc: Rpc, path: &Path) -> Result<(), Refusal> {
+    pub(super) fn require_absolute(&mut self, rpc: Rpc, path: &Path) -> Result<(), Refusal> {
         if path.is_absolute() {
             return Ok(());
         }
@@ -457,7 +307,7 @@ impl ProviderState {
         self.violation(rpc, StatusCode::InvalidArgument, what)
     }
 
-    fn require_context(
+    pub(super) fn require_context(
         &mut self,
         rpc: Rpc,
         id: &ExternalId,

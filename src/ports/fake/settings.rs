@@ -28,6 +28,8 @@ pub struct PluginSettings {
     pub default_capacity: Bytes,
     /// The maximum size of an expansion.
     pub max_capacity: Option<Bytes>,
+    /// The maximum number of volumes that are attached to one node.
+    pub max_attachments: Option<usize>,
     /// Whether every node with the volume must expand it too.
     pub node_expansion_required: bool,
     /// Whether new snapshots are ready to use.
@@ -64,6 +66,7 @@ impl Default for PluginSettings {
             secrets: Secrets::default(),
             default_capacity: Bytes::ZERO,
             max_capacity: None,
+            max_attachments: None,
             node_expansion_required: false,
             snapshots_are_ready: true,
             unknown_is_not_found: false,

@@ -1,7 +1,9 @@
 //! Lists, snapshots and expansion of the fake plugin.
 
+use std::collections::BTreeSet;
+
 use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, Refusal, refuse, unknown};
-use crate::model::{ExternalVolume, Secrets, Snapshot, SnapshotId};
+use crate::model::{ExternalId, ExternalNodeId, ExternalVolume, Secrets, Snapshot, SnapshotId};
 use crate::ports::plugin::{Rpc, StatusCode, VolumeSource};
 use crate::ports::storage::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
@@ -13,7 +15,7 @@ const EPOCH: u64 = 1_700_000_000;
 impl ProviderState {
     /// Handles ListVolumes.
     ///
-    /// A refusal, or a violation of CSI.
+    /// # Errors
     /// A refusal, or a violation of CSI.
     pub fn list_volumes(&mut self, page: &PageRequest) -> Result<Page<ExternalVolume>, Refusal> {
         let rpc = Rpc::ListVolumes;
@@ -28,24 +30,36 @@ impl ProviderState {
             Some(VolumeSource::Snapshot(id)) => (None, Some(id.clone())),
             None => (None, None),
         };
-        let node = &self.settings.description.external_node_id;
         let shows_nodes = self.controller().list_volumes_published_nodes;
-        let is_here = self.targets.keys().any(|(id, _)| *id == volume.external_id);
         ExternalVolume {
             external_id: volume.external_id.clone(),
             capacity: volume.capacity,
             context: volume.context.clone(),
             clone_id,
             snapshot_id,
-            published_nodes: (shows_nodes && is_here)
-                .then(|| node.clone())
-                .into_iter()
-                .collect(),
+            published_nodes: if shows_nodes {
+                self.nodes_of(&volume.external_id)
+            } else {
+                vec![]
+            },
             condition: self
                 .controller()
                 .volume_condition
                 .then(|| volume.condition.clone()),
         }
+    }
+
+    /// Returns the nodes to which a volume is attached, or on which it is published.
+    fn nodes_of(&self, id: &ExternalId) -> Vec<ExternalNodeId> {
+        let attached = self.attachments.keys();
+        let attached = attached.filter(|(volume, _)| volume == id);
+        let published = self.targets.keys();
+        let published = published.filter(|(_, volume, _)| volume == id);
+        let nodes = attached.map(|(_, node)| node.clone());
+        let nodes: BTreeSet<_> = nodes
+            .chain(published.map(|(node, _, _)| node.clone()))
+            .collect();
+        nodes.into_iter().collect()
     }
 
     /// Handles CreateSnapshot: one name is one snapshot.

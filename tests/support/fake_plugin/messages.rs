@@ -4,12 +4,12 @@ use nomad_csi::csi::convert;
 use nomad_csi::csi::proto;
 use nomad_csi::csi::proto::volume_capability::AccessType;
 use nomad_csi::model::{
-    AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalVolume, MountOptions,
-    Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
+    AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalNodeId, ExternalVolume,
+    MountOptions, Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
 };
 use nomad_csi::ports::{
-    CreateVolume, ExpandVolume, ListSnapshots, PageRequest, PublishVolume, StageVolume,
-    ValidateVolume, VolumeSource,
+    ControllerPublishVolume, ControllerUnpublishVolume, CreateVolume, ExpandVolume, ListSnapshots,
+    NodeExpandVolume, PageRequest, PublishVolume, StageVolume, ValidateVolume, VolumeSource,
 };
 
 pub(super) fn capabilities(
@@ -180,6 +180,58 @@ pub(super) fn publish(
     })
 }
 
+pub(super) fn attach(
+    request: proto::ControllerPublishVolumeRequest,
+) -> Result<ControllerPublishVolume, &'static str> {
+    let (capability, mount_options) = one_capability(request.volume_capability.as_ref())?;
+    Ok(ControllerPublishVolume {
+        external_id: ExternalId::new(request.volume_id),
+        node_id: ExternalNodeId::new(request.node_id),
+        capability,
+        mount_options,
+        read_only: request.readonly,
+        secrets: Secrets::from_iter(request.secrets),
+        context: request.volume_context,
+    })
+}
+
+pub(super) fn detach(
+    request: proto::ControllerUnpublishVolumeRequest,
+) -> ControllerUnpublishVolume {
+    ControllerUnpublishVolume {
+        external_id: ExternalId::new(request.volume_id),
+        node_id: ExternalNodeId::new(request.node_id),
+        secrets: Secrets::from_iter(request.secrets),
+    }
+}
+
+pub(super) fn node_expand(
+    request: proto::NodeExpandVolumeRequest,
+) -> Result<NodeExpandVolume, &'static str> {
+    let (used, options) = used_capability(request.volume_capability.as_ref())?;
+    let staging_path = request.staging_target_path;
+    Ok(NodeExpandVolume {
+        external_id: ExternalId::new(request.volume_id),
+        volume_path: request.volume_path.into(),
+        capacity: capacity(request.capacity_range)?,
+        staging_path: (!staging_path.is_empty()).then(|| staging_path.into()),
+        capability: used,
+        mount_options: options,
+        secrets: Secrets::from_iter(request.secrets),
+    })
+}
+
+/// Reads the capability in use, which an expansion may leave out.
+fn used_capability(
+    each: Option<&proto::VolumeCapability>,
+) -> Result<(Option<Capability>, MountOptions), &'static str> {
+    let Some(each) = each else {
+        return Ok((None, MountOptions::default()));
+    };
+    let (capability, options) = capability(each)?;
+    Ok((Some(capability), options.unwrap_or_default()))
+}
+
 pub(super) fn page(max_entries: i32, token: String) -> Result<PageRequest, &'static str> {
     let entries = u32::try_from(max_entries).map_err(|_| "max_entries is negative")?;
     Ok(PageRequest {
@@ -203,18 +255,12 @@ pub(super) fn list_snapshots(
 pub(super) fn expand(
     request: proto::ControllerExpandVolumeRequest,
 ) -> Result<ExpandVolume, &'static str> {
-    let (used, options) = match &request.volume_capability {
-        None => (None, None),
-        Some(each) => {
-            let (capability, options) = capability(each)?;
-            (Some(capability), options)
-        }
-    };
+    let (used, options) = used_capability(request.volume_capability.as_ref())?;
     Ok(ExpandVolume {
         external_id: ExternalId::new(request.volume_id),
         capacity: capacity(request.capacity_range)?,
         capability: used,
-        mount_options: options.unwrap_or_default(),
+        mount_options: options,
         secrets: Secrets::from_iter(request.secrets),
     })
 }

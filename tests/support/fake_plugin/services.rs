@@ -10,14 +10,15 @@ use nomad_csi::csi::proto::identity_server::Identity;
 use nomad_csi::csi::proto::list_snapshots_response::Entry;
 use nomad_csi::csi::proto::node_server::Node;
 use nomad_csi::csi::{convert, status};
-use nomad_csi::model::{ExternalId, Secrets, SnapshotId};
-use nomad_csi::ports::fake::{CallError, FakeBackend, ProviderState, Refusal};
+use nomad_csi::model::{ExternalId, ExternalNodeId, Secrets, SnapshotId};
+use nomad_csi::ports::fake::{CallError, FakeBackend, FakeLane, ProviderState, Refusal};
 use nomad_csi::ports::{CreateSnapshot, CreatedVolume, Rpc, StatusCode};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::connection::ConnectionCutter;
 use super::messages::{
-    create, expand, list_snapshots, listed, page, publish, snapshot, stage, validate,
+    attach, create, detach, expand, list_snapshots, listed, node_expand, page, publish, snapshot,
+    stage, validate,
 };
 
 /// The three services.
@@ -25,16 +26,28 @@ use super::messages::{
 pub(super) struct Service {
     pub(super) backend: Arc<FakeBackend>,
     pub(super) cutter: Arc<ConnectionCutter>,
+    /// The node; `None` for that of the settings.
+    pub(super) node: Option<ExternalNodeId>,
 }
 
 impl Service {
-    async fn call<T>(
+    async fn call<T: Send + 'static>(
         &self,
         rpc: Rpc,
         subject: &str,
-        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send,
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Status> {
-        match self.backend.call(rpc, subject, act).await {
+        self.call_in(FakeLane::Controller, (rpc, subject), act)
+            .await
+    }
+
+    async fn call_in<T: Send + 'static>(
+        &self,
+        lane: FakeLane,
+        call: (Rpc, &str),
+        act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
+    ) -> Result<T, Status> {
+        match self.backend.call(lane, call, act).await {
             Ok(answer) => Ok(answer),
             Err(CallError::Refused(refusal)) => {
                 Err(Status::new(status::to_tonic(refusal.code), refusal.message))
@@ -46,17 +59,42 @@ impl Service {
         }
     }
 
+    fn node(&self) -> ExternalNodeId {
+        let own = || self.backend.settings().description.external_node_id;
+        self.node.clone().unwrap_or_else(own)
+    }
+
     /// Handles a call whose message is first converted to the model. A failed conversion is a
     /// violation.
-    async fn read<Q: Send + Sync, T>(
+    async fn read<Q: Send + Sync + 'static, T: Send + 'static>(
         &self,
         rpc: Rpc,
         subject: &str,
         read: Result<Q, &'static str>,
-        act: impl Fn(&mut ProviderState, &Q) -> Result<T, Refusal> + Send + Sync,
+        act: impl Fn(&mut ProviderState, &Q) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Status> {
-        self.call(rpc, subject, |state| match &read {
+        self.call(rpc, subject, move |state| match &read {
             Ok(request) => act(state, request),
+            Err(wrong) => state.violation(rpc, StatusCode::InvalidArgument, wrong),
+        })
+        .await
+    }
+
+    /// As `read`, for the service of this node.
+    async fn read_on_node<Q: Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        rpc: Rpc,
+        subject: &str,
+        read: Result<Q, &'static str>,
+        act: impl Fn(&mut ProviderState, &ExternalNodeId, &Q) -> Result<T, Refusal>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<T, Status> {
+        let node = self.node();
+        let lane = FakeLane::Node(node.clone());
+        self.call_in(lane, (rpc, subject), move |state| match &read {
+            Ok(request) => act(state, &node, request),
             Err(wrong) => state.violation(rpc, StatusCode::InvalidArgument, wrong),
         })
         .await
@@ -201,7 +239,8 @@ impl Controller for Service {
         let request = request.into_inner();
         let id = ExternalId::new(request.volume_id);
         let secrets = Secrets::from_iter(request.secrets);
-        self.call(Rpc::DeleteVolume, id.as_str(), |state| {
+        let subject = id.as_str().to_owned();
+        self.call(Rpc::DeleteVolume, &subject, move |state| {
             state.delete(&id, &secrets)
         })
         .await?;
@@ -260,16 +299,27 @@ impl Controller for Service {
 
     async fn controller_publish_volume(
         &self,
-        _: Request<proto::ControllerPublishVolumeRequest>,
+        request: Request<proto::ControllerPublishVolumeRequest>,
     ) -> Result<Response<proto::ControllerPublishVolumeResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::ControllerPublishVolume, request.volume_id.clone());
+        let publish_context = self
+            .read(rpc, &id, attach(request), ProviderState::attach)
+            .await?;
+        Ok(Response::new(proto::ControllerPublishVolumeResponse {
+            publish_context,
+        }))
     }
 
     async fn controller_unpublish_volume(
         &self,
-        _: Request<proto::ControllerUnpublishVolumeRequest>,
+        request: Request<proto::ControllerUnpublishVolumeRequest>,
     ) -> Result<Response<proto::ControllerUnpublishVolumeResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::ControllerUnpublishVolume, request.volume_id.clone());
+        self.read(rpc, &id, Ok(detach(request)), ProviderState::detach)
+            .await?;
+        Ok(Response::new(proto::ControllerUnpublishVolumeResponse {}))
     }
 
     async fn create_snapshot(
@@ -283,9 +333,9 @@ impl Controller for Service {
             parameters: request.parameters,
             secrets: Secrets::from_iter(request.secrets),
         };
-        let subject = request.source.as_str();
+        let subject = request.source.as_str().to_owned();
         let cut = self
-            .call(Rpc::CreateSnapshot, subject, |state| {
+            .call(Rpc::CreateSnapshot, &subject, move |state| {
                 state.create_snapshot(&request)
             })
             .await?;
@@ -301,7 +351,8 @@ impl Controller for Service {
         let request = request.into_inner();
         let id = SnapshotId::new(request.snapshot_id);
         let secrets = Secrets::from_iter(request.secrets);
-        self.call(Rpc::DeleteSnapshot, id.as_str(), |state| {
+        let subject = id.as_str().to_owned();
+        self.call(Rpc::DeleteSnapshot, &subject, move |state| {
             state.delete_snapshot(&id, &secrets)
         })
         .await?;
@@ -402,10 +453,11 @@ impl Node for Service {
         _: Request<proto::NodeGetInfoRequest>,
     ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
         let description = self.settings(Rpc::NodeGetInfo).await?.description;
+        let node = self.node();
         let max = description.max_volumes.unwrap_or_default();
         let place = description.accessible_topology;
         Ok(Response::new(proto::NodeGetInfoResponse {
-            node_id: description.external_node_id.as_str().to_owned(),
+            node_id: node.as_str().to_owned(),
             max_volumes_per_node: i64::try_from(max).expect("a test's number is small"),
             accessible_topology: place.as_ref().map(convert::topology),
         }))
@@ -417,13 +469,9 @@ impl Node for Service {
     ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
         let request = request.into_inner();
         let id = request.volume_id.clone();
-        self.read(
-            Rpc::NodeStageVolume,
-            &id,
-            stage(request),
-            ProviderState::stage,
-        )
-        .await?;
+        let (rpc, request) = (Rpc::NodeStageVolume, stage(request));
+        self.read_on_node(rpc, &id, request, ProviderState::stage)
+            .await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))
     }
 
@@ -432,10 +480,12 @@ impl Node for Service {
         request: Request<proto::NodeUnstageVolumeRequest>,
     ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
         let request = request.into_inner();
+        let (rpc, subject) = (Rpc::NodeUnstageVolume, request.volume_id.clone());
         let id = ExternalId::new(request.volume_id);
         let path = PathBuf::from(request.staging_target_path);
-        self.call(Rpc::NodeUnstageVolume, id.as_str(), |state| {
-            state.unstage(&id, &path)
+        let read = Ok((id, path));
+        self.read_on_node(rpc, &subject, read, |state, node, (id, path)| {
+            state.unstage(node, id, path)
         })
         .await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
@@ -447,13 +497,9 @@ impl Node for Service {
     ) -> Result<Response<proto::NodePublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let id = request.volume_id.clone();
-        self.read(
-            Rpc::NodePublishVolume,
-            &id,
-            publish(request),
-            ProviderState::publish,
-        )
-        .await?;
+        let (rpc, request) = (Rpc::NodePublishVolume, publish(request));
+        self.read_on_node(rpc, &id, request, ProviderState::publish)
+            .await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
     }
 
@@ -462,10 +508,12 @@ impl Node for Service {
         request: Request<proto::NodeUnpublishVolumeRequest>,
     ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
+        let (rpc, subject) = (Rpc::NodeUnpublishVolume, request.volume_id.clone());
         let id = ExternalId::new(request.volume_id);
         let path = PathBuf::from(request.target_path);
-        self.call(Rpc::NodeUnpublishVolume, id.as_str(), |state| {
-            state.unpublish(&id, &path)
+        let read = Ok((id, path));
+        self.read_on_node(rpc, &subject, read, |state, node, (id, path)| {
+            state.unpublish(node, id, path)
         })
         .await?;
         Ok(Response::new(proto::NodeUnpublishVolumeResponse {}))
@@ -480,8 +528,15 @@ impl Node for Service {
 
     async fn node_expand_volume(
         &self,
-        _: Request<proto::NodeExpandVolumeRequest>,
+        request: Request<proto::NodeExpandVolumeRequest>,
     ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
-        never()
+        let request = request.into_inner();
+        let (rpc, id) = (Rpc::NodeExpandVolume, request.volume_id.clone());
+        let capacity = self
+            .read_on_node(rpc, &id, node_expand(request), ProviderState::expand_on)
+            .await?;
+        Ok(Response::new(proto::NodeExpandVolumeResponse {
+            capacity_bytes: capacity.to_wire(),
+        }))
     }
 }

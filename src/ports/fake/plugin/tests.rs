@@ -148,7 +148,7 @@ async fn forbidden_calls_are_recorded_as_violations() {
     assert_violation("still published");
     let deleted = plugin.delete_volume(id.clone(), Secrets::default()).await;
     assert_eq!(code(deleted), StatusCode::FailedPrecondition);
-    assert_violation("still staged or published");
+    assert_violation("still attached, staged or published");
     let mut topology = create("b");
     topology.topology = Some(TopologyRequest {
         required: vec![crate::model::Topology::default()],

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use crate::model::{
-    ControllerCapabilities, ExternalId, ExternalVolume, Secrets, Snapshot, SnapshotId,
+    ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, Secrets, Snapshot,
+    SnapshotId,
 };
 use crate::ports::fake::FakePlugin;
 use crate::ports::{
-    Controller, CreateSnapshot, CreateVolume, CreatedVolume, ExpandVolume, ExpandedVolume,
-    ListSnapshots, Page, PageRequest, PluginConnection, PluginError, ValidateVolume,
+    Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
+    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+    PluginConnection, PluginError, ValidateVolume,
 };
 use crate::server::fake::FakeAgent;
 
@@ -88,5 +90,19 @@ impl Controller for Recorder {
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         self.sent.expansions.lock().unwrap().push(request.clone());
         self.plugin.expand_volume(request).await
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError> {
+        self.plugin.controller_publish_volume(request).await
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError> {
+        self.plugin.controller_unpublish_volume(request).await
     }
 }

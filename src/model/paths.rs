@@ -1,0 +1,328 @@
+//! Where volumes are staged and published on a node: the only place that spells these paths.
+//!
+//! ```text
+//! ROOT/staging/VOLUME/volume.json            which volume it is
+//! ROOT/staging/VOLUME/mount                  CSI's staging_target_path
+//! ROOT/targets/ALLOCATION/ALIAS/volume.json
+//! ROOT/targets/ALLOCATION/ALIAS/mount        CSI's target_path
+//! ```
+//!
+//! A volume has one staging path on a node, whatever it is registered as and used for (W48). Every ID is
+//! one path segment: characters other than ASCII letters, digits, `-`, `_` and inner dots are escaped,
+//! and a long one ends with its hash (W49). Different IDs have different segments, and no path leaves
+//! its root. The root has two names where the plugin sees another file system than the agent.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::hex::hex;
+use super::id::{AllocId, ExternalId, VolumeAlias};
+
+/// The longest segment; file systems allow 255 bytes.
+const MAX_SEGMENT: usize = 128;
+/// How much of a long ID remains readable before its hash.
+const READABLE: usize = 48;
+
+const STAGING: &str = "staging";
+const TARGETS: &str = "targets";
+const MOUNT: &str = "mount";
+const RECORD: &str = "volume.json";
+
+/// Why a path cannot be the root of a plugin's volumes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MountRootProblem {
+    /// The path depends on the working directory.
+    #[error("`{}` is not an absolute path", .0.display())]
+    Relative(PathBuf),
+    /// The path has a `.` or `..`.
+    #[error("`{}` has a `.` or `..` segment", .0.display())]
+    Dotted(PathBuf),
+    /// CSI sends paths as text.
+    #[error("`{}` is not valid UTF-8, as CSI requires", .0.display())]
+    NotText(PathBuf),
+}
+
+/// The directory of a plugin's volumes on one node, by its two names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountRoot {
+    host: PathBuf,
+    plugin: PathBuf,
+}
+
+impl MountRoot {
+    /// A root that the agent sees at `host` and the plugin at `plugin` (`stage_publish_base_dir`).
+    ///
+    /// # Errors
+    /// If one of them is not absolute and plain.
+    pub fn new(host: &Path, plugin: &Path) -> Result<Self, MountRootProblem> {
+        Ok(Self {
+            host: checked(host)?,
+            plugin: checked(plugin)?,
+        })
+    }
+
+    /// The root as the agent sees it.
+    pub fn on_host(&self) -> &Path {
+        &self.host
+    }
+
+    /// The path at which a volume is staged.
+    pub fn staging(&self, volume: &ExternalId) -> StagingPath {
+        let relative = Path::new(STAGING).join(segment(volume.as_str()));
+        StagingPath(self.place(&relative))
+    }
+
+    /// The path at which a volume is published for one allocation.
+    pub fn target(&self, alloc: &AllocId, alias: &VolumeAlias) -> TargetPath {
+        let relative = Path::new(TARGETS)
+            .join(segment(alloc.as_str()))
+            .join(segment(alias.as_str()));
+        TargetPath(self.place(&relative))
+    }
+
+    /// The directory of all stagings, as the agent sees it.
+    pub fn stagings(&self) -> PathBuf {
+        self.host.join(STAGING)
+    }
+
+    /// The directory of all targets, as the agent sees it: one directory for each allocation.
+    pub fn targets(&self) -> PathBuf {
+        self.host.join(TARGETS)
+    }
+
+    /// The staging path whose directory the agent sees at `directory`.
+    pub fn staging_in(&self, directory: &Path) -> Option<StagingPath> {
+        let relative = directory.strip_prefix(self.stagings()).ok()?;
+        let is_one = relative.components().count() == 1 && is_plain(relative);
+        is_one.then(|| StagingPath(self.place(&Path::new(STAGING).join(relative))))
+    }
+
+    /// The target path whose directory the agent sees at `directory`.
+    pub fn target_in(&self, directory: &Path) -> Option<TargetPath> {
+        let relative = directory.strip_prefix(self.targets()).ok()?;
+        let is_one = relative.components().count() == 2 && is_plain(relative);
+        is_one.then(|| TargetPath(self.place(&Path::new(TARGETS).join(relative))))
+    }
+
+    fn place(&self, relative: &Path) -> Place {
+        debug_assert!(is_plain(relative), "{} leaves its root", relative.display());
+        Place {
+            host: self.host.join(relative).join(MOUNT),
+            plugin: self.plugin.join(relative).join(MOUNT),
+        }
+    }
+}
+
+/// One mount point by its two names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+struct Place {
+    host: PathBuf,
+    plugin: PathBuf,
+}
+
+impl Place {
+    fn directory(&self) -> &Path {
+        self.host.parent().unwrap_or(&self.host)
+    }
+}
+
+/// Where a volume is staged on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StagingPath(Place);
+
+/// Where a volume is published for one allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TargetPath(Place);
+
+macro_rules! paths {
+    ($($name:ident)*) => {$(
+        impl $name {
+            /// The mount point as the agent sees it.
+            pub fn on_host(&self) -> &Path {
+                &self.0.host
+            }
+
+            /// The mount point as the plugin sees it.
+            pub fn in_plugin(&self) -> &Path {
+                &self.0.plugin
+            }
+
+            /// The agent's directory around the mount point.
+            pub fn directory(&self) -> &Path {
+                self.0.directory()
+            }
+
+            /// The file that names the volume.
+            pub fn record(&self) -> PathBuf {
+                self.directory().join(RECORD)
+            }
+        }
+    )*};
+}
+
+paths! { StagingPath TargetPath }
+
+fn checked(path: &Path) -> Result<PathBuf, MountRootProblem> {
+    if !path.is_absolute() {
+        return Err(MountRootProblem::Relative(path.to_owned()));
+    }
+    let Some(text) = path.to_str() else {
+        return Err(MountRootProblem::NotText(path.to_owned()));
+    };
+    if text.split('/').any(|part| part == "." || part == "..") {
+        return Err(MountRootProblem::Dotted(path.to_owned()));
+    }
+    Ok(path.to_owned())
+}
+
+fn is_plain(relative: &Path) -> bool {
+    let mut parts = relative.components();
+    parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Returns the path segment of an ID. `%` starts an escaped byte and `~` a hash, so neither occurs
+/// otherwise.
+fn segment(id: &str) -> String {
+    if id.is_empty() {
+        return "%".to_owned();
+    }
+    let mut text = String::with_capacity(id.len());
+    for (at, byte) in id.bytes().enumerate() {
+        let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if is_plain || byte == b'.' && at > 0 {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            text.extend(hex(&[byte]));
+        }
+    }
+    if text.len() <= MAX_SEGMENT {
+        return text;
+    }
+    text.truncate(READABLE);
+    text.push('~');
+    text.extend(hex(&Sha256::digest(id.as_bytes())));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn root() -> MountRoot {
+        MountRoot::new(Path::new("/host/csi"), Path::new("/local/csi")).unwrap()
+    }
+
+    /// W48: the usage is no part of the staging path, so one volume has one.
+    #[test]
+    fn a_path_has_two_names_and_a_record_beside_it() {
+        let staging = root().staging(&"vol-1".into());
+        assert_eq!(
+            staging.on_host(),
+            Path::new("/host/csi/staging/vol-1/mount")
+        );
+        assert_eq!(
+            staging.in_plugin(),
+            Path::new("/local/csi/staging/vol-1/mount")
+        );
+        assert_eq!(
+            staging.record(),
+            Path::new("/host/csi/staging/vol-1/volume.json")
+        );
+        let target = root().target(&"a1".into(), &"data".into());
+        assert_eq!(
+            target.on_host(),
+            Path::new("/host/csi/targets/a1/data/mount")
+        );
+        assert_eq!(
+            target.in_plugin(),
+            Path::new("/local/csi/targets/a1/data/mount")
+        );
+        assert_eq!(root().staging_in(staging.directory()), Some(staging));
+        assert_eq!(root().target_in(target.directory()), Some(target));
+    }
+
+    /// W49: no ID leaves the root, and no two IDs share a path.
+    #[test]
+    fn every_id_is_one_segment_of_its_own() {
+        let long = "x".repeat(4000);
+        let longer = "x".repeat(4001);
+        let mixed = format!("{}/a", "%".repeat(200));
+        let ids = [
+            "",
+            "%",
+            "%25",
+            "%2e",
+            ".",
+            "..",
+            "...",
+            "a",
+            "A",
+            "a.b",
+            ".a",
+            "a/b",
+            "a%2fb",
+            "/",
+            "//",
+            "../../etc",
+            "a\0b",
+            "a\nb",
+            "ä",
+            "日本",
+            "~",
+            "a~b",
+            &long,
+            &longer,
+            &mixed,
+        ];
+        let mut seen = BTreeSet::new();
+        for id in ids {
+            let staging = root().staging(&id.into());
+            let relative = staging.on_host().strip_prefix("/host/csi/staging").unwrap();
+            assert_eq!(relative.components().count(), 2, "{id:?}: {staging:?}");
+            assert!(is_plain(relative), "{id:?}: {staging:?}");
+            let name = relative.iter().next().unwrap();
+            assert!(name.len() <= MAX_SEGMENT, "{id:?}: {staging:?}");
+            assert!(!name.to_str().unwrap().starts_with('.'), "{id:?}");
+            assert!(seen.insert(name.to_owned()), "{id:?}: {staging:?}");
+            let target = root().target(&id.into(), &id.into());
+            assert!(target.on_host().starts_with("/host/csi/targets"));
+            assert_eq!(target.on_host().components().count(), 7, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_root_is_absolute_and_plain() {
+        let host = Path::new("/host");
+        for (path, wrong) in [
+            ("relative", MountRootProblem::Relative("relative".into())),
+            ("/a/../b", MountRootProblem::Dotted("/a/../b".into())),
+            ("/a/./b", MountRootProblem::Dotted("/a/./b".into())),
+        ] {
+            assert_eq!(MountRoot::new(Path::new(path), host), Err(wrong.clone()));
+            assert_eq!(MountRoot::new(host, Path::new(path)), Err(wrong));
+        }
+    }
+
+    #[test]
+    fn only_the_directory_of_a_path_is_read_back() {
+        for directory in [
+            "/host/csi/staging",
+            "/host/csi/staging/a/b",
+            "/elsewhere/staging/a",
+        ] {
+            assert_eq!(root().staging_in(Path::new(directory)), None, "{directory}");
+        }
+        for directory in [
+            "/host/csi/targets/a",
+            "/host/csi/targets/a/b/c",
+            "/host/csi/staging/a/b",
+        ] {
+            assert_eq!(root().target_in(Path::new(directory)), None, "{directory}");
+        }
+    }
+}

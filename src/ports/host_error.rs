@@ -1,0 +1,357 @@
+//! Why a host did not carry out a request for one volume.
+//!
+//! A host is the agent that calls the plugin of a lane. The caller decides by three questions, never by
+//! the text: was the request certainly not sent to the plugin, may it have taken effect, and can it
+//! ever succeed. A request that was sent and got no clear answer may have taken effect, and may still
+//! do so while the plugin's process lives.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::plugin::PluginError;
+use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume};
+use crate::retry::Verdict;
+
+/// An operation that a host carries out for one volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostOperation {
+    /// NodeStageVolume.
+    Stage,
+    /// NodePublishVolume.
+    Publish,
+    /// NodeUnpublishVolume.
+    Unpublish,
+    /// NodeUnstageVolume.
+    Unstage,
+    /// NodeExpandVolume.
+    ExpandOnNode,
+    /// The removal of whatever a node still has of the volume.
+    Sweep,
+    /// ControllerPublishVolume.
+    Attach,
+    /// ControllerUnpublishVolume.
+    Detach,
+    /// DeleteVolume.
+    Delete,
+    /// ControllerExpandVolume.
+    Expand,
+    /// CreateSnapshot.
+    Snapshot,
+    /// CreateVolume.
+    Create,
+}
+
+impl HostOperation {
+    /// Returns the verb for messages: `stage`.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Stage => "stage",
+            Self::Publish => "publish",
+            Self::Unpublish => "unpublish",
+            Self::Unstage => "unstage",
+            Self::ExpandOnNode | Self::Expand => "expand",
+            Self::Sweep => "sweep",
+            Self::Attach => "attach",
+            Self::Detach => "detach",
+            Self::Delete => "delete",
+            Self::Snapshot => "snapshot",
+            Self::Create => "create",
+        }
+    }
+}
+
+impl std::fmt::Display for HostOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.verb())
+    }
+}
+
+/// A file operation on a host failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {action} `{}`: {reason}", path.display())]
+pub struct HostFileError {
+    /// The failed action: `create the directory`, `read the mounts at`.
+    pub action: &'static str,
+    /// The path on the host.
+    pub path: PathBuf,
+    /// The kind of the error.
+    pub kind: io::ErrorKind,
+    /// The operating system's reason.
+    pub reason: String,
+}
+
+impl HostFileError {
+    /// The error of an action on a path.
+    pub fn new(action: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self {
+            action,
+            path: path.to_owned(),
+            kind: error.kind(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// A host did not carry out a request, or did not learn its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// Another call for the volume has not ended.
+    #[error("plugin `{}` still works on a request to {running} volume `{}`", volume.plugin_id, volume.external_id)]
+    Busy {
+        /// The volume.
+        volume: RemoteVolume,
+        /// The operation that runs.
+        running: HostOperation,
+    },
+    /// A request that was decided later has arrived before this one.
+    #[error("request {index} for volume `{}` came after request {latest}, which was decided later", volume.external_id)]
+    Overtaken {
+        /// The volume.
+        volume: RemoteVolume,
+        /// The index of this request.
+        index: u64,
+        /// The highest index so far.
+        latest: u64,
+    },
+    /// The request was made for an earlier run of the agent.
+    #[error("the request is for session {wanted} of the agent, which is now in session {own}")]
+    OtherSession {
+        /// The session of the request.
+        wanted: HostSession,
+        /// The session of this process.
+        own: HostSession,
+    },
+    /// The instance of the plugin does not run on this host.
+    #[error("allocation `{instance}` does not run plugin `{plugin}` here")]
+    NoPlugin {
+        /// The plugin.
+        plugin: PluginId,
+        /// The allocation that the request names.
+        instance: AllocId,
+    },
+    /// The plugin does not have a service or a capability that the request needs.
+    #[error("plugin `{plugin}` does not support {what}")]
+    Unsupported {
+        /// The plugin.
+        plugin: PluginId,
+        /// CSI's name of the capability.
+        what: &'static str,
+    },
+    /// The plugin refused the call, or its answer was lost.
+    #[error("{0}")]
+    Plugin(PluginError),
+    /// The plugin's process ended before it answered, so the call has ended too.
+    #[error(
+        "the process of plugin `{plugin}` ended before it answered the request to {operation} volume `{volume}`"
+    )]
+    ProcessEnded {
+        /// The plugin.
+        plugin: PluginId,
+        /// The operation.
+        operation: HostOperation,
+        /// The plugin's name of the volume.
+        volume: ExternalId,
+    },
+    /// The plugin answered success, but the volume is not at its path.
+    #[error("plugin `{plugin}` reports success, but `{}` is {found}", path.display())]
+    NotThere {
+        /// The plugin.
+        plugin: PluginId,
+        /// The path on the host.
+        path: PathBuf,
+        /// What is there: `not a mount point`.
+        found: &'static str,
+    },
+    /// The plugin answered success, but the mount is still there.
+    #[error("plugin `{plugin}` reports success, but `{}` is still mounted", path.display())]
+    StillThere {
+        /// The plugin.
+        plugin: PluginId,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// Something else is mounted at the path.
+    #[error("`{}` is already mounted for {found}", path.display())]
+    Occupied {
+        /// The path on the host.
+        path: PathBuf,
+        /// What it is mounted for.
+        found: String,
+    },
+    /// A file operation failed before the plugin was called.
+    #[error("{0}")]
+    NotPrepared(HostFileError),
+    /// A file operation failed after the plugin was called.
+    #[error("the plugin was called, and then the agent failed: {0}")]
+    NotFinished(HostFileError),
+    /// The agent stops, and takes no more requests.
+    #[error("the agent is stopping")]
+    Stopping,
+    /// The agent lost the call by an error of its own.
+    #[error("the agent lost a request to {operation} volume `{volume}` by an error of its own")]
+    Lost {
+        /// The operation.
+        operation: HostOperation,
+        /// The plugin's name of the volume.
+        volume: ExternalId,
+    },
+}
+
+impl HostError {
+    /// Whether the plugin certainly never received the request.
+    pub fn was_not_sent(&self) -> bool {
+        match self {
+            Self::Busy { .. }
+            | Self::Overtaken { .. }
+            | Self::OtherSession { .. }
+            | Self::NoPlugin { .. }
+            | Self::Unsupported { .. }
+            | Self::Occupied { .. }
+            | Self::NotPrepared(_)
+            | Self::Stopping => true,
+            Self::Plugin(error) => error.verdict == Verdict::Retry,
+            Self::ProcessEnded { .. }
+            | Self::NotThere { .. }
+            | Self::StillThere { .. }
+            | Self::NotFinished(_)
+            | Self::Lost { .. } => false,
+        }
+    }
+
+    /// Whether the request may have changed something, or may still do so.
+    pub fn may_have_taken_effect(&self) -> bool {
+        match self {
+            Self::Plugin(error) => error.verdict.may_have_taken_effect(),
+            _ => !self.was_not_sent(),
+        }
+    }
+
+    /// Whether the same request can never succeed.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Plugin(error) => error.verdict == Verdict::Permanent,
+            Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Unsupported { .. } => true,
+            Self::Busy { .. }
+            | Self::NoPlugin { .. }
+            | Self::ProcessEnded { .. }
+            | Self::NotThere { .. }
+            | Self::StillThere { .. }
+            | Self::Occupied { .. }
+            | Self::NotPrepared(_)
+            | Self::NotFinished(_)
+            | Self::Stopping
+            | Self::Lost { .. } => false,
+        }
+    }
+
+    /// Returns what a person can do; `None` if the agent retries and nothing is to be done.
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Busy { volume, .. } => format!(
+                "wait for plugin `{}`, or restart it if it never answers",
+                volume.plugin_id
+            ),
+            Self::NoPlugin { plugin, .. } | Self::ProcessEnded { plugin, .. } => {
+                format!("check that plugin `{plugin}` runs")
+            }
+            Self::Unsupported { plugin, .. } => {
+                format!("use a plugin other than `{plugin}` for this volume")
+            }
+            Self::NotThere { plugin, .. } | Self::StillThere { plugin, .. } => {
+                format!("check the logs of plugin `{plugin}`, and that its mounts reach the host")
+            }
+            Self::Occupied { path, .. } => format!("unmount `{}`", path.display()),
+            Self::NotPrepared(error) | Self::NotFinished(error) => {
+                format!("check `{}`", error.path.display())
+            }
+            Self::Plugin(_)
+            | Self::Overtaken { .. }
+            | Self::OtherSession { .. }
+            | Self::Stopping
+            | Self::Lost { .. } => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::plugin::{Rpc, StatusCode};
+    use crate::ports::verdict::{verdict_of, verdict_unsent};
+
+    const STEPS: [Rpc; 7] = [
+        Rpc::ControllerPublishVolume,
+        Rpc::ControllerUnpublishVolume,
+        Rpc::NodeStageVolume,
+        Rpc::NodeUnstageVolume,
+        Rpc::NodePublishVolume,
+        Rpc::NodeUnpublishVolume,
+        Rpc::NodeExpandVolume,
+    ];
+
+    fn refused(rpc: Rpc, code: StatusCode, verdict: Verdict) -> HostError {
+        HostError::Plugin(PluginError {
+            rpc,
+            code,
+            verdict,
+            message: String::new(),
+        })
+    }
+
+    /// Only a failed connection proves that the plugin did not get the call.
+    #[test]
+    fn an_answer_of_the_plugin_proves_that_the_request_was_sent() {
+        for rpc in STEPS {
+            let unsent = refused(rpc, StatusCode::Unavailable, verdict_unsent(rpc));
+            assert!(unsent.was_not_sent() && !unsent.may_have_taken_effect());
+            for code in StatusCode::ALL {
+                let answered = refused(rpc, code, verdict_of(rpc, code));
+                assert!(!answered.was_not_sent(), "{rpc} {code:?}");
+                let verdict = verdict_of(rpc, code);
+                assert_eq!(answered.is_permanent(), verdict == Verdict::Permanent);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_has_no_effect() {
+        let volume = RemoteVolume {
+            plugin_id: "p".into(),
+            external_id: "v".into(),
+        };
+        let path = PathBuf::from("/t");
+        let file = HostFileError::new("read", &path, &io::ErrorKind::NotFound.into());
+        let (operation, name) = (HostOperation::Stage, volume.external_id.clone());
+        for (error, is_sent) in [
+            (
+                HostError::Busy {
+                    volume: volume.clone(),
+                    running: operation,
+                },
+                false,
+            ),
+            (HostError::NotPrepared(file.clone()), false),
+            (HostError::NotFinished(file), true),
+            (HostError::Stopping, false),
+            (
+                HostError::ProcessEnded {
+                    plugin: volume.plugin_id,
+                    operation,
+                    volume: name.clone(),
+                },
+                true,
+            ),
+            (
+                HostError::Lost {
+                    operation,
+                    volume: name,
+                },
+                true,
+            ),
+        ] {
+            assert_eq!(error.was_not_sent(), !is_sent, "{error}");
+            assert_eq!(error.may_have_taken_effect(), is_sent, "{error}");
+            assert!(!error.is_permanent(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A node as the server sees it: the calls of one volume on one machine.
+//!
+//! The calls of one volume on a node form a lane. The host runs one of them at a time and refuses every
+//! other at once ([`HostError::Busy`]), also one that was decided before a request it has seen
+//! ([`HostError::Overtaken`]) or that was made for an earlier run of the host
+//! ([`HostError::OtherSession`]).
+//!
+//! Dropping a future of these methods cancels nothing. The host runs the call to its end, and whoever
+//! still waits gets the late answer. A lane is free again when the plugin has answered or its process
+//! is gone; no time limit frees it.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::host_error::HostError;
+use crate::model::{
+    AllocId, Bytes, CapacityRange, HostSession, NamespacedId, PublishContext, RemoteVolume,
+    Secrets, TargetPath, Usage, VolumeAlias,
+};
+
+/// What orders the requests of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallOrder {
+    /// The run of the host that the request is meant for.
+    pub session: HostSession,
+    /// The journal index at which the step was started. A repeated request keeps it.
+    pub index: u64,
+    /// The allocation whose plugin is called; no other is.
+    pub instance: AllocId,
+}
+
+/// Stage a volume. Succeeds if it is staged already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// Its registration, for events.
+    pub name: NamespacedId,
+    /// What it is staged for.
+    pub usage: Usage,
+    /// The answer of ControllerPublishVolume; empty without one.
+    pub publish_context: PublishContext,
+    /// The volume context.
+    pub volume_context: BTreeMap<String, String>,
+    /// The provider's secrets.
+    pub secrets: Secrets,
+}
+
+/// Publish a volume for one allocation. Succeeds if it is published already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// Its registration, for events.
+    pub name: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// The allocation's name of the volume.
+    pub alias: VolumeAlias,
+    /// What the volume is used for.
+    pub usage: Usage,
+    /// Whether the target refuses writes.
+    pub read_only: bool,
+    /// The answer of ControllerPublishVolume; empty without one.
+    pub publish_context: PublishContext,
+    /// The volume context.
+    pub volume_context: BTreeMap<String, String>,
+    /// The provider's secrets.
+    pub secrets: Secrets,
+}
+
+/// Undo a publish. Succeeds if nothing is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnpublishRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// Its registration, for events.
+    pub name: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// The allocation's name of the volume.
+    pub alias: VolumeAlias,
+}
+
+/// Undo a staging. Succeeds if the volume is not staged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnstageRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// Its registration, for events.
+    pub name: NamespacedId,
+}
+
+/// Grow the file system or the device that a node sees of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeExpandRequest {
+    /// The volume.
+    pub volume: RemoteVolume,
+    /// Its registration, for events.
+    pub name: NamespacedId,
+    /// What it is used for.
+    pub usage: Usage,
+    /// The new size.
+    pub capacity: CapacityRange,
+    /// A target at which it is published; required if the plugin does not stage volumes.
+    pub target: Option<(AllocId, VolumeAlias)>,
+    /// The provider's secrets.
+    pub secrets: Secrets,
+}
+
+/// What a sweep found of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepOutcome {
+    /// The node has nothing of the volume.
+    NothingLeft,
+    /// Something was undone. Ask again, until nothing is left.
+    UndidSomething,
+}
+
+/// One node.
+#[async_trait]
+pub trait NodeHost: Send + Sync {
+    /// This run of the host. Requests must carry it.
+    fn session(&self) -> HostSession;
+
+    /// Stages a volume.
+    async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError>;
+
+    /// Publishes a volume, and returns the path on the host.
+    async fn publish(
+        &self,
+        order: CallOrder,
+        request: PublishRequest,
+    ) -> Result<TargetPath, HostError>;
+
+    /// Undoes a publish.
+    async fn unpublish(&self, order: CallOrder, request: UnpublishRequest)
+    -> Result<(), HostError>;
+
+    /// Undoes a staging. Refused while a target of the volume is there.
+    async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError>;
+
+    /// Grows what the node sees of a volume, and returns the size; zero if the plugin does not report
+    /// it.
+    async fn expand(
+        &self,
+        order: CallOrder,
+        request: NodeExpandRequest,
+    ) -> Result<Bytes, HostError>;
+
+    /// Returns the volumes of which the node still has a mount or a directory.
+    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
+
+    /// Undoes whatever the node has of a volume, targets before the staging.
+    async fn sweep(
+        &self,
+        order: CallOrder,
+        volume: RemoteVolume,
+    ) -> Result<SweepOutcome, HostError>;
+}
