@@ -160,9 +160,13 @@ pub enum EventKind {
     },
 }
 
-/// The only object that an event reads and changes.
+/// An object that an event reads or changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
+    /// A node.
+    Node(NodeId),
+    /// A plugin with its allocations.
+    Plugin(PluginId),
     /// A volume.
     Volume(NamespacedId),
     /// A variable.
@@ -177,15 +181,7 @@ impl Event {
 }
 
 impl EventKind {
-    /// Returns the only object of the event, if there is one.
-    pub fn subject(&self) -> Option<Subject> {
-        if let Self::Variable { key, .. } = self {
-            return Some(Subject::Variable(key.clone()));
-        }
-        self.volume().cloned().map(Subject::Volume)
-    }
-
-    /// Returns the volume of the event, if it is the only object that the event reads and changes.
+    /// Returns the volume of the event, if the event is about one volume.
     pub fn volume(&self) -> Option<&NamespacedId> {
         match self {
             Self::AgentStarted { .. }

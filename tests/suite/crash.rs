@@ -17,9 +17,10 @@ use nomad_csi::store::{EmbeddedJournal, KeySealer, Storage as _};
 
 use crate::support::crash_disk::{CrashDisk, DiskOperation, SeededRng, content_after_power_loss};
 
-/// The events of a run, and the positions of its snapshots.
+/// The events of a run, and how many of them there are after each write.
 struct Run {
     events: Vec<Event>,
+    writes: Vec<usize>,
     log: Vec<DiskOperation>,
 }
 
@@ -30,12 +31,13 @@ const FIRST: u64 = State::FIRST_INDEX + 1;
 async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
     let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
-    let mut done = 0;
+    let (mut done, mut writes) = (0, vec![0]);
     let mut rng = SeededRng(seed);
     while done < events.len() {
         let size = (1 + rng.below(6)).min(events.len() - done);
         append(&journal, &events, done, size).await;
         done += size;
+        writes.push(done);
         disk.mark_durable(done as u64);
         if rng.below(6) == 0 {
             let state = replay(None, events[..done].to_vec()).unwrap();
@@ -46,7 +48,11 @@ async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     // Not closed: the power fails while it is open.
     let log = disk.log();
     drop(journal);
-    Run { events, log }
+    Run {
+        events,
+        writes,
+        log,
+    }
 }
 
 async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: usize, size: usize) {
@@ -70,13 +76,17 @@ async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), Strin
     if found > run.events.len() || replay(None, run.events[..found].to_vec()).unwrap() != state {
         return Err(format!("{found} events make another state than in the run"));
     }
+    // The events of one commit are in one write.
+    if !run.writes.contains(&found) {
+        return Err(format!("a write was split after {found} events"));
+    }
     let broken = violations(&state);
     if !broken.is_empty() {
         return Err(broken.join("; "));
     }
-    // The restarted journal accepts events.
-    if found < run.events.len() {
-        let next: Arc<[Event]> = [run.events[found].clone()].into();
+    // The restarted journal accepts the next write.
+    if let Some(end) = run.writes.iter().find(|end| **end > found) {
+        let next: Arc<[Event]> = run.events[found..*end].into();
         let appended = journal.append(state.index() + 1, next).await;
         appended.map_err(|error| format!("takes nothing more: {}", error.source))?;
     }

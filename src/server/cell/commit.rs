@@ -1,0 +1,131 @@
+//! Commits and the decision about them.
+//!
+//! A commit is one or more events with what their author [`Expected`] to find. It succeeds completely
+//! or not at all: what was expected is checked first, then each event against the state that the
+//! events before it left.
+
+use std::collections::HashSet;
+
+use tokio::sync::oneshot;
+
+use crate::model::{NamespacedId, VariableKey};
+use crate::ports::JournalError;
+use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
+
+/// The state that a commit relies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Any state that the event fits.
+    Any,
+    /// No record of that volume, in any phase.
+    VolumeAbsent(NamespacedId),
+    /// The record of that volume was last changed at this index.
+    VolumeAt(NamespacedId, u64),
+    /// That variable was last changed at this index; `None` if it does not exist.
+    VariableAt(VariableKey, Option<u64>),
+}
+
+impl Expected {
+    fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Any => None,
+            Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => Some(Subject::Volume(key.clone())),
+            Self::VariableAt(key, _) => Some(Subject::Variable(key.clone())),
+        }
+    }
+
+    pub(super) fn check(&self, state: &State) -> Result<(), CommitError> {
+        match self {
+            Self::Any => Ok(()),
+            Self::VolumeAbsent(key) => check_volume(state, key, None),
+            Self::VolumeAt(key, index) => check_volume(state, key, Some(*index)),
+            Self::VariableAt(key, index) => {
+                let found = state.variable(key).map(|record| record.modify_index);
+                let variable = key.clone();
+                let conflict = CommitError::VariableConflict { variable };
+                (found == *index).then_some(()).ok_or(conflict)
+            }
+        }
+    }
+}
+
+fn check_volume(state: &State, key: &NamespacedId, at: Option<u64>) -> Result<(), CommitError> {
+    let found = state.record(key);
+    let found = found.map(|record| (record.phase, record.modify_index));
+    if found.map(|(_, index)| index) == at {
+        return Ok(());
+    }
+    let volume = key.clone();
+    Err(CommitError::Conflict { volume, found })
+}
+
+/// Why an event was not committed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Another change came first. Read and decide again.
+    #[error("volume {volume} has changed in the meantime")]
+    Conflict {
+        /// The volume.
+        volume: NamespacedId,
+        /// Its phase and the index of its last change; `None` without a record.
+        found: Option<(Phase, u64)>,
+    },
+    /// Another change came first. Read and decide again.
+    #[error("variable {variable} has changed in the meantime")]
+    VariableConflict {
+        /// The variable.
+        variable: VariableKey,
+    },
+    /// The event does not fit the current volume or variable.
+    #[error(transparent)]
+    InvalidEvent(#[from] EventConflict),
+    /// The journal could not store the event.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The agent is stopping.
+    #[error("the agent is stopping")]
+    Stopping,
+}
+
+impl CommitError {
+    /// Returns the error with its cause, for a log.
+    pub fn detail(&self) -> String {
+        match self {
+            Self::Journal(error) => format!("{error}: {}", error.source),
+            Self::Conflict { .. }
+            | Self::VariableConflict { .. }
+            | Self::InvalidEvent(_)
+            | Self::Stopping => self.to_string(),
+        }
+    }
+}
+
+/// Events that are committed together, and who waits for the result.
+pub(super) struct Commit {
+    pub expected: Vec<Expected>,
+    pub events: Vec<Event>,
+    pub reply: CommitReply,
+}
+
+/// Receives the index of the commit's last event.
+pub(super) type CommitReply = oneshot::Sender<Result<u64, CommitError>>;
+
+/// Decides about a commit after those that the overlay has, and adds it. Returns the index of its last
+/// event.
+pub(super) fn decide(overlay: &mut Overlay<'_>, commit: &Commit) -> Result<u64, CommitError> {
+    let expected = commit.expected.iter().filter_map(Expected::subject);
+    let of_event = |event: &Event| overlay.subjects_of(&event.kind);
+    let subjects: HashSet<_> = expected
+        .chain(commit.events.iter().flat_map(of_event))
+        .collect();
+    overlay.attempt(subjects, |state| {
+        for expected in &commit.expected {
+            expected.check(state)?;
+        }
+        for event in &commit.events {
+            check(state, event)?;
+            apply(state, event);
+        }
+        Ok(state.index())
+    })
+}

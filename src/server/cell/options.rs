@@ -1,0 +1,23 @@
+//! Sizes of the cell.
+
+/// Sizes of the cell. The defaults are for production.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellOptions {
+    /// How many commits the queue holds.
+    pub queue: usize,
+    /// A durable write takes further commits until it has this many events.
+    pub batch: usize,
+    /// The number of events after which a snapshot is written. The number of volumes and variables
+    /// applies if it is larger.
+    pub snapshot_every: u64,
+}
+
+impl Default for CellOptions {
+    fn default() -> Self {
+        Self {
+            queue: 1024,
+            batch: 256,
+            snapshot_every: 4096,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! [`StateCell`]: the only way to change the agent's state.
+//!
+//! A commit is one or more [`Event`]s with what their author [`Expected`] to find. One writer takes
+//! commits from a bounded queue, decides about each after those before it, appends the events of those
+//! that fit to the journal in one durable write, applies them, publishes the new index and answers. So
+//! everything that can be read is durable, and an answered change survives a power failure. If the
+//! journal fails, all commits of that write fail, the state does not change, and the next commit is
+//! tried normally.
+//!
+//! The events of a commit are always in one write, which a crash keeps or loses completely.
+//!
+//! Snapshots are written in the background once the journal is as long as the state is large. A
+//! restart then replays about as much as it loads.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::commit::{Commit, CommitError, Expected};
+use super::options::CellOptions;
+use super::writer::Writer;
+use crate::ports::{Journal, JournalError, JournalErrorKind};
+use crate::state::{Event, ReplayError, State, replay};
+
+/// The state of the agent. A clone is the same cell.
+#[derive(Clone)]
+pub struct StateCell {
+    state: Arc<RwLock<State>>,
+    index: watch::Receiver<u64>,
+    queue: mpsc::Sender<Commit>,
+    journal: Arc<dyn Journal>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl StateCell {
+    /// Loads the journal and starts the writer. Needs a running tokio runtime.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or is inconsistent.
+    pub async fn open(
+        journal: Arc<dyn Journal>,
+        options: CellOptions,
+    ) -> Result<Self, JournalError> {
+        let loaded = journal.load().await?;
+        let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
+        let state = replay(loaded.snapshot, loaded.events)
+            .map_err(|error| inconsistent(journal.path(), error))?;
+        let (publish, index) = watch::channel(state.index());
+        let (queue, commits) = mpsc::channel(options.queue.max(1));
+        let cell = Self {
+            state: Arc::new(RwLock::new(state)),
+            index,
+            queue,
+            journal: journal.clone(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        let writer = Writer {
+            state: cell.state.clone(),
+            publish,
+            journal,
+            options,
+            commits,
+            tasks: cell.tasks.clone(),
+            snapshot: None,
+            since_snapshot: tail,
+        };
+        cell.tasks.spawn(writer.run(cell.stop.clone()));
+        cell.tasks.close();
+        Ok(cell)
+    }
+
+    /// Commits one event: see [`commit_all`](Self::commit_all).
+    ///
+    /// # Errors
+    /// See [`commit_all`](Self::commit_all).
+    pub async fn commit(&self, expected: Expected, event: Event) -> Result<u64, CommitError> {
+        self.commit_all(vec![expected], vec![event]).await
+    }
+
+    /// Commits all events or none, with consecutive indexes, and returns the index of the last one,
+    /// which readers can see by then. No reader and no restart sees only some of them. Waits while the
+    /// queue is full. A dropped future does not revoke the commit: it may still happen.
+    ///
+    /// # Errors
+    /// If an expectation does not hold, an event does not fit the state that the events before it
+    /// left, the journal fails, or the cell is stopping. The state is then unchanged. After a journal
+    /// error, all events may still appear when the process restarts (see [`Journal::append`]).
+    pub async fn commit_all(
+        &self,
+        expected: Vec<Expected>,
+        events: Vec<Event>,
+    ) -> Result<u64, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let commit = Commit {
+            expected,
+            events,
+            reply: answer,
+        };
+        let sent = self.queue.send(commit).await;
+        sent.map_err(|_| CommitError::Stopping)?;
+        answered.await.unwrap_or(Err(CommitError::Stopping))
+    }
+
+    /// Reads the state. `read` blocks all changes, so it must be short: clone pointers, and encode
+    /// documents afterwards.
+    pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the index of the last event that readers can see.
+    pub fn index(&self) -> u64 {
+        *self.index.borrow()
+    }
+
+    /// Wakes whenever the index changes. A woken reader sees at least that index.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.index.clone()
+    }
+
+    /// Refuses further commits, completes the waiting ones and closes the journal. The state can still
+    /// be read afterwards.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+        if let Err(error) = self.journal.close().await {
+            tracing::warn!(error = %error, reason = %error.source, "the journal was not closed cleanly; no data is lost");
+        }
+    }
+}
+
+fn inconsistent(path: &Path, error: ReplayError) -> JournalError {
+    JournalError {
+        kind: JournalErrorKind::Damaged,
+        operation: "replay",
+        path: path.to_owned(),
+        source: Arc::new(error),
+    }
+}

@@ -1,0 +1,168 @@
+//! The writer of the journal: takes waiting commits, decides, writes them durably, applies and answers.
+//!
+//! Every answer waits for the write, a refusal too: it may say what an earlier commit of the same write
+//! changed. If the journal fails, every commit of the write fails that was not refused by the state
+//! without them.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::commit::{Commit, CommitError, decide};
+use super::options::CellOptions;
+use crate::ports::{Journal, JournalError};
+use crate::state::{Event, Overlay, State, StateSnapshot, apply};
+
+pub(super) struct Writer {
+    pub state: Arc<RwLock<State>>,
+    pub publish: watch::Sender<u64>,
+    pub journal: Arc<dyn Journal>,
+    pub options: CellOptions,
+    pub commits: mpsc::Receiver<Commit>,
+    pub tasks: TaskTracker,
+    /// Closes when the running snapshot is written.
+    pub snapshot: Option<oneshot::Receiver<()>>,
+    pub since_snapshot: u64,
+}
+
+/// The commits of one write.
+struct DecidedBatch {
+    /// The index of the first event.
+    first: u64,
+    /// The events of the accepted commits.
+    events: Vec<Event>,
+    commits: Vec<DecidedCommit>,
+}
+
+/// A commit with its result if the write succeeds. Only a refused one still has its events.
+type DecidedCommit = (Commit, Result<u64, CommitError>);
+
+impl Writer {
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        while let Some(first) = self.next(&stop).await {
+            let batch = self.batch(first);
+            self.write(batch).await;
+            self.snapshot_if_due();
+        }
+    }
+
+    /// Returns the next commit; `None` once the cell has stopped. Commits that waited at the stop are
+    /// still written.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Commit> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled(), if !self.commits.is_closed() => {
+                self.commits.close();
+                self.commits.recv().await
+            }
+            commit = self.commits.recv() => commit,
+        }
+    }
+
+    /// Returns `first` and the waiting commits that share its write, in the order of arrival.
+    fn batch(&mut self, first: Commit) -> Vec<Commit> {
+        let mut events = first.events.len();
+        let mut batch = vec![first];
+        while events < self.options.batch && batch.len() < self.options.batch {
+            let Ok(commit) = self.commits.try_recv() else {
+                break;
+            };
+            events += commit.events.len();
+            batch.push(commit);
+        }
+        batch
+    }
+
+    async fn write(&mut self, batch: Vec<Commit>) {
+        let DecidedBatch {
+            first,
+            events,
+            commits,
+        } = self.decide_batch(batch);
+        if !events.is_empty() {
+            let events: Arc<[Event]> = events.into();
+            if let Err(error) = self.journal.append(first, events.clone()).await {
+                tracing::error!(error = %error, reason = %error.source, "the journal failed; no change was committed");
+                self.refuse_batch(commits, &error);
+                return;
+            }
+            let last = self.apply(&events);
+            self.publish.send_replace(last);
+            self.since_snapshot += last + 1 - first;
+        }
+        for (commit, result) in commits {
+            commit.reply.send(result).ok();
+        }
+    }
+
+    /// Decides about each commit after those before it.
+    fn decide_batch(&self, batch: Vec<Commit>) -> DecidedBatch {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let mut overlay = Overlay::new(&state);
+        let mut events = vec![];
+        let decide = |mut commit: Commit| {
+            let result = decide(&mut overlay, &commit);
+            if result.is_ok() {
+                events.append(&mut commit.events);
+            }
+            (commit, result)
+        };
+        let commits = batch.into_iter().map(decide).collect();
+        DecidedBatch {
+            first: state.index() + 1,
+            events,
+            commits,
+        }
+    }
+
+    /// Answers the commits of a failed write.
+    fn refuse_batch(&self, commits: Vec<DecidedCommit>, error: &JournalError) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        for (commit, result) in commits {
+            let refused_alone = match result {
+                Ok(_) => None,
+                Err(_) => decide(&mut Overlay::new(&state), &commit).err(),
+            };
+            let refusal = refused_alone.unwrap_or_else(|| error.clone().into());
+            commit.reply.send(Err(refusal)).ok();
+        }
+    }
+
+    fn apply(&self, events: &[Event]) -> u64 {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            apply(&mut state, event);
+        }
+        state.index()
+    }
+
+    fn snapshot_if_due(&mut self) {
+        if let Some(running) = &mut self.snapshot
+            && matches!(running.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        {
+            return;
+        }
+        let snapshot = {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            let records = state.records().len() + state.variables().len();
+            let records = u64::try_from(records).unwrap_or(u64::MAX);
+            if self.since_snapshot < self.options.snapshot_every.max(records) {
+                return;
+            }
+            StateSnapshot::from(&*state)
+        };
+        self.since_snapshot = 0;
+        let journal = self.journal.clone();
+        let (done, running) = oneshot::channel();
+        self.snapshot = Some(running);
+        self.tasks.spawn(async move {
+            let index = snapshot.index;
+            if let Err(error) = journal.write_snapshot(snapshot).await {
+                tracing::warn!(index, error = %error, reason = %error.source, "the snapshot was not written; the journal grows until the next one");
+            }
+            done.send(()).ok();
+        });
+    }
+}

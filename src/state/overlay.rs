@@ -1,0 +1,126 @@
+//! [`Overlay`]: changes on top of a state that stays as it is.
+//!
+//! An overlay has copies of only the subjects that its changes touch, so a change costs the same in a
+//! state of any size. A change succeeds completely or leaves the overlay as it was, and each change
+//! sees the ones before it.
+
+use std::collections::HashSet;
+
+use super::event::{EventKind, Subject};
+use super::subjects::subjects;
+use super::tables::State;
+
+/// A state and changes to it that only the overlay has.
+pub struct Overlay<'a> {
+    base: &'a State,
+    /// The numbers of the changed state, and the records of the touched subjects.
+    changed: State,
+    touched: HashSet<Subject>,
+}
+
+impl<'a> Overlay<'a> {
+    /// Creates an overlay without changes.
+    pub fn new(base: &'a State) -> Self {
+        Self {
+            base,
+            changed: without_records(base),
+            touched: HashSet::new(),
+        }
+    }
+
+    /// Returns every object that the event reads or changes.
+    pub fn subjects_of(&self, kind: &EventKind) -> Vec<Subject> {
+        let mut all = subjects(self.base, kind);
+        all.extend(subjects(&self.changed, kind));
+        all
+    }
+
+    /// Returns every object that a change so far named.
+    pub fn touched(&self) -> &HashSet<Subject> {
+        &self.touched
+    }
+
+    /// Performs a change on a state that contains only these subjects. The overlay keeps it if it
+    /// succeeds.
+    ///
+    /// # Errors
+    /// Returns the error of `change`. The overlay is then as it was before.
+    pub fn attempt<T, E>(
+        &mut self,
+        subjects: HashSet<Subject>,
+        change: impl FnOnce(&mut State) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut attempt = without_records(&self.changed);
+        for subject in &subjects {
+            copy_subject(&mut attempt, self.latest(subject), subject);
+        }
+        let done = change(&mut attempt)?;
+        copy_numbers(&mut self.changed, &attempt);
+        for subject in &subjects {
+            copy_subject(&mut self.changed, &attempt, subject);
+        }
+        self.touched.extend(subjects);
+        Ok(done)
+    }
+
+    fn latest(&self, subject: &Subject) -> &State {
+        match self.touched.contains(subject) {
+            true => &self.changed,
+            false => self.base,
+        }
+    }
+}
+
+/// Returns a state with the numbers of this one, and without its records.
+fn without_records(state: &State) -> State {
+    let mut copy = State::default();
+    copy_numbers(&mut copy, state);
+    copy
+}
+
+/// Copies all that is not a table.
+fn copy_numbers(to: &mut State, from: &State) {
+    let State {
+        index,
+        origin,
+        volumes: _,
+        remote_ids: _,
+        volumes_index,
+        plugins: _,
+        plugins_index,
+        nodes: _,
+        variables: _,
+        lock_ends: _,
+        variables_index,
+    } = from;
+    to.index = *index;
+    origin.clone_into(&mut to.origin);
+    to.volumes_index = *volumes_index;
+    to.plugins_index = *plugins_index;
+    to.variables_index = *variables_index;
+}
+
+/// Copies the record of a subject, or its absence.
+fn copy_subject(to: &mut State, from: &State, subject: &Subject) {
+    match subject {
+        Subject::Volume(key) => match from.volumes.get(key) {
+            Some(record) => to.put(record.clone()),
+            None => to.remove(key),
+        },
+        Subject::Variable(key) => match from.variables.get(key) {
+            Some(record) => to.put_variable(record.clone()),
+            None => to.remove_variable(key),
+        },
+        Subject::Plugin(id) => match from.plugins.get(id) {
+            Some(record) => drop(to.plugins.insert(id.clone(), record.clone())),
+            None => drop(to.plugins.remove(id)),
+        },
+        Subject::Node(id) => match from.nodes.get(id) {
+            Some(node) => drop(to.nodes.insert(id.clone(), node.clone())),
+            None => drop(to.nodes.remove(id)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;
