@@ -191,6 +191,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         CommitError::Journal(error) => journal_problem(error),
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
+        | CommitError::ClaimsConflict { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,

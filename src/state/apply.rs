@@ -6,12 +6,18 @@
 
 use std::sync::Arc;
 
+use super::apply_claims::{
+    alloc_ended, alloc_started, apply_claim, has_claims, is_claim_event_valid, is_node_event_valid,
+    node_booted, node_lost, node_returned, node_swept,
+};
 use super::event::{Event, EventKind};
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
-use crate::model::{NamespacedId, NodeId, PluginId, PluginInstance, SealedSecrets, VariableKey};
+use crate::model::{
+    NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
+};
 
 /// The health of every plugin instance after the agent starts.
 const NOT_PROBED: &str = "not probed since the agent started";
@@ -28,6 +34,28 @@ pub enum EventConflict {
         volume: NamespacedId,
         /// The phase of the volume; `None` if it does not exist.
         phase: Option<Phase>,
+    },
+    /// The claims of the volume are not as the event needs them, or its registration or allocation.
+    #[error("`{event}` is not valid for the claims of volume `{}`", .volume.external_id)]
+    Claim {
+        /// The event's name.
+        event: &'static str,
+        /// The volume of the event.
+        volume: RemoteVolume,
+    },
+    /// The volume has claims.
+    #[error("`{event}` is not valid for volume {}, which has claims", .volume.quoted())]
+    Claimed {
+        /// The event's name.
+        event: &'static str,
+        /// The volume of the event.
+        volume: NamespacedId,
+    },
+    /// The allocation or node is not as the event needs it.
+    #[error("`{event}` is not valid for the state of the allocation or node")]
+    Node {
+        /// The event's name.
+        event: &'static str,
     },
     /// The variable does not exist, or another client holds its lock, or no client does.
     #[error("`{event}` is not valid for variable `{variable}`")]
@@ -52,6 +80,21 @@ fn describe_phase(phase: Option<&Phase>) -> String {
 /// Fails if the volume of the event is in another phase, or if the lock of the variable does not
 /// match the event.
 pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
+    if let EventKind::Claim {
+        volume,
+        event: change,
+    } = &event.kind
+    {
+        let is_valid = is_claim_event_valid(state, volume, change);
+        return is_valid.then_some(()).ok_or_else(|| EventConflict::Claim {
+            event: change.name(),
+            volume: volume.clone(),
+        });
+    }
+    if !is_node_event_valid(state, &event.kind) {
+        let event = event.kind.name();
+        return Err(EventConflict::Node { event });
+    }
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
         if event.is_valid(record) {
@@ -65,6 +108,12 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     let Some(key) = event.kind.volume() else {
         return Ok(());
     };
+    if removes_unclaimed(&event.kind) && has_claims(state, key) {
+        return Err(EventConflict::Claimed {
+            event: event.kind.name(),
+            volume: key.clone(),
+        });
+    }
     let record = state.volumes.get(key);
     let phase = record.map(|record| record.phase);
     let expanding = record.is_some_and(|record| record.expanding.is_some());
@@ -78,6 +127,14 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     })
 }
 
+/// Whether the event begins or completes the removal of a volume that must not have claims.
+fn removes_unclaimed(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. }
+    )
+}
+
 fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
@@ -87,6 +144,14 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {
         | EventKind::PluginInstanceGone { .. }
         | EventKind::PluginAllocObserved { .. }
         | EventKind::PluginAllocGone { .. }
+        | EventKind::Claim { .. }
+        | EventKind::AllocStarted { .. }
+        | EventKind::AllocEnded { .. }
+        | EventKind::AllocForgotten { .. }
+        | EventKind::NodeBooted { .. }
+        | EventKind::NodeLost { .. }
+        | EventKind::NodeReturned { .. }
+        | EventKind::NodeSwept { .. }
         | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
@@ -153,6 +218,16 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
             remove_allocs(state, plugin, at, |a| a.instance.alloc_id == *alloc);
             remove_plugin_if_empty(state, plugin);
         }
+        EventKind::Claim { volume, event } => apply_claim(state, volume, event, at),
+        EventKind::AllocStarted { alloc, node } => alloc_started(state, alloc, node, at),
+        EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
+        EventKind::AllocForgotten { alloc } => {
+            state.allocs.remove(alloc);
+        }
+        EventKind::NodeBooted { node, boot_id } => node_booted(state, node, boot_id, at),
+        EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),
+        EventKind::NodeReturned { node } => node_returned(state, node, at),
+        EventKind::NodeSwept { node } => node_swept(state, node, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended {
             definition,
@@ -203,10 +278,11 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
     }
 }
 
+/// Index and time of an event.
 #[derive(Clone, Copy)]
-struct EventPosition {
-    index: u64,
-    time: i64,
+pub(super) struct EventPosition {
+    pub(super) index: u64,
+    pub(super) time: i64,
 }
 
 fn agent_started(state: &mut State, origin: &str, at: EventPosition) {
@@ -320,6 +396,8 @@ fn new_record(
         phase,
         expanding: None,
         node_expansion_pending: false,
+        used_index: 0,
+        used_time: 0,
         create_index: at.index,
         modify_index: at.index,
         create_time: at.time,

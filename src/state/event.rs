@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
+use crate::claim::ClaimEvent;
 use crate::model::{
     AllocId, Bytes, CapacityRange, NamespacedId, Node, NodeId, PluginId, PluginInstance,
-    SealedSecrets, VariableKey,
+    RemoteVolume, SealedSecrets, VariableKey,
 };
 
 /// An event with its time.
@@ -151,6 +152,54 @@ pub enum EventKind {
         /// The volume.
         key: NamespacedId,
     },
+    /// The claims of a volume changed. Since version 4.
+    Claim {
+        /// The external volume.
+        volume: RemoteVolume,
+        /// The change.
+        event: Box<ClaimEvent>,
+    },
+    /// An allocation that claims volumes started. Since version 4.
+    AllocStarted {
+        /// The allocation.
+        alloc: AllocId,
+        /// Its node.
+        node: NodeId,
+    },
+    /// The tasks of an allocation ended for good. Since version 4.
+    AllocEnded {
+        /// The allocation.
+        alloc: AllocId,
+    },
+    /// An allocation without claims is forgotten. Since version 4.
+    AllocForgotten {
+        /// The allocation.
+        alloc: AllocId,
+    },
+    /// A node started, with a new boot ID if the machine rebooted. Since version 4.
+    NodeBooted {
+        /// The node.
+        node: NodeId,
+        /// The boot ID of the machine.
+        boot_id: String,
+    },
+    /// A node is lost: it is gone, or fenced. Since version 4.
+    NodeLost {
+        /// The node.
+        node: NodeId,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// A lost node can be called again, for a sweep. Since version 4.
+    NodeReturned {
+        /// The node.
+        node: NodeId,
+    },
+    /// Nothing is left on a node that returned, and it is used again. Since version 4.
+    NodeSwept {
+        /// The node.
+        node: NodeId,
+    },
     /// A variable changed. Since version 2.
     Variable {
         /// The variable.
@@ -169,6 +218,10 @@ pub enum Subject {
     Plugin(PluginId),
     /// A volume.
     Volume(NamespacedId),
+    /// The claims of an external volume.
+    Claims(RemoteVolume),
+    /// An allocation.
+    Alloc(AllocId),
     /// A variable.
     Variable(VariableKey),
 }
@@ -190,6 +243,14 @@ impl EventKind {
             | Self::PluginInstanceGone { .. }
             | Self::PluginAllocObserved { .. }
             | Self::PluginAllocGone { .. }
+            | Self::Claim { .. }
+            | Self::AllocStarted { .. }
+            | Self::AllocEnded { .. }
+            | Self::AllocForgotten { .. }
+            | Self::NodeBooted { .. }
+            | Self::NodeLost { .. }
+            | Self::NodeReturned { .. }
+            | Self::NodeSwept { .. }
             | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
@@ -227,6 +288,14 @@ impl EventKind {
             Self::VolumeExpandIntended { .. } => "volume expand intended",
             Self::VolumeExpanded { .. } => "volume expanded",
             Self::VolumeExpandAbandoned { .. } => "volume expand abandoned",
+            Self::Claim { event, .. } => event.name(),
+            Self::AllocStarted { .. } => "allocation started",
+            Self::AllocEnded { .. } => "allocation ended",
+            Self::AllocForgotten { .. } => "allocation forgotten",
+            Self::NodeBooted { .. } => "node booted",
+            Self::NodeLost { .. } => "node lost",
+            Self::NodeReturned { .. } => "node returned",
+            Self::NodeSwept { .. } => "node swept",
             Self::Variable { event, .. } => event.name(),
         }
     }

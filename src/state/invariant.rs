@@ -9,6 +9,7 @@ use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
 use super::tables::{State, lock_end, remote_key};
 use super::variable::VariableRecord;
+use crate::claim;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VariableKey};
 
 /// Registered volumes that are the same volume at the provider (W13).
@@ -72,6 +73,7 @@ pub fn violations(state: &State) -> Vec<String> {
         let problem = variable_problem(state, key, record);
         found.extend(problem.map(|problem| format!("variable {key} {problem}")));
     }
+    found.extend(claim_problems(state));
     let locks = state
         .variables
         .values()
@@ -83,9 +85,38 @@ pub fn violations(state: &State) -> Vec<String> {
         state.volumes_index,
         state.plugins_index,
         state.variables_index,
+        state.claims_index,
+        state.nodes_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {
         found.push("the index of a table is ahead of the index of the state".to_owned());
+    }
+    found
+}
+
+fn claim_problems(state: &State) -> Vec<String> {
+    let mut found = vec![];
+    for (volume, record) in &state.claims {
+        let problems = claim::violations(&record.claims).into_iter();
+        found.extend(problems.map(|problem| format!("volume {volume} {problem}")));
+        if record.volume != *volume || record.modify_index > state.claims_index {
+            found.push(format!("the claims of volume {volume} are misplaced"));
+        }
+        for (key, claim) in &record.claims.claims {
+            if state.claim_keys.get(key) != Some(volume) {
+                found.push(format!(
+                    "the index by allocation lacks a claim of volume {volume}"
+                ));
+            }
+            let is_orphaned = record.claims.tombstone.is_some();
+            if !is_orphaned && !state.volumes.contains_key(&claim.volume) {
+                found.push(format!("volume {volume} is claimed without a registration"));
+            }
+        }
+    }
+    let claims: usize = state.claims.values().map(|r| r.claims.claims.len()).sum();
+    if claims != state.claim_keys.len() || state.claims.len() != state.claim_changes.len() {
+        found.push("the indexes of claims differ from the claims".to_owned());
     }
     found
 }

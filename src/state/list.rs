@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::query::plugin_status;
+use super::query::{claims_of_record, plugin_status};
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, VolumeView};
@@ -95,6 +95,7 @@ pub fn volumes(
             break;
         }
         page.volumes.push(VolumeView {
+            claims: claims_of_record(state, record),
             record: Arc::clone(record),
             plugin: statuses.of(state, &record.definition.plugin_id),
         });

@@ -6,6 +6,9 @@
 //! what readers get.
 
 mod apply;
+mod apply_claims;
+mod claim_query;
+mod claims_record;
 mod event;
 mod invariant;
 mod list;
@@ -25,6 +28,7 @@ mod variable_list;
 mod view;
 
 pub use apply::{EventConflict, apply, check};
+pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};

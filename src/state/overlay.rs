@@ -4,11 +4,12 @@
 //! state of any size. A change succeeds completely or leaves the overlay as it was, and each change
 //! sees the ones before it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::event::{EventKind, Subject};
 use super::subjects::subjects;
 use super::tables::State;
+use crate::model::RemoteVolume;
 
 /// A state and changes to it that only the overlay has.
 pub struct Overlay<'a> {
@@ -33,6 +34,17 @@ impl<'a> Overlay<'a> {
         let mut all = subjects(self.base, kind);
         all.extend(subjects(&self.changed, kind));
         all
+    }
+
+    /// Returns every object that decides which steps are due for a volume.
+    pub fn subjects_of_steps(&self, volume: &RemoteVolume) -> Vec<Subject> {
+        let losses = self.base.losses.keys().chain(self.changed.losses.keys());
+        let nodes = losses.cloned().map(Subject::Node);
+        let own = [
+            Subject::Claims(volume.clone()),
+            Subject::Plugin(volume.plugin_id.clone()),
+        ];
+        nodes.chain(own).collect()
     }
 
     /// Returns every object that a change so far named.
@@ -89,6 +101,14 @@ fn copy_numbers(to: &mut State, from: &State) {
         plugins: _,
         plugins_index,
         nodes: _,
+        boots: _,
+        losses: _,
+        nodes_index,
+        claims: _,
+        claim_keys: _,
+        claim_changes: _,
+        claims_index,
+        allocs: _,
         variables: _,
         lock_ends: _,
         variables_index,
@@ -97,6 +117,8 @@ fn copy_numbers(to: &mut State, from: &State) {
     origin.clone_into(&mut to.origin);
     to.volumes_index = *volumes_index;
     to.plugins_index = *plugins_index;
+    to.nodes_index = *nodes_index;
+    to.claims_index = *claims_index;
     to.variables_index = *variables_index;
 }
 
@@ -111,15 +133,25 @@ fn copy_subject(to: &mut State, from: &State, subject: &Subject) {
             Some(record) => to.put_variable(record.clone()),
             None => to.remove_variable(key),
         },
-        Subject::Plugin(id) => match from.plugins.get(id) {
-            Some(record) => drop(to.plugins.insert(id.clone(), record.clone())),
-            None => drop(to.plugins.remove(id)),
+        Subject::Plugin(id) => copy_entry(&mut to.plugins, &from.plugins, id),
+        Subject::Node(id) => {
+            copy_entry(&mut to.nodes, &from.nodes, id);
+            copy_entry(&mut to.boots, &from.boots, id);
+            copy_entry(&mut to.losses, &from.losses, id);
+        }
+        Subject::Claims(volume) => match from.claims.get(volume) {
+            Some(record) => to.put_claims(record.clone()),
+            None => to.remove_claims(volume),
         },
-        Subject::Node(id) => match from.nodes.get(id) {
-            Some(node) => drop(to.nodes.insert(id.clone(), node.clone())),
-            None => drop(to.nodes.remove(id)),
-        },
+        Subject::Alloc(id) => copy_entry(&mut to.allocs, &from.allocs, id),
     }
+}
+
+fn copy_entry<K: Ord + Clone, V: Clone>(to: &mut BTreeMap<K, V>, from: &BTreeMap<K, V>, key: &K) {
+    match from.get(key) {
+        Some(value) => to.insert(key.clone(), value.clone()),
+        None => to.remove(key),
+    };
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use super::claims_record::ClaimsRecord;
+use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
 use crate::model::{ExternalId, NamespacedId, PluginId};
@@ -16,9 +18,15 @@ pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
         .filter(|record| record.is_visible())?;
     let plugin = plugin_status(state, &record.definition.plugin_id).unwrap_or_default();
     Some(VolumeView {
+        claims: claims_of_record(state, record),
         record: Arc::clone(record),
         plugin: Arc::new(plugin),
     })
+}
+
+/// Returns the claims of a volume's external volume.
+pub(super) fn claims_of_record(state: &State, record: &VolumeRecord) -> Option<Arc<ClaimsRecord>> {
+    state.claims.get(&record.remote_volume()?).cloned()
 }
 
 /// Returns the volumes that are the same volume at the provider. If there is more than one, none of

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::recorded_options::RecordedMountOptions;
 use crate::model::{
-    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, SealedSecrets, Topology,
-    TopologyRequest, Volume, VolumeRequest,
+    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
+    SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
 };
 
 /// The user's part of a volume.
@@ -149,6 +149,13 @@ pub struct VolumeRecord {
     /// Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub node_expansion_pending: bool,
+    /// The index of the last change of the volume's claims; 0 if there was none. Clients see it as a
+    /// change of the volume, and updates do not compare it (W08). Since version 4.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub used_index: u64,
+    /// The time of the last change of its claims, in nanoseconds since the epoch. Since version 4.
+    #[serde(default, skip_serializing_if = "is_zero_time")]
+    pub used_time: i64,
     /// The index of the create intent or the registration. It never changes while the record exists,
     /// so it is also the *generation* in [`provider_name`](super::provider_name::provider_name)
     /// (W13).
@@ -161,7 +168,35 @@ pub struct VolumeRecord {
     pub modify_time: i64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(index: &u64) -> bool {
+    *index == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero_time(time: &i64) -> bool {
+    *time == 0
+}
+
 impl VolumeRecord {
+    /// Returns the index of the last change that clients see: of the volume, or of its claims.
+    pub fn visible_index(&self) -> u64 {
+        self.modify_index.max(self.used_index)
+    }
+
+    /// Returns the time of the last change that clients see (W35).
+    pub fn visible_time(&self) -> i64 {
+        self.modify_time.max(self.used_time)
+    }
+
+    /// Returns the external volume; `None` during creation.
+    pub fn remote_volume(&self) -> Option<RemoteVolume> {
+        Some(RemoteVolume {
+            plugin_id: self.definition.plugin_id.clone(),
+            external_id: self.remote_id()?,
+        })
+    }
+
     /// Returns namespace and ID.
     pub fn key(&self) -> &NamespacedId {
         &self.definition.key

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply::{EventConflict, apply, check};
+use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::Event;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::variable::VariableRecord;
-use crate::model::{Node, PluginId};
+use crate::model::{AllocId, Node, NodeId, PluginId};
 
 /// A state at one index. Creating one copies a pointer per volume and variable, so it is fast enough
 /// to block writers.
@@ -29,6 +30,18 @@ pub struct StateSnapshot {
     pub plugins: BTreeMap<PluginId, PluginRecord>,
     /// All nodes, sorted by ID.
     pub nodes: Vec<Node>,
+    /// The boot ID of each node.
+    pub boots: BTreeMap<NodeId, String>,
+    /// All lost nodes.
+    pub losses: BTreeMap<NodeId, NodeLoss>,
+    /// The index of the last event that changed a node.
+    pub nodes_index: u64,
+    /// The claims of all volumes.
+    pub claims: Vec<Arc<ClaimsRecord>>,
+    /// The index of the last event that changed a claim.
+    pub claims_index: u64,
+    /// All allocations that claim volumes.
+    pub allocs: BTreeMap<AllocId, AllocRecord>,
     /// The index of the last event that changed a variable.
     pub variables_index: u64,
     /// All variables, sorted by namespace and path.
@@ -45,6 +58,12 @@ impl From<&State> for StateSnapshot {
             volumes: state.volumes.values().cloned().collect(),
             plugins: state.plugins.clone(),
             nodes: state.nodes.values().cloned().collect(),
+            boots: state.boots.clone(),
+            losses: state.losses.clone(),
+            nodes_index: state.nodes_index,
+            claims: state.claims.values().cloned().collect(),
+            claims_index: state.claims_index,
+            allocs: state.allocs.clone(),
             variables_index: state.variables_index,
             variables: state.variables.values().cloned().collect(),
         }
@@ -61,11 +80,19 @@ impl From<StateSnapshot> for State {
             plugins: snapshot.plugins,
             plugins_index: snapshot.plugins_index,
             nodes: snapshot.nodes.into_iter().map(node).collect(),
+            boots: snapshot.boots,
+            losses: snapshot.losses,
+            nodes_index: snapshot.nodes_index,
+            claims_index: snapshot.claims_index,
+            allocs: snapshot.allocs,
             variables_index: snapshot.variables_index,
             ..Self::default()
         };
         for record in snapshot.volumes {
             state.put(record);
+        }
+        for record in snapshot.claims {
+            state.put_claims(record);
         }
         for record in snapshot.variables {
             state.put_variable(record);

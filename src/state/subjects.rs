@@ -4,8 +4,11 @@
 //! missing subject would let two commits pass that contradict each other. A property test compares
 //! each event on its subjects with the same event on the whole state.
 
+use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
 use super::tables::State;
+use crate::claim::ClaimEvent;
+use crate::model::RemoteVolume;
 
 /// Returns the subjects of an event in this state.
 pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
@@ -16,22 +19,65 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         | EventKind::PluginInstanceGone { plugin, .. }
         | EventKind::PluginAllocObserved { plugin, .. }
         | EventKind::PluginAllocGone { plugin, .. } => vec![Subject::Plugin(plugin.clone())],
+        EventKind::Claim { volume, event } => subjects_of_claim(state, volume, event),
+        EventKind::AllocStarted { alloc, .. }
+        | EventKind::AllocEnded { alloc }
+        | EventKind::AllocForgotten { alloc } => {
+            let claims = state.claims_of(alloc).map(|(_, volume)| volume.clone());
+            let claims = claims.map(Subject::Claims);
+            claims.chain([Subject::Alloc(alloc.clone())]).collect()
+        }
+        EventKind::NodeBooted { node, .. } => {
+            let claimed = claimed_on(state, node);
+            let mut all = vec![Subject::Node(node.clone())];
+            all.extend(
+                claimed
+                    .iter()
+                    .flat_map(|volume| with_registrations(state, volume)),
+            );
+            all
+        }
+        EventKind::NodeLost { node, .. }
+        | EventKind::NodeReturned { node }
+        | EventKind::NodeSwept { node } => vec![Subject::Node(node.clone())],
         EventKind::Variable { key, .. } => vec![Subject::Variable(key.clone())],
+        EventKind::VolumeDeleteIntended { key } | EventKind::VolumeDeregistered { key } => {
+            let claims = state.remote_volume(key).map(Subject::Claims);
+            claims
+                .into_iter()
+                .chain([Subject::Volume(key.clone())])
+                .collect()
+        }
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
         | EventKind::VolumeCreateAbandoned { .. }
         | EventKind::VolumeRegistered { .. }
         | EventKind::VolumeUpdated { .. }
-        | EventKind::VolumeDeleteIntended { .. }
         | EventKind::VolumeDeleteAbandoned { .. }
         | EventKind::VolumeDeleted { .. }
-        | EventKind::VolumeDeregistered { .. }
         | EventKind::VolumeExpandIntended { .. }
         | EventKind::VolumeExpanded { .. }
         | EventKind::VolumeExpandAbandoned { .. } => {
             Vec::from_iter(kind.volume().cloned().map(Subject::Volume))
         }
     }
+}
+
+/// A claim needs its allocation and its registration, and is shown at every registration.
+fn subjects_of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Subject> {
+    let mut all = with_registrations(state, volume);
+    if let ClaimEvent::Granted { key, claim } = event {
+        all.push(Subject::Volume(claim.volume.clone()));
+        all.push(Subject::Alloc(key.alloc.clone()));
+        all.extend(state.claimed_as(key).cloned().map(Subject::Claims));
+    }
+    all
+}
+
+fn with_registrations(state: &State, volume: &RemoteVolume) -> Vec<Subject> {
+    let registrations = state.registrations(volume);
+    let keys = registrations.map(|record| Subject::Volume(record.key().clone()));
+    keys.chain([Subject::Claims(volume.clone())]).collect()
 }
 
 /// A start makes every plugin unhealthy, and corrects the times of all locks.

@@ -7,10 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::variable::VariableRecord;
-use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId, VariableKey};
+use crate::claim::ClaimKey;
+use crate::model::{
+    AllocId, ExternalId, NamespacedId, Node, NodeId, PluginId, RemoteVolume, VariableKey,
+};
 
 /// The agent's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,14 @@ pub struct State {
     pub(super) plugins: BTreeMap<PluginId, PluginRecord>,
     pub(super) plugins_index: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) boots: BTreeMap<NodeId, String>,
+    pub(super) losses: BTreeMap<NodeId, NodeLoss>,
+    pub(super) nodes_index: u64,
+    pub(super) claims: BTreeMap<RemoteVolume, Arc<ClaimsRecord>>,
+    pub(super) claim_keys: BTreeMap<ClaimKey, RemoteVolume>,
+    pub(super) claim_changes: BTreeSet<(u64, RemoteVolume)>,
+    pub(super) claims_index: u64,
+    pub(super) allocs: BTreeMap<AllocId, AllocRecord>,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
@@ -40,6 +52,14 @@ impl Default for State {
             plugins: BTreeMap::new(),
             plugins_index: Self::FIRST_INDEX,
             nodes: BTreeMap::new(),
+            boots: BTreeMap::new(),
+            losses: BTreeMap::new(),
+            nodes_index: Self::FIRST_INDEX,
+            claims: BTreeMap::new(),
+            claim_keys: BTreeMap::new(),
+            claim_changes: BTreeSet::new(),
+            claims_index: Self::FIRST_INDEX,
+            allocs: BTreeMap::new(),
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,
@@ -61,10 +81,12 @@ impl State {
         &self.origin
     }
 
-    /// Returns the index of the last event that changed volumes, or the plugins that determine their
-    /// health.
+    /// Returns the index of the last event that changed volumes, their claims, or the plugins that
+    /// determine their health.
     pub fn volumes_index(&self) -> u64 {
-        self.volumes_index.max(self.plugins_index)
+        self.volumes_index
+            .max(self.plugins_index)
+            .max(self.claims_index)
     }
 
     /// Returns the index of the last event that changed a plugin.
@@ -107,6 +129,11 @@ impl State {
         self.nodes.values()
     }
 
+    /// Returns the index of the last event that changed a node.
+    pub fn nodes_index(&self) -> u64 {
+        self.nodes_index
+    }
+
     /// Returns a node.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.nodes.get(id)
@@ -132,6 +159,32 @@ impl State {
     pub(super) fn remove(&mut self, key: &NamespacedId) {
         if let Some(previous) = self.volumes.remove(key) {
             self.forget_remote_id(&previous);
+        }
+    }
+
+    /// Inserts the claims of a volume and replaces those that it had. An empty record is removed.
+    pub(super) fn put_claims(&mut self, record: Arc<ClaimsRecord>) {
+        let volume = record.volume.clone();
+        self.remove_claims(&volume);
+        if record.claims.is_empty() {
+            return;
+        }
+        for key in record.claims.claims.keys() {
+            self.claim_keys.insert(key.clone(), volume.clone());
+        }
+        self.claim_changes
+            .insert((record.modify_index, volume.clone()));
+        self.claims.insert(volume, record);
+    }
+
+    /// Removes the claims of a volume, if it has any.
+    pub(super) fn remove_claims(&mut self, volume: &RemoteVolume) {
+        if let Some(before) = self.claims.remove(volume) {
+            let change = (before.modify_index, volume.clone());
+            self.claim_changes.remove(&change);
+            for key in before.claims.claims.keys() {
+                self.claim_keys.remove(key);
+            }
         }
     }
 

@@ -2,14 +2,17 @@
 //!
 //! Views are computed on every read, so health and counts always match their sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::claims_record::ClaimsRecord;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::recorded_options::RecordedMountOptions;
+use crate::claim::{Claim, ClaimKey, Intent};
 use crate::model::{
-    HealthCount, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Volume, VolumeSummary,
+    Alloc, AllocId, Capability, ClientStatus, DesiredStatus, HealthCount, NodeId, Plugin, PluginId,
+    PluginInstance, PluginSummary, Volume, VolumeSummary,
 };
 
 /// The health and identity of a plugin, computed from its instances.
@@ -65,6 +68,8 @@ fn count(instances: BTreeMap<&NodeId, &PluginInstance>) -> HealthCount {
 pub struct VolumeView {
     /// The volume's record.
     pub record: Arc<VolumeRecord>,
+    /// The claims of its external volume, through any registration.
+    pub claims: Option<Arc<ClaimsRecord>>,
     /// The status of the plugin.
     pub plugin: Arc<PluginStatus>,
 }
@@ -99,19 +104,19 @@ impl VolumeView {
                 .map(RecordedMountOptions::redacted),
             parameters: definition.parameters.clone(),
             context: provided.context.clone(),
-            access_mode: None,
-            attachment_mode: None,
-            read_allocs: Default::default(),
-            write_allocs: Default::default(),
-            allocs: vec![],
+            access_mode: self.modes().map(|modes| modes.access_mode),
+            attachment_mode: self.modes().map(|modes| modes.attachment_mode),
+            read_allocs: self.allocs(|claim| claim.read_only),
+            write_allocs: self.allocs(|claim| !claim.read_only),
+            allocs: self.own_claims().map(alloc_of_claim).collect(),
             schedulable: self.plugin.is_schedulable(),
             controller_required: self.plugin.controller_required,
             controllers: self.plugin.controllers,
             nodes: self.plugin.nodes,
             create_index: self.record.create_index,
-            modify_index: self.record.modify_index,
+            modify_index: self.record.visible_index(),
             create_time: self.record.create_time,
-            modify_time: self.record.modify_time,
+            modify_time: self.record.visible_time(),
         }
     }
 
@@ -130,13 +135,33 @@ impl VolumeView {
             plugin_id: definition.plugin_id.clone(),
             provider: self.provider().0.to_owned(),
             schedulable: self.plugin.is_schedulable(),
-            access_mode: None,
-            attachment_mode: None,
-            readers: 0,
-            writers: 0,
+            access_mode: self.modes().map(|modes| modes.access_mode),
+            attachment_mode: self.modes().map(|modes| modes.attachment_mode),
+            readers: self.count(|claim| claim.read_only),
+            writers: self.count(|claim| !claim.read_only),
             create_index: self.record.create_index,
-            modify_index: self.record.modify_index,
+            modify_index: self.record.visible_index(),
         }
+    }
+
+    /// Returns the modes in force, which the first claim set (B14).
+    fn modes(&self) -> Option<Capability> {
+        self.claims.as_ref()?.claims.modes
+    }
+
+    /// Returns the claims through this registration.
+    fn own_claims(&self) -> impl Iterator<Item = (&ClaimKey, &Claim)> {
+        let claims = self.claims.iter();
+        claims.flat_map(|record| record.claims.through(self.record.key()))
+    }
+
+    fn allocs(&self, is_wanted: fn(&Claim) -> bool) -> BTreeSet<AllocId> {
+        let claims = self.own_claims().filter(|(_, claim)| is_wanted(claim));
+        claims.map(|(key, _)| key.alloc.clone()).collect()
+    }
+
+    fn count(&self, is_wanted: fn(&Claim) -> bool) -> u64 {
+        u64::try_from(self.allocs(is_wanted).len()).unwrap_or(u64::MAX)
     }
 
     /// Returns the provider from the plugin, or from the volume's last write (B58).
@@ -147,6 +172,27 @@ impl VolumeView {
         } else {
             (&self.plugin.provider, &self.plugin.provider_version)
         }
+    }
+}
+
+/// The allocation of a claim. What its job and group are, the claim does not tell.
+fn alloc_of_claim((key, claim): (&ClaimKey, &Claim)) -> Alloc {
+    let (desired, client) = match claim.intent {
+        Intent::Hold => (DesiredStatus::Run, ClientStatus::Running),
+        Intent::Release => (DesiredStatus::Stop, ClientStatus::Complete),
+    };
+    Alloc {
+        id: key.alloc.clone(),
+        node_id: claim.node.clone(),
+        node_name: String::new(),
+        evaluation_id: String::new(),
+        job_id: String::new(),
+        task_group: String::new(),
+        job_version: 0,
+        desired,
+        client,
+        create_time: claim.granted_at,
+        modify_time: claim.granted_at,
     }
 }
 

@@ -8,17 +8,22 @@
 //! raises the version. Lower versions stay readable. Higher versions are refused with both numbers,
 //! because a partial read could lose data.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::model::{Node, PluginId};
-use crate::state::{Event, PluginRecord, State, StateSnapshot, VariableRecord, VolumeRecord};
+use crate::model::{AllocId, Node, NodeId, PluginId};
+use crate::state::{
+    AllocRecord, ClaimsRecord, Event, NodeLoss, PluginRecord, State, StateSnapshot, VariableRecord,
+    VolumeRecord,
+};
 
 /// The version of events that this program writes, and the highest that it reads. Version 2 adds
-/// variables; version 3 adds sealed mount flags and expansions; version 4 adds allocations of plugins.
+/// variables; version 3 adds sealed mount flags and expansions; version 4 adds allocations of plugins, claims,
+/// and lost nodes.
 pub const EVENT_VERSION: u16 = 4;
 /// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
 /// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions;
@@ -126,9 +131,21 @@ struct SnapshotHeader {
     variables_index: u64,
     #[serde(default)]
     variables: usize,
+    #[serde(default)]
+    boots: BTreeMap<NodeId, String>,
+    #[serde(default)]
+    losses: BTreeMap<NodeId, NodeLoss>,
+    #[serde(default = "first_index")]
+    nodes_index: u64,
+    #[serde(default)]
+    claims: Vec<ClaimsRecord>,
+    #[serde(default = "first_index")]
+    claims_index: u64,
+    #[serde(default)]
+    allocs: BTreeMap<AllocId, AllocRecord>,
 }
 
-/// The variables index of a snapshot from before version 2.
+/// The index of a table that an earlier version did not have.
 fn first_index() -> u64 {
     State::FIRST_INDEX
 }
@@ -151,6 +168,16 @@ pub(super) fn encode_snapshot(
         volumes: snapshot.volumes.len(),
         variables_index: snapshot.variables_index,
         variables: snapshot.variables.len(),
+        boots: snapshot.boots.clone(),
+        losses: snapshot.losses.clone(),
+        nodes_index: snapshot.nodes_index,
+        claims: snapshot
+            .claims
+            .iter()
+            .map(|record| ClaimsRecord::clone(record))
+            .collect(),
+        claims_index: snapshot.claims_index,
+        allocs: snapshot.allocs.clone(),
     };
     let mut volumes = snapshot.volumes.as_slice();
     let mut variables = snapshot.variables.as_slice();
@@ -218,6 +245,12 @@ pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
         volumes,
         plugins: head.plugins.into_iter().collect(),
         nodes: head.nodes,
+        boots: head.boots,
+        losses: head.losses,
+        nodes_index: head.nodes_index,
+        claims: head.claims.into_iter().map(Arc::new).collect(),
+        claims_index: head.claims_index,
+        allocs: head.allocs,
         variables_index: head.variables_index,
         variables,
     })

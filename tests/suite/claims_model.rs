@@ -133,20 +133,13 @@ impl Layout {
 }
 
 /// A request reaches the host of its lane, or the plugin.
-fn arrive(
-    world: &mut World,
-    call: Call,
-    sent_after: Option<usize>,
-    rules: &Rules,
-) -> Result<(), String> {
+fn arrive(world: &mut World, call: Call, rules: &Rules) -> Result<(), String> {
     let Some(lane) = call.lane() else {
         return Ok(());
     };
-    let _ = sent_after;
     let is_accepted = rules.host_accepts(world, &call, &lane);
-    if rules.busy == Busy::Host && call.index >= world.seen.get(&lane).copied().unwrap_or(0) {
-        world.seen.insert(lane, call.index);
-    }
+    let seen = world.seen.entry(lane).or_insert(0);
+    *seen = call.order.max(*seen);
     if !is_accepted {
         return Ok(());
     }
@@ -282,7 +275,7 @@ fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
         next.on(format!("{step:?} arrives late"), |world| {
             let call = world.calls.remove(position);
             let phase = Phase::Abandoned;
-            arrive(world, Call { phase, ..call }, Some(position), rules)
+            arrive(world, Call { phase, ..call }, rules)
         });
         next.on(format!("{step:?} never arrives"), |world| {
             world.calls.remove(position);
@@ -307,8 +300,8 @@ fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
     });
     let is_heard = match call.phase {
         Phase::Awaited => true,
-        // A late answer still counts, if its step is open.
-        Phase::Abandoned => rules.busy == Busy::Host,
+        // A late answer still counts if its step is open and no later request of the lane was sent.
+        Phase::Abandoned => rules.busy == Busy::Host && !next.from.has_later_request(&call),
         Phase::Unknown | Phase::HeldUp => false,
     };
     if is_heard && call.is_effective {
@@ -355,7 +348,7 @@ fn step_starts(next: &mut Next<'_>, step: Step, rules: &Rules) {
     next.on(format!("{step:?}"), |world| {
         let mut call = call.clone();
         world.begin(&mut call, rules);
-        arrive(world, call, None, rules)
+        arrive(world, call, rules)
     });
     if rules.delays && rules.at_once > 1 {
         next.on(format!("{step:?} is held up"), |world| {

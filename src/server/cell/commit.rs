@@ -8,7 +8,8 @@ use std::collections::HashSet;
 
 use tokio::sync::oneshot;
 
-use crate::model::{NamespacedId, VariableKey};
+use crate::claim::Step;
+use crate::model::{NamespacedId, RemoteVolume, VariableKey};
 use crate::ports::JournalError;
 use crate::state::{Event, EventConflict, Overlay, Phase, State, Subject, apply, check};
 
@@ -21,16 +22,22 @@ pub enum Expected {
     VolumeAbsent(NamespacedId),
     /// The record of that volume was last changed at this index.
     VolumeAt(NamespacedId, u64),
+    /// The claims of that volume were last changed at this index; `None` if it has none.
+    ClaimsAt(RemoteVolume, Option<u64>),
+    /// The step is due for that volume.
+    StepDue(RemoteVolume, Step),
     /// That variable was last changed at this index; `None` if it does not exist.
     VariableAt(VariableKey, Option<u64>),
 }
 
 impl Expected {
-    fn subject(&self) -> Option<Subject> {
+    fn subjects(&self, overlay: &Overlay<'_>) -> Vec<Subject> {
         match self {
-            Self::Any => None,
-            Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => Some(Subject::Volume(key.clone())),
-            Self::VariableAt(key, _) => Some(Subject::Variable(key.clone())),
+            Self::Any => vec![],
+            Self::VolumeAbsent(key) | Self::VolumeAt(key, _) => vec![Subject::Volume(key.clone())],
+            Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
+            Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
+            Self::StepDue(volume, _) => overlay.subjects_of_steps(volume),
         }
     }
 
@@ -39,6 +46,18 @@ impl Expected {
             Self::Any => Ok(()),
             Self::VolumeAbsent(key) => check_volume(state, key, None),
             Self::VolumeAt(key, index) => check_volume(state, key, Some(*index)),
+            Self::ClaimsAt(volume, index) => {
+                let found = state.claims(volume).map(|record| record.modify_index);
+                let volume = volume.clone();
+                let conflict = CommitError::ClaimsConflict { volume };
+                (found == *index).then_some(()).ok_or(conflict)
+            }
+            Self::StepDue(volume, step) => {
+                let is_due = state.claim_steps(volume).contains(step);
+                let volume = volume.clone();
+                let conflict = CommitError::ClaimsConflict { volume };
+                is_due.then_some(()).ok_or(conflict)
+            }
             Self::VariableAt(key, index) => {
                 let found = state.variable(key).map(|record| record.modify_index);
                 let variable = key.clone();
@@ -76,6 +95,12 @@ pub enum CommitError {
         /// The variable.
         variable: VariableKey,
     },
+    /// The claims of the volume, or what is due for it, changed first. Read and decide again.
+    #[error("the claims of volume `{}` have changed in the meantime", volume.external_id)]
+    ClaimsConflict {
+        /// The volume.
+        volume: RemoteVolume,
+    },
     /// The event does not fit the current volume or variable.
     #[error(transparent)]
     InvalidEvent(#[from] EventConflict),
@@ -94,6 +119,7 @@ impl CommitError {
             Self::Journal(error) => format!("{error}: {}", error.source),
             Self::Conflict { .. }
             | Self::VariableConflict { .. }
+            | Self::ClaimsConflict { .. }
             | Self::InvalidEvent(_)
             | Self::Stopping => self.to_string(),
         }
@@ -113,7 +139,8 @@ pub(super) type CommitReply = oneshot::Sender<Result<u64, CommitError>>;
 /// Decides about a commit after those that the overlay has, and adds it. Returns the index of its last
 /// event.
 pub(super) fn decide(overlay: &mut Overlay<'_>, commit: &Commit) -> Result<u64, CommitError> {
-    let expected = commit.expected.iter().filter_map(Expected::subject);
+    let expected = commit.expected.iter();
+    let expected = expected.flat_map(|expected| expected.subjects(overlay));
     let of_event = |event: &Event| overlay.subjects_of(&event.kind);
     let subjects: HashSet<_> = expected
         .chain(commit.events.iter().flat_map(of_event))

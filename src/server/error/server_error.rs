@@ -225,6 +225,7 @@ impl From<CommitError> for ServerError {
             CommitError::Stopping => Self::Stopping,
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
+            | CommitError::ClaimsConflict { .. }
             | CommitError::InvalidEvent(_)
             | CommitError::Journal(_)) => Self::Commit(error),
         }
@@ -592,6 +593,7 @@ fn commit_code(error: &CommitError) -> Code {
     match error {
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
+        | CommitError::ClaimsConflict { .. }
         | CommitError::InvalidEvent(_) => Code::ServerBusy,
         CommitError::Journal(error) => error.kind.code(),
         CommitError::Stopping => Code::ServerStopping,

@@ -200,14 +200,14 @@ impl Rules {
     }
 
     /// Records the answer of a call, if it is still the last one for its effect.
-    pub(super) fn record_done(&self, world: &mut World, step: &Step, index: u64) {
+    pub(super) fn record_done(&self, world: &mut World, step: &Step, started: u64) {
         if matches!(
             self.broken,
             Mutation::StartUnrecorded | Mutation::HearTheLost
         ) {
             force_done(&mut world.record, step);
         }
-        world.commit(&done(step, index), 0);
+        world.commit(&done(step, started), 0);
     }
 
     /// Whether the host of the lane runs this request beside the calls that run there.
@@ -238,7 +238,7 @@ impl Rules {
     /// The host's rule for one lane.
     fn lane_accepts(&self, world: &World, call: &Call, lane: &Lane, is_running: bool) -> bool {
         let seen = world.seen.get(lane).copied().unwrap_or(0);
-        let is_overtaken = call.index < seen && self.broken != Mutation::ObeyOvertaken;
+        let is_overtaken = call.order <= seen && self.broken != Mutation::ObeyOvertaken;
         !is_running && !is_overtaken
     }
 }

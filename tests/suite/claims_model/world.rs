@@ -30,7 +30,10 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     /// The file system type stands for the usage.
     pub(super) usage: String,
-    pub(super) index: u64,
+    /// The index of the event that recorded the start of the step.
+    pub(super) started: u64,
+    /// The order in which requests of the lane were sent.
+    pub(super) order: u64,
     pub(super) phase: Phase,
     pub(super) is_effective: bool,
 }
@@ -51,7 +54,7 @@ pub(super) struct World {
     pub(super) calls: Vec<Call>,
     /// Whether the volume is for one node.
     pub(super) is_single: bool,
-    /// The highest index that the host of each lane has seen.
+    /// The highest order that the host of each lane has seen.
     pub(super) seen: BTreeMap<Lane, u64>,
 }
 
@@ -102,130 +105,121 @@ impl World {
             step,
             node,
             usage,
-            index: 0,
+            started: 0,
+            order: 0,
             phase: Phase::Awaited,
             is_effective: false,
         }
     }
 
-    fn highest_index(&self) -> u64 {
-        let calls = self.calls.iter().map(|call| call.index);
-        let recorded = recorded_indexes(&self.record);
-        let seen = self.seen.values().copied();
-        calls.chain(recorded).chain(seen).max().unwrap_or(0)
-    }
-
-    /// Records that the step starts, and numbers its request. A repeated step keeps its index, unless
-    /// its host has answered that a later request overtook it.
+    /// Records that the step starts, unless it is on record, and gives its request the next place.
     pub(super) fn begin(&mut self, call: &mut Call, rules: &Rules) {
         let step = &call.step;
-        let earlier = self.record.call(step).cloned();
+        let sent = self.calls.iter().map(|call| call.order);
+        call.order = sent.chain(self.seen.values().copied()).max().unwrap_or(0) + 1;
         let is_open = step
             .effect()
             .is_some_and(|effect| self.record.known(&effect) == Known::Maybe);
-        let seen = call.lane().and_then(|lane| self.seen.get(&lane).copied());
-        let is_current =
-            |c: &StartedCall| c.is_setup == step.is_setup() && c.index >= seen.unwrap_or(0);
-        if is_open && let Some(earlier) = earlier.filter(is_current) {
-            call.index = earlier.index;
+        let recorded = self.record.call(step);
+        let recorded = recorded.filter(|recorded| recorded.is_setup == step.is_setup());
+        if is_open && let Some(recorded) = recorded {
+            call.started = recorded.index;
             return;
         }
-        call.index = self.highest_index() + 1;
+        call.started = NEW_START;
         if rules.broken != Mutation::StartUnrecorded {
             let event = ClaimEvent::StepStarted {
                 step: step.clone(),
                 instance: AllocId::new("p"),
             };
-            self.commit(&event, call.index);
+            self.commit(&event, NEW_START);
         }
+    }
+
+    /// Whether a request was sent on the lane after this call was, and is held up.
+    pub(super) fn has_later_request(&self, call: &Call) -> bool {
+        let lane = call.lane();
+        let seen = lane.as_ref().and_then(|lane| self.seen.get(lane)).copied();
+        let is_later = |other: &Call| {
+            other.phase == Phase::HeldUp && other.lane() == lane && Some(other.order) > seen
+        };
+        self.calls.iter().any(is_later)
     }
 
     pub(super) fn commit(&mut self, event: &ClaimEvent, index: u64) {
         apply(&mut self.record, event, EventPlace { index, time: 0 });
     }
 
-    /// Keeps states finite: only the order of indexes on one lane matters, and only while a call is
-    /// somewhere on it.
+    /// Keeps states finite. Of starts only matters which calls belong to the last one of their effect,
+    /// and of orders how the requests of a lane that are held up compare with what the host has seen.
     pub(super) fn forget_numbers(&mut self) {
-        forget_ended_calls(&mut self.record);
-        let mut numbers: BTreeMap<Lane, BTreeSet<u64>> = BTreeMap::new();
-        for call in &self.calls {
-            numbers
-                .entry(call.lane().expect("a call has a lane"))
-                .or_default()
-                .insert(call.index);
-        }
-        let seen = &self.seen;
-        each_call(&mut self.record, |lane, state, call| {
-            match numbers.get_mut(lane) {
-                Some(numbers) if state == Known::Maybe => {
-                    numbers.insert(call.index);
-                }
-                _ => {
-                    call.index = 0;
-                    call.is_setup = true;
-                }
-            }
-        });
-        self.seen = seen
-            .iter()
-            .filter(|(lane, _)| numbers.contains_key(lane))
-            .map(|(l, s)| (l.clone(), *s))
-            .collect();
-        for (lane, seen) in &self.seen {
-            numbers.entry(lane.clone()).or_default().insert(*seen);
-        }
-        let rank = |lane: &Lane, index: u64| {
-            let numbers = numbers.get(lane)?;
-            numbers
-                .iter()
-                .filter(|number| **number > 0)
-                .position(|number| *number == index)
-        };
-        let ranked = |lane: &Lane, index: u64| rank(lane, index).map_or(0, |at| at as u64 + 1);
         for call in &mut self.calls {
-            call.index = ranked(&call.lane().expect("a call has a lane"), call.index);
+            let is_last = call.step.effect().is_some_and(|effect| {
+                let recorded = self.record.call(&call.step);
+                self.record.known(&effect) == Known::Maybe
+                    && recorded.is_some_and(|recorded| recorded.index == call.started)
+            });
+            call.started = if is_last { LAST_START } else { 0 };
         }
-        for (lane, seen) in &mut self.seen {
-            *seen = ranked(lane, *seen);
-        }
-        each_call(&mut self.record, |lane, _, call| {
-            call.index = ranked(lane, call.index)
+        each_call(&mut self.record, |state, call| {
+            let is_open = state == Known::Maybe;
+            call.index = if is_open { LAST_START } else { 0 };
+            call.is_setup |= !is_open;
         });
+        for claim in self.record.claims.values_mut() {
+            if claim.published == Known::No {
+                claim.call = None;
+            }
+        }
+        self.rank_orders();
+    }
+
+    fn rank_orders(&mut self) {
+        let mut orders: BTreeMap<Lane, BTreeSet<u64>> = BTreeMap::new();
+        for call in &mut self.calls {
+            match (call.phase, call.lane()) {
+                (Phase::HeldUp, Some(lane)) => {
+                    orders.entry(lane).or_default().insert(call.order);
+                }
+                _ => call.order = 0,
+            }
+        }
+        self.seen.retain(|lane, _| orders.contains_key(lane));
+        for (lane, seen) in &self.seen {
+            orders.entry(lane.clone()).or_default().insert(*seen);
+        }
+        let rank = |lane: &Lane, order: &mut u64| {
+            let lower = orders[lane].range(..*order).count();
+            *order = u64::try_from(lower).unwrap_or(u64::MAX) + 1;
+        };
+        for call in &mut self.calls {
+            if let (Phase::HeldUp, Some(lane)) = (call.phase, call.lane()) {
+                rank(&lane, &mut call.order);
+            }
+        }
+        self.seen
+            .iter_mut()
+            .for_each(|(lane, seen)| rank(lane, seen));
     }
 }
 
-fn recorded_indexes(record: &Claims) -> impl Iterator<Item = u64> {
-    let claims = record.claims.values().filter_map(|c| c.call.as_ref());
-    let stagings = record.stagings.values().map(|s| &s.call);
-    let attachments = record.attachments.values().map(|a| &a.call);
-    claims
-        .chain(stagings)
-        .chain(attachments)
-        .map(|call| call.index)
-}
+/// The index of a new start, which no call under way has.
+const NEW_START: u64 = 2;
+/// The index of the last start of an effect, after the numbers were forgotten.
+const LAST_START: u64 = 1;
 
-/// Visits the last call of every effect with its lane and what is known of it.
-fn each_call(record: &mut Claims, mut visit: impl FnMut(&Lane, Known, &mut StartedCall)) {
+/// Visits the last call of every effect with what is known of it.
+fn each_call(record: &mut Claims, mut visit: impl FnMut(Known, &mut StartedCall)) {
     for claim in record.claims.values_mut() {
         if let Some(call) = &mut claim.call {
-            visit(&Lane::Node(claim.node.clone()), claim.published, call);
+            visit(claim.published, call);
         }
     }
-    for (node, staging) in &mut record.stagings {
-        visit(&Lane::Node(node.clone()), staging.state, &mut staging.call);
+    for staging in record.stagings.values_mut() {
+        visit(staging.state, &mut staging.call);
     }
     for attachment in record.attachments.values_mut() {
-        visit(&Lane::Controller, attachment.state, &mut attachment.call);
-    }
-}
-
-/// A claim that is not published, and was given up or unpublished, needs no memory of its last call.
-fn forget_ended_calls(record: &mut Claims) {
-    for claim in record.claims.values_mut() {
-        if claim.published == Known::No {
-            claim.call = None;
-        }
+        visit(attachment.state, &mut attachment.call);
     }
 }
 
@@ -339,7 +333,7 @@ pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
         | Step::NodeExpand(_)
         | Step::NodeUnpublish(_)
         | Step::NodeUnstage(_)
-        | Step::ControllerUnpublish(_)) => rules.record_done(world, step, call.index),
+        | Step::ControllerUnpublish(_)) => rules.record_done(world, step, call.started),
     }
 }
 

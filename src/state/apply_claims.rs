@@ -1,0 +1,205 @@
+//! The transitions of claims, allocations and lost nodes.
+
+use std::sync::Arc;
+
+use super::apply::EventPosition;
+use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
+use super::event::EventKind;
+use super::record::{Phase, VolumeRecord};
+use super::tables::State;
+use crate::claim::{self, Claim, ClaimEvent, Claims, EventPlace};
+use crate::model::{AllocId, NamespacedId, NodeId, RemoteVolume};
+
+/// Whether the event fits the claims of the volume, its registration and its allocation.
+pub(super) fn is_claim_event_valid(
+    state: &State,
+    volume: &RemoteVolume,
+    event: &ClaimEvent,
+) -> bool {
+    let record = state.claims.get(volume);
+    let unclaimed = Claims::default();
+    let claims = record.map_or(&unclaimed, |record| &record.claims);
+    let fits_others = match event {
+        ClaimEvent::Granted { key, claim } => {
+            let is_free = !state.claim_keys.contains_key(key);
+            is_free && can_be_claimed(state, volume, &claim.volume) && has_alloc(state, key, claim)
+        }
+        ClaimEvent::ReleaseRequested { .. }
+        | ClaimEvent::StepStarted { .. }
+        | ClaimEvent::StepDone { .. }
+        | ClaimEvent::StepFailed { .. }
+        | ClaimEvent::NodeAssumedGone { .. }
+        | ClaimEvent::NodeRebooted { .. }
+        | ClaimEvent::Released { .. }
+        | ClaimEvent::ExpansionRequired { .. }
+        | ClaimEvent::Orphaned { .. }
+        | ClaimEvent::SecretsReplaced { .. } => true,
+    };
+    fits_others && claim::is_valid(claims, event)
+}
+
+/// A volume that is being deleted gets no claim (W09).
+fn can_be_claimed(state: &State, volume: &RemoteVolume, key: &NamespacedId) -> bool {
+    let record = state.volumes.get(key);
+    record.is_some_and(|record| {
+        record.phase == Phase::Registered && record.remote_volume().as_ref() == Some(volume)
+    })
+}
+
+fn has_alloc(state: &State, key: &claim::ClaimKey, claim: &Claim) -> bool {
+    let alloc = state.allocs.get(&key.alloc);
+    alloc.is_some_and(|alloc| !alloc.has_ended && alloc.node == claim.node)
+}
+
+/// Whether the volume has claims, held or not: then it is neither deleted nor deregistered (B09).
+pub(super) fn has_claims(state: &State, key: &NamespacedId) -> bool {
+    let record = state.volumes.get(key);
+    let remote = record.and_then(|record| record.remote_volume());
+    let claims = remote.and_then(|volume| state.claims.get(&volume));
+    claims.is_some_and(|record| {
+        record.claims.tombstone.is_none() && record.claims.through(key).next().is_some()
+    })
+}
+
+/// Whether an event about allocations or nodes fits.
+pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
+    match kind {
+        EventKind::AllocStarted { alloc, .. } => !state.allocs.contains_key(alloc),
+        EventKind::AllocEnded { alloc } => state
+            .allocs
+            .get(alloc)
+            .is_some_and(|alloc| !alloc.has_ended),
+        EventKind::AllocForgotten { alloc } => {
+            state.allocs.contains_key(alloc) && state.claims_of(alloc).next().is_none()
+        }
+        EventKind::NodeLost { node, .. } => {
+            let loss = state.losses.get(node);
+            loss.is_none_or(|loss| loss.has_returned)
+        }
+        EventKind::NodeReturned { node } => {
+            let loss = state.losses.get(node);
+            loss.is_some_and(|loss| !loss.has_returned)
+        }
+        EventKind::NodeSwept { node } => {
+            let loss = state.losses.get(node);
+            loss.is_some_and(|loss| loss.has_returned)
+        }
+        _ => true,
+    }
+}
+
+/// Performs an event about claims, and shows it at every registration of the volume.
+pub(super) fn apply_claim(
+    state: &mut State,
+    volume: &RemoteVolume,
+    event: &ClaimEvent,
+    at: EventPosition,
+) {
+    let mut record = match state.claims.get(volume) {
+        Some(record) => ClaimsRecord::clone(record),
+        None => ClaimsRecord {
+            volume: volume.clone(),
+            claims: Claims::default(),
+            modify_index: at.index,
+            modify_time: at.time,
+        },
+    };
+    let place = EventPlace {
+        index: at.index,
+        time: at.time,
+    };
+    claim::apply(&mut record.claims, event, place);
+    record.modify_index = at.index;
+    record.modify_time = at.time;
+    state.put_claims(Arc::new(record));
+    state.claims_index = at.index;
+    show_at_registrations(state, volume, at);
+}
+
+fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPosition) {
+    let registrations: Vec<_> = state.registrations(volume).cloned().collect();
+    for record in registrations {
+        let mut record = VolumeRecord::clone(&record);
+        record.used_index = at.index;
+        record.used_time = at.time;
+        if record.node_expansion_pending && !expands(state, volume) {
+            record.node_expansion_pending = false;
+        }
+        state.put(Arc::new(record));
+    }
+}
+
+fn expands(state: &State, volume: &RemoteVolume) -> bool {
+    let record = state.claims.get(volume);
+    record.is_some_and(|record| record.claims.expansion.is_some())
+}
+
+/// Records an allocation.
+pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, at: EventPosition) {
+    let record = AllocRecord {
+        node: node.clone(),
+        has_ended: false,
+        create_index: at.index,
+        modify_index: at.index,
+        create_time: at.time,
+        modify_time: at.time,
+    };
+    state.allocs.insert(alloc.clone(), record);
+}
+
+/// Records that an allocation ended.
+pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPosition) {
+    if let Some(record) = state.allocs.get_mut(alloc) {
+        record.has_ended = true;
+        record.modify_index = at.index;
+        record.modify_time = at.time;
+    }
+}
+
+/// Records the boot ID of a node. A new one makes everything doubtful that was there (rule 10 of the
+/// claims machine).
+pub(super) fn node_booted(state: &mut State, node: &NodeId, boot_id: &str, at: EventPosition) {
+    let before = state.boots.insert(node.clone(), boot_id.to_owned());
+    state.nodes_index = at.index;
+    if before.as_deref() == Some(boot_id) {
+        return;
+    }
+    for volume in claimed_on(state, node) {
+        let event = ClaimEvent::NodeRebooted { node: node.clone() };
+        apply_claim(state, &volume, &event, at);
+    }
+}
+
+/// Returns the volumes that have anything on the node.
+pub(super) fn claimed_on(state: &State, node: &NodeId) -> Vec<RemoteVolume> {
+    let there = state
+        .claims
+        .values()
+        .filter(|record| record.claims.nodes().contains(node));
+    there.map(|record| record.volume.clone()).collect()
+}
+
+/// Records that a node is lost.
+pub(super) fn node_lost(state: &mut State, node: &NodeId, reason: &str, at: EventPosition) {
+    let loss = NodeLoss {
+        reason: reason.to_owned(),
+        since: at.time,
+        has_returned: false,
+    };
+    state.losses.insert(node.clone(), loss);
+    state.nodes_index = at.index;
+}
+
+/// Records that a lost node can be called for a sweep.
+pub(super) fn node_returned(state: &mut State, node: &NodeId, at: EventPosition) {
+    if let Some(loss) = state.losses.get_mut(node) {
+        loss.has_returned = true;
+    }
+    state.nodes_index = at.index;
+}
+
+/// Records that nothing is left on a node that returned.
+pub(super) fn node_swept(state: &mut State, node: &NodeId, at: EventPosition) {
+    state.losses.remove(node);
+    state.nodes_index = at.index;
+}

@@ -1,0 +1,187 @@
+//! What decisions about claims need to know of the state.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
+use super::record::VolumeRecord;
+use super::tables::State;
+use crate::claim::{ClaimKey, Facts, NodeVolumes, PluginSteps, Step, next_steps};
+use crate::model::{
+    AllocId, ExternalNodeId, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
+    VolumeAlias,
+};
+
+impl State {
+    /// Returns the claims of an external volume.
+    pub fn claims(&self, volume: &RemoteVolume) -> Option<&Arc<ClaimsRecord>> {
+        self.claims.get(volume)
+    }
+
+    /// Returns all records of claims, sorted by plugin and external ID.
+    pub fn all_claims(&self) -> impl ExactSizeIterator<Item = &Arc<ClaimsRecord>> {
+        self.claims.values()
+    }
+
+    /// Returns the external volumes whose claims changed after this index.
+    pub fn claims_changed_after(&self, index: u64) -> BTreeSet<RemoteVolume> {
+        let changed = self.claim_changes.iter().rev();
+        let changed = changed.take_while(|(changed, _)| *changed > index);
+        changed.map(|(_, volume)| volume.clone()).collect()
+    }
+
+    /// Returns the index of the last event that changed a claim.
+    pub fn claims_index(&self) -> u64 {
+        self.claims_index
+    }
+
+    /// Returns the volume that an allocation claims under a name.
+    pub fn claimed_as(&self, key: &ClaimKey) -> Option<&RemoteVolume> {
+        self.claim_keys.get(key)
+    }
+
+    /// Returns the claims of one allocation.
+    pub fn claims_of(&self, alloc: &AllocId) -> impl Iterator<Item = (&ClaimKey, &RemoteVolume)> {
+        let first = ClaimKey {
+            alloc: alloc.clone(),
+            alias: VolumeAlias::new(""),
+        };
+        let keys = self.claim_keys.range(first..);
+        keys.take_while(move |(key, _)| key.alloc == *alloc)
+    }
+
+    /// Returns an allocation.
+    pub fn alloc(&self, id: &AllocId) -> Option<&AllocRecord> {
+        self.allocs.get(id)
+    }
+
+    /// Returns all allocations, sorted by ID.
+    pub fn allocs(&self) -> impl ExactSizeIterator<Item = (&AllocId, &AllocRecord)> {
+        self.allocs.iter()
+    }
+
+    /// Returns the loss of a node; `None` if it is not lost.
+    pub fn node_loss(&self, node: &NodeId) -> Option<&NodeLoss> {
+        self.losses.get(node)
+    }
+
+    /// Returns all lost nodes.
+    pub fn node_losses(&self) -> impl ExactSizeIterator<Item = (&NodeId, &NodeLoss)> {
+        self.losses.iter()
+    }
+
+    /// Returns the boot ID of a node at its last start.
+    pub fn boot_id(&self, node: &NodeId) -> Option<&str> {
+        self.boots.get(node).map(String::as_str)
+    }
+
+    /// Returns the facts for decisions about the claims of a plugin's volumes.
+    pub fn claim_facts(&self, plugin: &PluginId) -> Facts {
+        let returned = self.losses.iter().filter(|(_, loss)| loss.has_returned);
+        Facts {
+            plugin: plugin_steps(self, plugin),
+            lost: self.losses.keys().cloned().collect(),
+            returned: returned.map(|(node, _)| node.clone()).collect(),
+        }
+    }
+
+    /// Returns the steps that are due for an external volume.
+    pub fn claim_steps(&self, volume: &RemoteVolume) -> BTreeSet<Step> {
+        let facts = self.claim_facts(&volume.plugin_id);
+        match self.claims.get(volume) {
+            Some(record) => next_steps(&record.claims, &facts),
+            None => next_steps(&Default::default(), &facts),
+        }
+    }
+
+    /// Returns the newest healthy instance of the plugin with the node service on a node.
+    pub fn node_instance(&self, plugin: &PluginId, node: &NodeId) -> Option<&PluginInstance> {
+        let allocs = self.plugins.get(plugin)?.allocs.values();
+        let serving = allocs.filter(|alloc| {
+            alloc.node == *node && alloc.instance.node.is_some() && alloc.instance.health.healthy
+        });
+        let newest = serving.max_by_key(|alloc| alloc.create_index)?;
+        Some(&newest.instance)
+    }
+
+    /// Returns the newest healthy instance of the plugin with the controller service.
+    pub fn controller_instance(&self, plugin: &PluginId) -> Option<&PluginInstance> {
+        let allocs = self.plugins.get(plugin)?.allocs.values();
+        let serving = allocs
+            .filter(|alloc| alloc.instance.controller.is_some() && alloc.instance.health.healthy);
+        let newest = serving.max_by_key(|alloc| alloc.create_index)?;
+        Some(&newest.instance)
+    }
+
+    /// Returns the provider's ID of a node: from a claim on it, or from the node's plugin (B36, B37).
+    pub fn external_node(&self, plugin: &PluginId, node: &NodeId) -> Option<ExternalNodeId> {
+        let allocs = self.plugins.get(plugin)?.allocs.values();
+        let here = allocs.filter(|alloc| alloc.node == *node);
+        let newest = here
+            .filter(|alloc| alloc.instance.node.is_some())
+            .max_by_key(|alloc| alloc.create_index)?;
+        let info = newest.instance.node.as_ref()?;
+        Some(info.external_node_id.clone())
+    }
+
+    /// Returns how many other volumes of the plugin are claimed on the node, and the plugin's limit.
+    pub fn node_volumes(&self, volume: &RemoteVolume, node: &NodeId) -> NodeVolumes {
+        let plugin = &volume.plugin_id;
+        let instance = self.node_instance(plugin, node);
+        let limit = instance.and_then(|instance| instance.node.as_ref()?.max_volumes);
+        let others = match limit {
+            None => 0,
+            Some(_) => self
+                .claims
+                .values()
+                .filter(|record| record.volume.plugin_id == *plugin && record.volume != *volume)
+                .filter(|record| record.claims.nodes().contains(node))
+                .count(),
+        };
+        NodeVolumes {
+            others: u64::try_from(others).unwrap_or(u64::MAX),
+            limit,
+        }
+    }
+
+    /// Returns the registrations of an external volume.
+    pub fn registrations(&self, volume: &RemoteVolume) -> impl Iterator<Item = &Arc<VolumeRecord>> {
+        let remote = (volume.plugin_id.clone(), volume.external_id.clone());
+        let keys = self.remote_ids.get(&remote).into_iter().flatten();
+        keys.filter_map(|key| self.volumes.get(key))
+    }
+
+    /// Returns the external volume of a registration; `None` while it is being created.
+    pub fn remote_volume(&self, key: &NamespacedId) -> Option<RemoteVolume> {
+        let record = self.volumes.get(key)?;
+        record.remote_volume()
+    }
+}
+
+/// The steps that the plugin needs; `None` while they are not known. A plugin that requires a
+/// controller attaches volumes only as its controller reports (W18).
+fn plugin_steps(state: &State, plugin: &PluginId) -> Option<PluginSteps> {
+    let record = state.plugins.get(plugin)?;
+    let instances = || record.allocs.values().map(|alloc| &alloc.instance);
+    let newest = |has: fn(&PluginInstance) -> bool| {
+        let serving = record.allocs.values().filter(|alloc| has(&alloc.instance));
+        let by_age = |alloc: &&super::plugin_record::PluginAlloc| {
+            (alloc.instance.health.healthy, alloc.create_index)
+        };
+        serving.max_by_key(by_age).map(|alloc| &alloc.instance)
+    };
+    let requires_controller = instances().any(|instance| instance.requires_controller);
+    let attach = match newest(|instance| instance.controller.is_some()) {
+        Some(instance) => instance
+            .controller
+            .as_ref()
+            .is_some_and(|info| info.capabilities.publish_unpublish_volume),
+        None if requires_controller => return None,
+        None => false,
+    };
+    let node = newest(|instance| instance.node.is_some())?.node.as_ref()?;
+    Some(PluginSteps {
+        attach: attach && requires_controller,
+        stage: node.capabilities.stage_unstage_volume,
+    })
+}
