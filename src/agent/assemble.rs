@@ -18,8 +18,8 @@ use super::plugin::hostpath_task;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
-use crate::node::{Registry, Supervisor, SupervisorDeps};
+use crate::model::{HostSession, Node, NodeId, NodeStatus, SecretOwner};
+use crate::node::{CallLanes, Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
 use crate::server::{
@@ -76,7 +76,8 @@ async fn wire(
     let sealer = open_sealer(dirs, cell).await?;
     let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
     let node = register_node(cell, id, &*clock, &*ids).await?;
-    let registry = Arc::new(Registry::default());
+    let lanes = CallLanes::new(HostSession::new(ids.uuid()));
+    let registry = Arc::new(Registry::new(lanes));
     let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
