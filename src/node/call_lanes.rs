@@ -181,8 +181,7 @@ impl CallLanes {
             let result = work.await;
             if calls.is_unanswered() {
                 let _is_awaited = sender.send(result);
-                calls.process.run.wait_until_gone().await;
-                drop(permit);
+                calls.process.run.hold_until_gone(permit).await;
             } else {
                 // First, so that the caller's next request finds the lane free.
                 drop(permit);

@@ -108,7 +108,9 @@ impl FakeHost {
     pub(super) fn with(settings: PluginSettings, mode: AttachmentMode) -> Self {
         let backend = FakeBackend::new(settings);
         backend.add_volume("vol/1".into(), BTreeMap::new());
-        let directory = Arc::new(tempfile::tempdir().unwrap());
+        // In memory, because every step syncs its files.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let directory = Arc::new(directory.unwrap());
         let host = Self::on(backend, FakeMounter::new(), directory, ("session-1", mode));
         host.connect_machine(true);
         host

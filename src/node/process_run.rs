@@ -33,6 +33,14 @@ impl ProcessRun {
         self.gone.cancelled().await;
     }
 
+    /// Holds `value` until the process is gone. [`Self::end`] returns after it was dropped.
+    pub(super) async fn hold_until_gone<T>(&self, value: T) {
+        let token = self.calls.token();
+        self.wait_until_gone().await;
+        drop(value);
+        drop(token);
+    }
+
     /// Records that the process is gone. Returns when no call to it is pending.
     pub async fn end(&self) {
         self.gone.cancel();

@@ -124,14 +124,21 @@ async fn the_end_of_the_process_ends_its_calls() {
     let lanes = lanes();
     let process = process();
     let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let (sent, is_sent) = oneshot::channel();
     let work = |calls: PluginCalls| async move {
-        calls
-            .send(std::future::pending::<Result<(), PluginError>>())
-            .await
+        let call = async {
+            sent.send(()).unwrap();
+            std::future::pending::<Result<(), PluginError>>().await
+        };
+        calls.send(call).await
     };
     let run = process.run.clone();
     let call = lanes.run(permit, process.clone(), work);
-    let (ended, ()) = tokio::join!(call, run.end());
+    let end = async {
+        is_sent.await.unwrap();
+        run.end().await;
+    };
+    let (ended, ()) = tokio::join!(call, end);
     assert!(
         matches!(ended, Err(HostError::ProcessEnded { .. })),
         "{ended:?}"

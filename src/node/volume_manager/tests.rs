@@ -24,19 +24,19 @@ async fn two_allocations_share_a_staging() {
     assert_ne!(paths[0].on_host(), paths[1].on_host());
     assert_eq!(host.mounter.mounts().len(), 3);
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 1);
-    for alloc in [ALLOC, "alloc-2"] {
+    for (index, alloc) in [(4, ALLOC), (5, "alloc-2")] {
         let unstaged = host
             .manager
-            .unstage(host.order(4), FakeHost::unstage_request());
+            .unstage(host.order(index), FakeHost::unstage_request());
         let refused = unstaged.await.unwrap_err();
         assert!(matches!(refused, HostError::InUse { .. }), "{refused}");
         let request = FakeHost::unpublish_request(alloc);
         host.manager
-            .unpublish(host.order(5), request)
+            .unpublish(host.order(index), request)
             .await
             .unwrap();
         host.manager
-            .unpublish(host.order(5), FakeHost::unpublish_request(alloc))
+            .unpublish(host.order(index), FakeHost::unpublish_request(alloc))
             .await
             .unwrap();
     }
@@ -98,21 +98,21 @@ async fn a_plugin_that_does_not_stage_is_not_asked_to() {
 async fn a_call_without_an_answer_is_an_error() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodePublishVolume).await;
-    for step in [Rpc::NodePublishVolume, Rpc::NodeUnpublishVolume] {
+    for (index, step) in [(2, Rpc::NodePublishVolume), (4, Rpc::NodeUnpublishVolume)] {
         host.backend.inject_faults(step, [Fault::OutliveCaller]);
-        let late = host.take(step, 2).await.unwrap_err();
+        let late = host.take(step, index).await.unwrap_err();
         assert!(late.may_have_taken_effect(), "{late}");
         for other in [step, Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume] {
-            let busy = host.take(other, 3).await.unwrap_err();
+            let busy = host.take(other, index + 1).await.unwrap_err();
             assert!(matches!(busy, HostError::Busy { .. }), "{busy}");
         }
-        let swept = host.manager.sweep(host.order(3), volume()).await;
+        let swept = host.manager.sweep(host.order(index + 1), volume()).await;
         assert!(matches!(swept, Err(HostError::Busy { .. })), "{swept:?}");
         host.restart_plugin().await;
-        host.take(step, 3).await.unwrap();
+        host.take(step, index + 1).await.unwrap();
     }
-    host.take(Rpc::NodeUnstageVolume, 4).await.unwrap();
-    host.take(Rpc::ControllerUnpublishVolume, 4).await.unwrap();
+    host.take(Rpc::NodeUnstageVolume, 6).await.unwrap();
+    host.take(Rpc::ControllerUnpublishVolume, 6).await.unwrap();
     host.check_nothing_left("").await;
 }
 
