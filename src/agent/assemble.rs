@@ -15,11 +15,12 @@ use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_agent_metrics;
 use super::plugin::hostpath_task;
+use super::step_hosts::StepHosts;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{Node, NodeId, NodeStatus, SecretOwner};
-use crate::node::{Registry, Supervisor, SupervisorDeps};
+use crate::model::{HostSession, Node, NodeId, NodeStatus, SecretOwner};
+use crate::node::{CallLanes, Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
 use crate::server::{
@@ -35,6 +36,7 @@ pub(super) struct AgentParts {
     pub(super) services: Services,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
+    pub(super) hosts: StepHosts,
     pub(super) metrics: JoinSet<()>,
 }
 
@@ -52,10 +54,11 @@ pub(super) async fn assemble_agent(
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address()).await {
-        Ok((services, supervisor, metrics)) => Ok(AgentParts {
+        Ok((services, supervisor, hosts, metrics)) => Ok(AgentParts {
             services,
             listeners,
             supervisor,
+            hosts,
             metrics,
         }),
         Err(problems) => {
@@ -70,13 +73,15 @@ async fn wire(
     dirs: &AgentDirs,
     cell: &StateCell,
     address: Option<SocketAddr>,
-) -> Result<(Services, Supervisor, JoinSet<()>), Diagnostics> {
+) -> Result<(Services, Supervisor, StepHosts, JoinSet<()>), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = open_sealer(dirs, cell).await?;
     let id = this_node(dirs.node_id_file(), cell, &*ids).await?;
     let node = register_node(cell, id, &*clock, &*ids).await?;
-    let registry = Arc::new(Registry::default());
+    let lanes = CallLanes::new(HostSession::new(ids.uuid()));
+    let registry = Arc::new(Registry::new(lanes));
+    let hosts = StepHosts::new(&registry, dirs.mounts());
     let task = hostpath_task(config, dirs, cell, node.id.clone(), &*ids);
     let deps = SupervisorDeps {
         driver: Arc::new(RawExec),
@@ -98,7 +103,7 @@ async fn wire(
         ids,
     };
     let services = Services::new(ports, VolumeLimits::default(), agent_info(node, address));
-    Ok((services, Supervisor::new(task, deps), serving))
+    Ok((services, Supervisor::new(task, deps), hosts, serving))
 }
 
 fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {

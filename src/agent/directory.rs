@@ -7,6 +7,7 @@
 //!   node.id             which node of the state this agent is
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   plugins/hostpath.process   the process that runs it
+//!   mounts/             where volumes are staged and published, and which these are
 //!   run/                sockets: agent.sock, hostpath.sock
 //! ```
 //!
@@ -131,6 +132,11 @@ impl AgentDirs {
     /// The file that says which node this is.
     pub(super) fn node_id_file(&self) -> PathBuf {
         self.data.join("node.id")
+    }
+
+    /// The directory below which volumes are staged and published. It is created with the first one.
+    pub(super) fn mounts(&self) -> PathBuf {
+        self.data.join("mounts")
     }
 
     /// The file that names the process of the embedded plugin.

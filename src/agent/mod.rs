@@ -14,6 +14,7 @@ mod metrics;
 mod plugin;
 mod run;
 mod serve_plugin;
+mod step_hosts;
 
 pub use crate::server::CallWidths;
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! start   directory, lock, sockets, journal and state, key, node, plugin, HTTP, "ready"
-//! stop    HTTP (running requests are completed), plugin, state and journal, sockets, lock
+//! stop    HTTP (running requests are completed), calls of plugins, plugin, state and journal, sockets,
+//!         lock
 //! ```
 //!
 //! Volumes and mounts stay when the agent stops. If the process is killed, the operating system
@@ -25,6 +26,7 @@ use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::plugin::HOSTPATH;
+use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::mounts::LinuxMounter;
 use crate::node::{TaskStatus, wait_until_healthy};
@@ -130,6 +132,7 @@ pub(super) struct Agent {
     unserved: Option<Listeners>,
     http: JoinSet<()>,
     supervision: JoinSet<()>,
+    hosts: StepHosts,
     /// Serves metrics until the agent is dropped.
     _metrics: JoinSet<()>,
     stop_http: CancellationToken,
@@ -153,6 +156,7 @@ impl Agent {
             services,
             listeners,
             supervisor,
+            hosts,
             metrics,
         } = assembled;
         let plugin = supervisor.status();
@@ -169,6 +173,7 @@ impl Agent {
             unserved: Some(listeners),
             http: JoinSet::new(),
             supervision,
+            hosts,
             _metrics: metrics,
             stop_http: CancellationToken::new(),
             stop_plugin,
@@ -204,6 +209,7 @@ impl Agent {
         drop(self.unserved.take());
         let served = async { while self.http.join_next().await.is_some() {} };
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
+        self.hosts.drain(DRAIN_LIMIT).await;
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.services.cell.stop().await;

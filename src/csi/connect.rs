@@ -8,14 +8,16 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Response, Status};
 
 use super::{deadline, status};
-use crate::ports::{Connector, PluginConnection, PluginError, Rpc};
+use crate::ports::{Connector, Delivery, PluginConnection, PluginError, Rpc, StatusCode};
 
 /// Connects to plugins over Unix sockets.
 #[derive(Debug, Default)]
@@ -83,10 +85,14 @@ impl Client {
         let deadline = deadline::for_rpc(rpc);
         let mut request = Request::new(message);
         request.set_timeout(deadline);
+        let begun = Instant::now();
         let response = tokio::time::timeout(deadline, send(self.channel.clone(), request)).await;
         let result = match response {
             Err(_elapsed) => Err(status::timed_out(rpc, deadline)),
-            Ok(Err(failed)) => Err(status::from_status(rpc, &self.socket, &failed)),
+            Ok(Err(failed)) => {
+                let error = status::from_status(rpc, &self.socket, &failed);
+                Err(at_the_limit(error, begun.elapsed(), deadline))
+            }
             Ok(Ok(response)) => Ok(response.into_inner()),
         };
         if let Err(error) = &result {
@@ -94,4 +100,21 @@ impl Client {
         }
         result
     }
+}
+
+/// A server also ends a call at the deadline, without waiting for the plugin's work. So a status that
+/// says this near the deadline is no answer.
+fn at_the_limit(error: PluginError, elapsed: Duration, deadline: Duration) -> PluginError {
+    let is_late = elapsed >= deadline.mul_f64(0.99);
+    let is_timeout = matches!(
+        error.code,
+        StatusCode::DeadlineExceeded | StatusCode::Cancelled
+    );
+    if is_late && is_timeout && error.delivery == Delivery::Answered {
+        return PluginError {
+            delivery: Delivery::Unanswered,
+            ..error
+        };
+    }
+    error
 }

@@ -15,8 +15,8 @@ use crate::model::{
 };
 use crate::ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest, PluginError,
-    Rpc, StatusCode, ValidateVolume,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest,
+    PluginError, Rpc, StatusCode, ValidateVolume,
 };
 use crate::retry::Verdict;
 
@@ -91,6 +91,7 @@ impl Controller for Client {
                 "the plugin does not confirm the capabilities: {}",
                 reasons.join("; ")
             ),
+            delivery: Delivery::Answered,
         })
     }
 

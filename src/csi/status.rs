@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use crate::ports::{PluginError, Rpc, StatusCode, verdict_of, verdict_unsent};
+use crate::ports::{Delivery, PluginError, Rpc, StatusCode, verdict_of, verdict_unsent};
 use crate::retry::Verdict;
 
 /// Converts a gRPC code.
@@ -66,6 +66,15 @@ pub fn plugin_error(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> P
         code,
         verdict: verdict_of(rpc, code),
         message: message.into(),
+        delivery: Delivery::Answered,
+    }
+}
+
+/// Returns the error of a call to which there is no answer.
+fn unanswered(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> PluginError {
+    PluginError {
+        delivery: Delivery::Unanswered,
+        ..plugin_error(rpc, code, message)
     }
 }
 
@@ -82,14 +91,17 @@ pub(super) fn absent_is_done<A>(response: Result<A, PluginError>) -> Result<(), 
 pub(super) fn refuse_unsent(rpc: Rpc, problem: Option<String>) -> Result<(), PluginError> {
     match problem {
         None => Ok(()),
-        Some(problem) => Err(plugin_error(rpc, StatusCode::InvalidArgument, problem)),
+        Some(problem) => Err(PluginError {
+            delivery: Delivery::NotSent,
+            ..plugin_error(rpc, StatusCode::InvalidArgument, problem)
+        }),
     }
 }
 
 /// Returns the error for a call that reached its deadline.
 pub(super) fn timed_out(rpc: Rpc, deadline: Duration) -> PluginError {
     let message = format!("the plugin did not respond within {}s", deadline.as_secs());
-    plugin_error(rpc, StatusCode::DeadlineExceeded, message)
+    unanswered(rpc, StatusCode::DeadlineExceeded, message)
 }
 
 /// Returns the error for a response that breaks the specification. The outcome is unknown, and a
@@ -108,9 +120,10 @@ pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginErr
             code: StatusCode::Unavailable,
             verdict: verdict_unsent(rpc),
             message: format!("cannot connect to `{}`: {reason}", socket.display()),
+            delivery: Delivery::NotSent,
         },
-        StatusOrigin::TimedOut => plugin_error(rpc, StatusCode::DeadlineExceeded, status.message()),
-        StatusOrigin::ConnectionLost(reason) => plugin_error(
+        StatusOrigin::TimedOut => unanswered(rpc, StatusCode::DeadlineExceeded, status.message()),
+        StatusOrigin::ConnectionLost(reason) => unanswered(
             rpc,
             StatusCode::Unavailable,
             format!(

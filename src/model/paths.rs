@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::hex::hex;
-use super::id::{AllocId, ExternalId, VolumeAlias};
+use super::id::{AllocId, ExternalId, PluginId, VolumeAlias};
 
 /// The longest segment; file systems allow 255 bytes.
 const MAX_SEGMENT: usize = 128;
@@ -61,6 +61,19 @@ impl MountRoot {
             host: checked(host)?,
             plugin: checked(plugin)?,
         })
+    }
+
+    /// The root of one plugin below `base`. The plugin sees it at `in_plugin`, or at the same path.
+    ///
+    /// # Errors
+    /// If a path is not absolute and plain.
+    pub fn of_plugin(
+        base: &Path,
+        plugin: &PluginId,
+        in_plugin: Option<&Path>,
+    ) -> Result<Self, MountRootProblem> {
+        let host = base.join(segment(plugin.as_str()));
+        Self::new(&host, in_plugin.unwrap_or(&host))
     }
 
     /// The root as the agent sees it.

@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::ports::{
     Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, CreatedVolume, DriverError, ExpandVolume, ExpandedVolume, Identity,
+    CreateVolume, CreatedVolume, Delivery, DriverError, ExpandVolume, ExpandedVolume, Identity,
     ListSnapshots, NodeDescription, NodeExpandVolume, NodeService, Page, PageRequest,
     PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
     ReportRefused, Rpc, StageVolume, StatusCode, Task, TaskCommand, TaskDriver, ValidateVolume,
@@ -72,6 +72,7 @@ fn refuse(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
         code,
         verdict: Verdict::Permanent,
         message: message.to_owned(),
+        delivery: Delivery::Answered,
     }
 }
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::model::{AllocId, ControllerInfo, Health, NodeId, NodeInfo, PluginId, PluginInstance};
+use crate::model::{
+    AllocId, ControllerCapabilities, ControllerInfo, Health, NodeCapabilities, NodeId, NodeInfo,
+    PluginId, PluginInstance,
+};
 use crate::ports::{
     Clock, PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver,
     StatusCode,
@@ -39,6 +42,16 @@ pub(super) struct PluginFacts {
 }
 
 impl PluginFacts {
+    /// The controller's capabilities, if the plugin serves a controller.
+    pub(super) fn controller(&self) -> Option<ControllerCapabilities> {
+        Some(self.controller.as_ref()?.capabilities)
+    }
+
+    /// The node's capabilities, if the plugin serves a node.
+    pub(super) fn node(&self) -> Option<NodeCapabilities> {
+        Some(self.node.as_ref()?.capabilities)
+    }
+
     /// Returns the health description. A plugin that advertises a controller and has none is a node
     /// plugin: many drivers report the same capabilities in both of their modes.
     fn description(&self) -> &'static str {

@@ -4,11 +4,25 @@
 //! [`Registry`], where the server half finds it, and reports the plugin's health to
 //! [`crate::ports::PluginObserver`]. Processes, sockets and gRPC are behind ports.
 
+mod call_lane;
+mod call_lanes;
+mod controller_host;
+#[cfg(test)]
+mod fake_host;
 #[cfg(test)]
 mod fakes;
 mod fingerprint;
+mod laned_controller;
+mod process_run;
 mod registry;
 mod supervisor;
+mod volume_files;
+mod volume_manager;
+mod volume_steps;
 
-pub use registry::Registry;
+pub use call_lanes::CallLanes;
+pub use controller_host::LocalControllerHost;
+pub use process_run::ProcessRun;
+pub use registry::{Registry, RunningInstance};
 pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};
+pub use volume_manager::{MountDirectories, VolumeManager};

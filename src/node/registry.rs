@@ -4,28 +4,59 @@
 //! upgrade. Which of them is called is decided from the state (`state::PluginRecord`). Registering an
 //! allocation again replaces its connection. Nothing is stored: after a restart the supervisors
 //! register their tasks.
+//!
+//! Whoever asks for a connection gets a controller on the lanes of this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::model::{AllocId, PluginId};
-use crate::ports::{PluginConnection, PluginDirectory};
+use super::call_lanes::{CallLanes, PluginProcess};
+use super::laned_controller::LanedController;
+use super::process_run::ProcessRun;
+use crate::model::{AllocId, ControllerCapabilities, NodeCapabilities, PluginId};
+use crate::ports::{HostError, PluginConnection, PluginDirectory};
 
-/// The live connections of one node.
-#[derive(Default)]
-pub struct Registry {
-    connections: Mutex<Connections>,
+/// A plugin that answers, as its last fingerprint showed it.
+#[derive(Clone)]
+pub struct RunningInstance {
+    /// The connection.
+    pub connection: PluginConnection,
+    /// The controller's capabilities, if it serves a controller.
+    pub controller: Option<ControllerCapabilities>,
+    /// The node's capabilities, if it serves a node.
+    pub node: Option<NodeCapabilities>,
+    /// The process.
+    pub run: ProcessRun,
 }
 
-type Connections = BTreeMap<(PluginId, AllocId), PluginConnection>;
+/// The live connections of one node.
+pub struct Registry {
+    lanes: CallLanes,
+    instances: Mutex<Instances>,
+}
+
+type Instances = BTreeMap<(PluginId, AllocId), RunningInstance>;
 
 impl Registry {
-    /// Registers the connection to the instance of `plugin` that `alloc` runs.
-    pub fn register(&self, plugin: &PluginId, alloc: &AllocId, connection: PluginConnection) {
+    /// A registry without plugins, whose controllers take these lanes.
+    pub fn new(lanes: CallLanes) -> Self {
+        Self {
+            lanes,
+            instances: Mutex::default(),
+        }
+    }
+
+    /// The lanes of this process.
+    pub fn lanes(&self) -> &CallLanes {
+        &self.lanes
+    }
+
+    /// Registers the instance of `plugin` that `alloc` runs.
+    pub fn register(&self, plugin: &PluginId, alloc: &AllocId, instance: RunningInstance) {
         let key = (plugin.clone(), alloc.clone());
-        self.locked().insert(key, connection);
+        self.locked().insert(key, instance);
     }
 
     /// Removes `alloc`. Returns whether it was registered.
@@ -34,9 +65,27 @@ impl Registry {
         self.locked().remove(&key).is_some()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Connections> {
-        let connections = self.connections.lock();
-        connections.unwrap_or_else(PoisonError::into_inner)
+    /// Returns the instance if its process is not known to be gone.
+    ///
+    /// # Errors
+    /// If it does not run here.
+    pub fn running(
+        &self,
+        plugin: &PluginId,
+        alloc: &AllocId,
+    ) -> Result<RunningInstance, HostError> {
+        let key = (plugin.clone(), alloc.clone());
+        let instance = self.locked().get(&key).cloned();
+        let instance = instance.filter(|instance| !instance.run.is_gone());
+        instance.ok_or_else(|| HostError::NoPlugin {
+            plugin: plugin.clone(),
+            instance: alloc.clone(),
+        })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Instances> {
+        let instances = self.instances.lock();
+        instances.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,31 +93,51 @@ impl Registry {
 impl PluginDirectory for Registry {
     async fn instance(&self, plugin: &PluginId, alloc: &AllocId) -> Option<PluginConnection> {
         let key = (plugin.clone(), alloc.clone());
-        self.locked().get(&key).cloned()
+        let instance = self.locked().get(&key).cloned()?;
+        let controller = LanedController {
+            inner: instance.connection.controller,
+            lanes: self.lanes.clone(),
+            process: PluginProcess {
+                plugin: plugin.clone(),
+                alloc: alloc.clone(),
+                run: instance.run,
+            },
+        };
+        Some(PluginConnection {
+            controller: Arc::new(controller),
+            ..instance.connection
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::node::fakes::FakePlugin;
+
+    fn empty() -> Registry {
+        Registry::new(CallLanes::new("session".into()))
+    }
 
     async fn current(registry: &Registry, plugin: &str, alloc: &str) -> Option<String> {
         let connection = registry.instance(&plugin.into(), &alloc.into()).await?;
         Some(connection.identity.plugin_info().await.unwrap().name)
     }
 
-    fn plugin(name: &str) -> PluginConnection {
-        Arc::new(FakePlugin::named(name)).connection()
+    fn plugin(name: &str) -> RunningInstance {
+        RunningInstance {
+            connection: Arc::new(FakePlugin::named(name)).connection(),
+            controller: None,
+            node: None,
+            run: ProcessRun::default(),
+        }
     }
 
     /// B65: each allocation has its own connection, in every order of starts and ends. W40: removing an
     /// unknown allocation changes nothing.
     #[tokio::test]
     async fn the_end_of_one_allocation_leaves_the_others() {
-        let registry = Registry::default();
+        let registry = empty();
         let (id, first, second) = ("ebs".into(), "alloc-1".into(), "alloc-2".into());
         registry.register(&id, &first, plugin("first"));
         registry.register(&id, &second, plugin("second"));
@@ -91,7 +160,7 @@ mod tests {
     /// W43: registering an allocation again takes its new connection.
     #[tokio::test]
     async fn registering_again_replaces_the_connection() {
-        let registry = Registry::default();
+        let registry = empty();
         let (id, alloc) = ("ebs".into(), "alloc-1".into());
         registry.register(&id, &alloc, plugin("old"));
         registry.register(&id, &alloc, plugin("new"));
@@ -101,8 +170,22 @@ mod tests {
 
     #[tokio::test]
     async fn an_allocation_serves_only_its_plugin() {
-        let registry = Registry::default();
+        let registry = empty();
         registry.register(&"ebs".into(), &"alloc-1".into(), plugin("ebs"));
         assert_eq!(current(&registry, "nfs", "alloc-1").await, None);
+    }
+
+    /// A process that is gone is not called, although its allocation stays registered for its next one.
+    #[tokio::test]
+    async fn a_process_that_is_gone_does_not_run() {
+        let registry = empty();
+        let (id, alloc) = ("ebs".into(), "alloc-1".into());
+        let instance = plugin("ebs");
+        registry.register(&id, &alloc, instance.clone());
+        assert!(registry.running(&id, &alloc).is_ok());
+        instance.run.end().await;
+        let refused = registry.running(&id, &alloc).err();
+        assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
+        assert!(registry.instance(&id, &alloc).await.is_some());
     }
 }

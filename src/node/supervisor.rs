@@ -24,8 +24,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::fingerprint::{FingerprintRecorder, FingerprintResult, fingerprint_plugin};
-use super::registry::Registry;
+use super::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
+use super::process_run::ProcessRun;
+use super::registry::{Registry, RunningInstance};
 use crate::model::{AllocId, NodeId, PluginId, PluginInstance};
 use crate::ports::{
     Clock, Connector, IdSource, PluginConnection, PluginObserver, Task, TaskCommand, TaskDriver,
@@ -147,6 +148,8 @@ pub struct Supervisor {
     deps: SupervisorDeps,
     fingerprint: FingerprintRecorder,
     status: watch::Sender<TaskStatus>,
+    /// The last process. It is gone when it was waited for, or when the driver has started the next one.
+    last_run: ProcessRun,
 }
 
 /// How one run of the process ended.
@@ -176,6 +179,7 @@ impl Supervisor {
             deps,
             fingerprint,
             status,
+            last_run: ProcessRun::default(),
         }
     }
 
@@ -221,14 +225,20 @@ impl Supervisor {
             Ok(process) => process,
             Err(error) => return ProcessEnd::Failed(format!("{error}: {}", error.source)),
         };
+        // The driver has confirmed that its predecessor is gone.
+        self.last_run.end().await;
+        let run = ProcessRun::default();
+        self.last_run = run.clone();
         let connection = self.deps.connector.connect(&self.task.socket);
         let end = tokio::select! {
             biased;
             () = stop.cancelled() => ProcessEnd::Stopped,
             how = process.wait() => ProcessEnd::Failed(format!("the plugin's process {how}")),
-            reason = self.watch_health(&connection) => ProcessEnd::Failed(reason),
+            reason = self.watch_health(&connection, &run) => ProcessEnd::Failed(reason),
         };
-        self.stop_process(&*process, &end).await;
+        if self.stop_process(&*process, &end).await {
+            run.end().await;
+        }
         match end {
             ProcessEnd::Stopped => ProcessEnd::Stopped,
             ProcessEnd::Failed(reason) => {
@@ -238,17 +248,15 @@ impl Supervisor {
     }
 
     /// Fingerprints the plugin until it is unhealthy for too long. Returns the reason.
-    async fn watch_health(&mut self, connection: &PluginConnection) -> String {
+    async fn watch_health(&mut self, connection: &PluginConnection, run: &ProcessRun) -> String {
         let mut unhealthy_since = Some(Instant::now());
         let mut failed_rounds = 0;
         let mut registered = false;
         loop {
             let pause = match fingerprint_plugin(connection).await {
-                finding @ FingerprintResult::Healthy(_) => {
-                    let (plugin, task) = (&self.task.plugin, &self.task.task);
-                    self.deps
-                        .registry
-                        .register(plugin, task, connection.clone());
+                FingerprintResult::Healthy(facts) => {
+                    self.register(connection, run, &facts);
+                    let finding = FingerprintResult::Healthy(facts);
                     self.fingerprint.record(&finding).await;
                     self.status
                         .send_if_modified(|status| replace_if_changed(status, TaskStatus::Healthy));
@@ -272,6 +280,17 @@ impl Supervisor {
         }
     }
 
+    fn register(&self, connection: &PluginConnection, run: &ProcessRun, facts: &PluginFacts) {
+        let instance = RunningInstance {
+            connection: connection.clone(),
+            controller: facts.controller(),
+            node: facts.node(),
+            run: run.clone(),
+        };
+        let (plugin, task) = (&self.task.plugin, &self.task.task);
+        self.deps.registry.register(plugin, task, instance);
+    }
+
     /// Reports an unhealthy plugin. One that was not healthy since its start is still starting, which is
     /// not reported.
     async fn report_unhealthy(&mut self, reason: String, registered: bool) {
@@ -287,15 +306,19 @@ impl Supervisor {
             .send_if_modified(|current| replace_if_changed(current, status));
     }
 
-    /// Stops the process.
-    async fn stop_process(&self, process: &dyn Task, end: &ProcessEnd) {
+    /// Stops the process. Returns whether it is gone.
+    async fn stop_process(&self, process: &dyn Task, end: &ProcessEnd) -> bool {
         if matches!(end, ProcessEnd::Stopped) {
             self.deps
                 .registry
                 .deregister(&self.task.plugin, &self.task.task);
         }
-        if let Err(error) = process.stop(self.task.command.kill_timeout).await {
-            tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
+        match process.stop(self.task.command.kill_timeout).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
+                false
+            }
         }
     }
 }

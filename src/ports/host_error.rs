@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::plugin::PluginError;
+use super::plugin::{Delivery, PluginError};
 use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume};
 use crate::retry::Verdict;
 
@@ -170,6 +170,20 @@ pub enum HostError {
         /// The path on the host.
         path: PathBuf,
     },
+    /// The volume cannot be unstaged while a target is there.
+    #[error("volume `{volume}` is still published at `{}`", path.display())]
+    InUse {
+        /// The plugin's name of the volume.
+        volume: ExternalId,
+        /// The target on the host.
+        path: PathBuf,
+    },
+    /// Something is mounted below the agent's directories, and no file names its volume.
+    #[error("`{}` is mounted, but no file beside it names its volume", path.display())]
+    Unidentified {
+        /// The path on the host.
+        path: PathBuf,
+    },
     /// Something else is mounted at the path.
     #[error("`{}` is already mounted for {found}", path.display())]
     Occupied {
@@ -206,10 +220,12 @@ impl HostError {
             | Self::OtherSession { .. }
             | Self::NoPlugin { .. }
             | Self::Unsupported { .. }
+            | Self::InUse { .. }
+            | Self::Unidentified { .. }
             | Self::Occupied { .. }
             | Self::NotPrepared(_)
             | Self::Stopping => true,
-            Self::Plugin(error) => error.verdict == Verdict::Retry,
+            Self::Plugin(error) => error.delivery == Delivery::NotSent,
             Self::ProcessEnded { .. }
             | Self::NotThere { .. }
             | Self::StillThere { .. }
@@ -236,6 +252,8 @@ impl HostError {
             | Self::ProcessEnded { .. }
             | Self::NotThere { .. }
             | Self::StillThere { .. }
+            | Self::InUse { .. }
+            | Self::Unidentified { .. }
             | Self::Occupied { .. }
             | Self::NotPrepared(_)
             | Self::NotFinished(_)
@@ -260,13 +278,16 @@ impl HostError {
             Self::NotThere { plugin, .. } | Self::StillThere { plugin, .. } => {
                 format!("check the logs of plugin `{plugin}`, and that its mounts reach the host")
             }
-            Self::Occupied { path, .. } => format!("unmount `{}`", path.display()),
+            Self::Occupied { path, .. } | Self::Unidentified { path } => {
+                format!("unmount `{}`", path.display())
+            }
             Self::NotPrepared(error) | Self::NotFinished(error) => {
                 format!("check `{}`", error.path.display())
             }
             Self::Plugin(_)
             | Self::Overtaken { .. }
             | Self::OtherSession { .. }
+            | Self::InUse { .. }
             | Self::Stopping
             | Self::Lost { .. } => return None,
         })
@@ -289,12 +310,13 @@ mod tests {
         Rpc::NodeExpandVolume,
     ];
 
-    fn refused(rpc: Rpc, code: StatusCode, verdict: Verdict) -> HostError {
+    fn refused(rpc: Rpc, code: StatusCode, verdict: Verdict, delivery: Delivery) -> HostError {
         HostError::Plugin(PluginError {
             rpc,
             code,
             verdict,
             message: String::new(),
+            delivery,
         })
     }
 
@@ -302,10 +324,15 @@ mod tests {
     #[test]
     fn an_answer_of_the_plugin_proves_that_the_request_was_sent() {
         for rpc in STEPS {
-            let unsent = refused(rpc, StatusCode::Unavailable, verdict_unsent(rpc));
+            let unsent = refused(
+                rpc,
+                StatusCode::Unavailable,
+                verdict_unsent(rpc),
+                Delivery::NotSent,
+            );
             assert!(unsent.was_not_sent() && !unsent.may_have_taken_effect());
             for code in StatusCode::ALL {
-                let answered = refused(rpc, code, verdict_of(rpc, code));
+                let answered = refused(rpc, code, verdict_of(rpc, code), Delivery::Answered);
                 assert!(!answered.was_not_sent(), "{rpc} {code:?}");
                 let verdict = verdict_of(rpc, code);
                 assert_eq!(answered.is_permanent(), verdict == Verdict::Permanent);

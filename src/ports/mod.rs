@@ -20,6 +20,7 @@ mod host_error;
 mod ids;
 mod journal;
 mod ledger;
+mod mount_observer;
 mod mounter;
 mod node_host;
 mod observer;
@@ -51,6 +52,7 @@ pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
+pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
 pub use node_host::{
     CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
@@ -58,7 +60,7 @@ pub use node_host::{
 };
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
-    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
+    Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
     PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
     ValidateVolume, VolumeSource,
 };

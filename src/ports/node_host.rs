@@ -5,8 +5,8 @@
 //! ([`HostError::Overtaken`]) or that was made for an earlier run of the host
 //! ([`HostError::OtherSession`]).
 //!
-//! Dropping a future of these methods cancels nothing. The host runs the call to its end, and whoever
-//! still waits gets the late answer. A lane is free again when the plugin has answered or its process
+//! Dropping a future of these methods cancels nothing. The host runs the call to its end, and a
+//! caller that still waits gets the late answer. A lane is free again when the plugin has answered or its process
 //! is gone; no time limit frees it.
 
 use std::collections::BTreeMap;

@@ -231,6 +231,19 @@ pub struct PluginError {
     pub verdict: Verdict,
     /// The plugin's message. CSI forbids secrets in it, so it can be shown.
     pub message: String,
+    /// How far the call came.
+    pub delivery: Delivery,
+}
+
+/// How far a failed call came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// The plugin never got it.
+    NotSent,
+    /// The connection broke, or the time limit passed: the plugin may still work on it.
+    Unanswered,
+    /// The plugin answered.
+    Answered,
 }
 
 /// The response of GetPluginInfo.

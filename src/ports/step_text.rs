@@ -108,6 +108,7 @@ fn expand(code: StatusCode, StepSubject { volume, .. }: StepSubject<'_>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::plugin::Delivery;
     use crate::ports::verdict::verdict_of;
 
     #[test]
@@ -198,6 +199,7 @@ mod tests {
                 code,
                 verdict: verdict_of(rpc, code),
                 message: "why".to_owned(),
+                delivery: Delivery::Answered,
             };
             let volume = ExternalId::new("v");
             let subject = StepSubject {

@@ -4,6 +4,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::model::Health;
+use crate::node::call_lanes::CallLanes;
 use crate::node::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
 use crate::ports::{PluginDirectory as _, RandomIds, SystemClock};
 
@@ -25,7 +26,7 @@ impl TestBed {
                 plugin: plugin.clone(),
                 sockets: Mutex::default(),
             }),
-            registry: Arc::default(),
+            registry: Arc::new(Registry::new(CallLanes::new("session".into()))),
             observer: Arc::default(),
             stop: CancellationToken::new(),
             plugin,

@@ -4,25 +4,12 @@
 //! second node for a volume of one node, and a detach from a node where the volume is still staged or
 //! published.
 
-use super::provider_state::{ProviderState, Refusal, refuse, unknown};
-use crate::model::{
-    AccessMode, Capability, ExternalId, ExternalNodeId, MountOptions, PublishContext,
-};
+use super::in_use::FakeAttachment;
+use super::provider_state::ProviderState;
+use super::refusal::{Refusal, refuse, unknown};
+use crate::model::{AccessMode, ExternalId, ExternalNodeId, PublishContext};
 use crate::ports::attachment::{ControllerPublishVolume, ControllerUnpublishVolume};
 use crate::ports::plugin::{Rpc, StatusCode};
-
-/// A volume that is attached to one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeAttachment {
-    /// The access and attachment mode.
-    pub capability: Capability,
-    /// The mount options.
-    pub mount_options: MountOptions,
-    /// Whether the node may only read.
-    pub read_only: bool,
-    /// The publish context, which stage and publish must send back.
-    pub publish_context: PublishContext,
-}
 
 const fn is_single_node(mode: AccessMode) -> bool {
     match mode {

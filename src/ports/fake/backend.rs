@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{oneshot, watch};
 
-use super::attachment_state::FakeAttachment;
+use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
-use super::node_state::{FakeStaging, FakeTarget};
-use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, Refusal};
+use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState};
+use super::refusal::Refusal;
 use super::settings::PluginSettings;
 use crate::model::{Bytes, Condition, ExternalId, ExternalNodeId};
 use crate::ports::plugin::{Rpc, StatusCode};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::mounter::FakeMounter;
-use super::provider_state::{Refusal, refuse};
+use super::refusal::{Refusal, refuse};
 use crate::model::{AttachmentMode, ExternalId};
 use crate::ports::plugin::StatusCode;
 

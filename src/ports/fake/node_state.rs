@@ -3,34 +3,14 @@
 //! Violations: stage or publish before attach, publish before stage, a second staging path, unstage
 //! under a target, a foreign publish context, and an expansion of what is not there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::provider_state::{ProviderState, Refusal, refuse, unknown};
-use crate::model::{AccessMode, Bytes, Capability, ExternalId, ExternalNodeId, MountOptions};
+use super::in_use::{FakeStaging, FakeTarget};
+use super::provider_state::ProviderState;
+use super::refusal::{Refusal, refuse, unknown};
+use crate::model::{AccessMode, Bytes, ExternalId, ExternalNodeId};
 use crate::ports::attachment::NodeExpandVolume;
 use crate::ports::plugin::{PublishVolume, Rpc, StageVolume, StatusCode};
-
-/// A staged volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeStaging {
-    /// The staging path, the only one on its node.
-    pub path: PathBuf,
-    /// The access and attachment mode.
-    pub capability: Capability,
-    /// The mount options.
-    pub mount_options: MountOptions,
-}
-
-/// A published volume at one target path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeTarget {
-    /// The access and attachment mode.
-    pub capability: Capability,
-    /// The mount options.
-    pub mount_options: MountOptions,
-    /// Whether the target refuses writes.
-    pub read_only: bool,
-}
 
 impl ProviderState {
     pub(super) fn is_used_on(&self, node: &ExternalNodeId, id: &ExternalId) -> bool {

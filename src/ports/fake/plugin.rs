@@ -11,7 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::backend::{CallError, FakeBackend, FakeLane};
-use super::provider_state::{ProviderState, Refusal};
+use super::provider_state::ProviderState;
+use super::refusal::Refusal;
 use super::settings::PluginSettings;
 use crate::model::{
     AllocId, Bytes, ControllerCapabilities, ExternalId, ExternalNodeId, ExternalVolume,
@@ -22,7 +23,7 @@ use crate::ports::attachment::{
 };
 use crate::ports::connector::{Connector, PluginConnection};
 use crate::ports::plugin::{
-    Controller, CreateVolume, CreatedVolume, Identity, NodeDescription, NodeService,
+    Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
     PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
     ValidateVolume,
 };
@@ -131,18 +132,21 @@ impl FakePlugin {
             Ok(Err(CallError::Refused(refusal))) => {
                 Err(failed(rpc, refusal.code, &refusal.message))
             }
-            Ok(Err(CallError::ConnectionLost)) => {
-                Err(failed(rpc, StatusCode::Unavailable, "the connection broke"))
-            }
+            Ok(Err(CallError::ConnectionLost)) => Err(unanswered(
+                rpc,
+                StatusCode::Unavailable,
+                "the connection broke",
+            )),
             Ok(Err(CallError::NotConnected)) => Err(PluginError {
                 verdict: verdict_unsent(rpc),
+                delivery: Delivery::NotSent,
                 ..failed(
                     rpc,
                     StatusCode::Unavailable,
                     "nothing listens on the socket",
                 )
             }),
-            Err(_elapsed) => Err(failed(rpc, StatusCode::DeadlineExceeded, "no answer")),
+            Err(_elapsed) => Err(unanswered(rpc, StatusCode::DeadlineExceeded, "no answer")),
         }
     }
 
@@ -168,6 +172,14 @@ fn failed(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
         code,
         verdict: verdict_of(rpc, code),
         message: message.to_owned(),
+        delivery: Delivery::Answered,
+    }
+}
+
+fn unanswered(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
+    PluginError {
+        delivery: Delivery::Unanswered,
+        ..failed(rpc, code, message)
     }
 }
 
@@ -183,7 +195,10 @@ fn absent_is_done(answer: Result<(), PluginError>) -> Result<(), PluginError> {
 fn refuse_unsent(rpc: Rpc, problem: Option<String>) -> Result<(), PluginError> {
     match problem {
         None => Ok(()),
-        Some(problem) => Err(failed(rpc, StatusCode::InvalidArgument, &problem)),
+        Some(problem) => Err(PluginError {
+            delivery: Delivery::NotSent,
+            ..failed(rpc, StatusCode::InvalidArgument, &problem)
+        }),
     }
 }
 

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::attachment_state::FakeAttachment;
+use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
-use super::node_state::{FakeStaging, FakeTarget};
+use super::refusal::{Refusal, refuse, unknown};
 use super::settings::PluginSettings;
 use crate::model::{
     Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
@@ -19,22 +19,6 @@ use crate::model::{
 use crate::ports::plugin::{
     CreateVolume, CreatedVolume, Rpc, StatusCode, ValidateVolume, VolumeSource,
 };
-
-/// An error answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The gRPC status code.
-    pub code: StatusCode,
-    /// The plugin's message.
-    pub message: String,
-}
-
-pub(super) fn refuse<T>(code: StatusCode, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal {
-        code,
-        message: message.into(),
-    })
-}
 
 /// A volume of the fake plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,8 +328,4 @@ fn created(volume: &FakeVolume) -> CreatedVolume {
         context: volume.context.clone(),
         topologies: vec![],
     }
-}
-
-pub(super) fn unknown<T>(id: &ExternalId) -> Result<T, Refusal> {
-    refuse(StatusCode::NotFound, format!("no volume {id}"))
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, Refusal, refuse, unknown};
+use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState};
+use super::refusal::{Refusal, refuse, unknown};
 use crate::model::{ExternalId, ExternalNodeId, ExternalVolume, Secrets, Snapshot, SnapshotId};
 use crate::ports::plugin::{Rpc, StatusCode, VolumeSource};
 use crate::ports::storage::{

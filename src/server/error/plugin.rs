@@ -389,6 +389,7 @@ mod tests {
                     code,
                     verdict: verdict_of(rpc, code),
                     message: "the reason".into(),
+                    delivery: crate::ports::Delivery::Answered,
                 },
                 outcome: ForwardOutcome::NoEffect,
             },

@@ -58,6 +58,7 @@ fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
         code,
         verdict,
         message: String::new(),
+        delivery: crate::ports::Delivery::Answered,
     }
 }
 

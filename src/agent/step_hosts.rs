@@ -1,0 +1,92 @@
+//! The hosts of claim steps on this machine: its node, and its controllers.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::mounts::LinuxMounter;
+use crate::node::{CallLanes, LocalControllerHost, MountDirectories, Registry, VolumeManager};
+use crate::ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
+
+/// What carries out the steps that the server decides.
+pub(super) struct StepHosts {
+    /// The node.
+    #[expect(dead_code, reason = "the server's driver of claim steps takes it")]
+    pub(super) node: Arc<dyn NodeHost>,
+    /// The controllers.
+    #[expect(dead_code, reason = "the server's driver of claim steps takes it")]
+    pub(super) controllers: Arc<dyn ControllerHost>,
+    lanes: CallLanes,
+}
+
+impl StepHosts {
+    /// The hosts of the plugins in `registry`, with their mounts below `mounts`.
+    pub(super) fn new(registry: &Arc<Registry>, mounts: PathBuf) -> Self {
+        let directories = MountDirectories {
+            base: mounts,
+            in_plugin: BTreeMap::new(),
+        };
+        let (mounter, observer) = (Arc::new(LinuxMounter), Arc::new(LoggedMounts));
+        let node = VolumeManager::new(registry.clone(), mounter, observer, directories);
+        Self {
+            node: Arc::new(node),
+            controllers: Arc::new(LocalControllerHost::new(registry.clone())),
+            lanes: registry.lanes().clone(),
+        }
+    }
+
+    /// Takes no more calls, and waits for those that run. Logs those that do not end in time; they end
+    /// with the plugin's process.
+    pub(super) async fn drain(&self, limit: Duration) {
+        if timeout(limit, self.lanes.drain()).await.is_ok() {
+            return;
+        }
+        for (volume, operation) in self.lanes.running() {
+            tracing::warn!(
+                plugin.id = %volume.plugin_id,
+                volume.external_id = %volume.external_id,
+                %operation,
+                "the plugin has not answered; it is stopped"
+            );
+        }
+    }
+}
+
+/// Writes the events of mounts to the log.
+struct LoggedMounts;
+
+impl MountObserver for LoggedMounts {
+    fn observed(&self, event: MountEvent) {
+        let MountEvent {
+            volume,
+            alloc,
+            action,
+            error,
+        } = event;
+        let alloc = alloc.map(|alloc| alloc.to_string());
+        let action = match action {
+            MountAction::Mount => "mount",
+            MountAction::Unmount => "unmount",
+        };
+        match error {
+            None => tracing::info!(
+                volume.id = %volume.id,
+                volume.namespace = %volume.namespace,
+                alloc.id = alloc,
+                action,
+                "the volume was mounted or unmounted"
+            ),
+            Some(error) => tracing::warn!(
+                volume.id = %volume.id,
+                volume.namespace = %volume.namespace,
+                alloc.id = alloc,
+                action,
+                error,
+                "the volume could not be mounted or unmounted"
+            ),
+        }
+    }
+}

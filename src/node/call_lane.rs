@@ -1,0 +1,116 @@
+//! The lane of one volume: one call at a time, and none that was decided before one already seen.
+//!
+//! Pure. A request names the journal index of its step. A request that is refused as busy counts as
+//! seen: what was decided before it is out of date. The lane is busy until its holder ends the call.
+//! The highest index is kept while the lane is idle, because an old request may still arrive. It need
+//! not survive the process: requests carry the session, and those of an earlier one are refused.
+
+use crate::ports::HostOperation;
+
+/// Why a lane does not take a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneRefusal {
+    /// This operation has not ended.
+    Busy(HostOperation),
+    /// A request with this index has arrived before.
+    Overtaken(u64),
+}
+
+/// The lane of one volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CallLane {
+    latest: u64,
+    running: Option<HostOperation>,
+}
+
+impl CallLane {
+    /// Takes a request, or refuses it. A call without an index has no order.
+    ///
+    /// # Errors
+    /// If another call runs, or a later request was seen.
+    pub(super) fn admit(
+        &mut self,
+        index: Option<u64>,
+        operation: HostOperation,
+    ) -> Result<(), LaneRefusal> {
+        if let Some(index) = index {
+            if index < self.latest {
+                return Err(LaneRefusal::Overtaken(self.latest));
+            }
+            self.latest = index;
+        }
+        match self.running {
+            Some(running) => Err(LaneRefusal::Busy(running)),
+            None => {
+                self.running = Some(operation);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the running call.
+    pub(super) fn end(&mut self) {
+        self.running = None;
+    }
+
+    /// The operation that runs.
+    pub(super) fn running(self) -> Option<HostOperation> {
+        self.running
+    }
+
+    /// Whether the lane is as if it had never been used.
+    pub(super) fn is_unused(self) -> bool {
+        self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAGE: HostOperation = HostOperation::Stage;
+    const UNSTAGE: HostOperation = HostOperation::Unstage;
+
+    #[test]
+    fn a_busy_lane_refuses_every_request() {
+        let mut lane = CallLane::default();
+        lane.admit(Some(5), STAGE).unwrap();
+        for index in [Some(5), Some(6), None] {
+            assert_eq!(lane.admit(index, UNSTAGE), Err(LaneRefusal::Busy(STAGE)));
+        }
+        lane.end();
+        assert_eq!(lane.admit(Some(6), UNSTAGE), Ok(()));
+        assert_eq!(lane.running(), Some(UNSTAGE));
+    }
+
+    #[test]
+    fn a_request_that_was_overtaken_is_refused_also_after_a_refusal() {
+        let mut lane = CallLane::default();
+        lane.admit(Some(5), STAGE).unwrap();
+        assert_eq!(lane.admit(Some(7), UNSTAGE), Err(LaneRefusal::Busy(STAGE)));
+        lane.end();
+        assert_eq!(lane.admit(Some(6), STAGE), Err(LaneRefusal::Overtaken(7)));
+        assert_eq!(lane.admit(Some(7), UNSTAGE), Ok(()), "it is repeated");
+    }
+
+    #[test]
+    fn a_repeated_request_keeps_its_index() {
+        let mut lane = CallLane::default();
+        for _ in 0..3 {
+            assert_eq!(lane.admit(Some(5), STAGE), Ok(()));
+            lane.end();
+        }
+    }
+
+    /// What has no order needs no memory after it ended.
+    #[test]
+    fn only_an_ordered_call_is_remembered() {
+        let mut lane = CallLane::default();
+        lane.admit(None, STAGE).unwrap();
+        lane.end();
+        assert!(lane.is_unused());
+        lane.admit(Some(1), STAGE).unwrap();
+        lane.end();
+        assert!(!lane.is_unused());
+    }
+}

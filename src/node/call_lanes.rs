@@ -1,0 +1,303 @@
+//! All lanes of this host, and the calls that run on them.
+//!
+//! A call is a task of its own: dropping the future of its caller cancels nothing. A lane is free when
+//! the plugin has answered, or when its process is gone. A call whose connection broke, or whose time
+//! limit passed, keeps its lane until the process is gone.
+//!
+//! Idle lanes keep eight bytes beside their key for the order of requests; lanes that never had an
+//! ordered request keep nothing.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::call_lane::{CallLane, LaneRefusal};
+use super::process_run::ProcessRun;
+use crate::model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
+use crate::ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
+
+/// What the calls of a lane are about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LaneKey {
+    /// The node service's calls for a volume.
+    Node(RemoteVolume),
+    /// The controller's calls for a volume.
+    Controller(RemoteVolume),
+    /// A creation, which has no volume yet, by the name at the provider.
+    Creation(PluginId, String),
+    /// A deletion of a snapshot, which names no volume.
+    Snapshot(PluginId, SnapshotId),
+}
+
+impl LaneKey {
+    /// The volume, or what stands for it in messages.
+    fn volume(&self) -> RemoteVolume {
+        match self {
+            Self::Node(volume) | Self::Controller(volume) => volume.clone(),
+            Self::Creation(plugin, name) => RemoteVolume {
+                plugin_id: plugin.clone(),
+                external_id: ExternalId::new(name.as_str()),
+            },
+            Self::Snapshot(plugin, snapshot) => RemoteVolume {
+                plugin_id: plugin.clone(),
+                external_id: ExternalId::new(snapshot.as_str()),
+            },
+        }
+    }
+}
+
+/// The lanes of this process. A clone is the same lanes.
+#[derive(Clone)]
+pub struct CallLanes {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    session: HostSession,
+    lanes: Mutex<HashMap<LaneKey, CallLane>>,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+impl CallLanes {
+    /// The lanes of a process that has just started.
+    pub fn new(session: HostSession) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                session,
+                lanes: Mutex::default(),
+                tasks: TaskTracker::new(),
+                stopping: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// This run of the process.
+    pub fn session(&self) -> HostSession {
+        self.shared.session.clone()
+    }
+
+    /// Refuses new calls, and returns when all running ones have ended. A plugin that never answers
+    /// keeps its call until its process is gone, so the caller limits the wait.
+    pub async fn drain(&self) {
+        self.shared.stopping.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    /// Returns the volumes with a call that has not ended, and the operation.
+    pub fn running(&self) -> Vec<(RemoteVolume, HostOperation)> {
+        let lanes = self.locked();
+        let running = lanes.iter();
+        let running = running.filter_map(|(key, lane)| Some((key.volume(), lane.running()?)));
+        running.collect()
+    }
+
+    /// Takes a lane for an ordered request.
+    ///
+    /// # Errors
+    /// If the request is for another session, was overtaken, or runs into a call.
+    pub(super) fn admit(
+        &self,
+        key: LaneKey,
+        order: &CallOrder,
+        operation: HostOperation,
+    ) -> Result<LanePermit, HostError> {
+        if order.session != self.shared.session {
+            return Err(HostError::OtherSession {
+                wanted: order.session.clone(),
+                own: self.session(),
+            });
+        }
+        self.take(key, Some(order.index), operation)
+    }
+
+    /// Takes a lane for a call that has no order.
+    ///
+    /// # Errors
+    /// If it runs into a call.
+    pub(super) fn admit_unordered(
+        &self,
+        key: LaneKey,
+        operation: HostOperation,
+    ) -> Result<LanePermit, HostError> {
+        self.take(key, None, operation)
+    }
+
+    fn take(
+        &self,
+        key: LaneKey,
+        index: Option<u64>,
+        operation: HostOperation,
+    ) -> Result<LanePermit, HostError> {
+        if self.shared.stopping.is_cancelled() {
+            return Err(HostError::Stopping);
+        }
+        let mut lanes = self.locked();
+        let lane = lanes.entry(key.clone()).or_default();
+        match lane.admit(index, operation) {
+            Ok(()) => Ok(LanePermit {
+                lanes: self.clone(),
+                key,
+                operation,
+            }),
+            Err(LaneRefusal::Busy(running)) => Err(HostError::Busy {
+                volume: key.volume(),
+                running,
+            }),
+            Err(LaneRefusal::Overtaken(latest)) => Err(HostError::Overtaken {
+                volume: key.volume(),
+                index: index.unwrap_or_default(),
+                latest,
+            }),
+        }
+    }
+
+    /// Runs `work` to its end on a lane, and returns its result. If this future is dropped, the work
+    /// goes on.
+    ///
+    /// # Errors
+    /// The error of the work.
+    pub(super) async fn run<T, F>(
+        &self,
+        permit: LanePermit,
+        process: PluginProcess,
+        work: impl FnOnce(PluginCalls) -> F,
+    ) -> Result<T, HostError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, HostError>> + Send + 'static,
+    {
+        let calls = PluginCalls::new(&permit, process);
+        let lost = permit.lost();
+        let work = work(calls.clone());
+        let (sender, result) = oneshot::channel();
+        self.shared.tasks.spawn(async move {
+            let result = work.await;
+            if calls.is_unanswered() {
+                let _is_awaited = sender.send(result);
+                calls.process.run.hold_until_gone(permit).await;
+            } else {
+                // First, so that the caller's next request finds the lane free.
+                drop(permit);
+                let _is_awaited = sender.send(result);
+            }
+        });
+        result.await.unwrap_or(Err(lost))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, CallLane>> {
+        let lanes = self.shared.lanes.lock();
+        lanes.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to make the calls of a lane. Dropping it frees the lane.
+pub(super) struct LanePermit {
+    lanes: CallLanes,
+    key: LaneKey,
+    operation: HostOperation,
+}
+
+impl LanePermit {
+    fn lost(&self) -> HostError {
+        HostError::Lost {
+            operation: self.operation,
+            volume: self.key.volume().external_id,
+        }
+    }
+}
+
+impl Drop for LanePermit {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The plugin may still work on the call, so the lane stays busy.
+            return;
+        }
+        let mut lanes = self.lanes.locked();
+        if let Some(lane) = lanes.get_mut(&self.key) {
+            lane.end();
+            if lane.is_unused() {
+                lanes.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// The process that a lane's calls go to.
+#[derive(Clone, Debug)]
+pub(super) struct PluginProcess {
+    /// The plugin.
+    pub(super) plugin: PluginId,
+    /// The allocation that runs it.
+    pub(super) alloc: AllocId,
+    /// Its process.
+    pub(super) run: ProcessRun,
+}
+
+/// Sends the calls of one piece of work, and notes whether one has no answer.
+#[derive(Clone)]
+pub(super) struct PluginCalls {
+    process: PluginProcess,
+    operation: HostOperation,
+    volume: ExternalId,
+    unanswered: Arc<AtomicBool>,
+}
+
+impl PluginCalls {
+    fn new(permit: &LanePermit, process: PluginProcess) -> Self {
+        Self {
+            process,
+            operation: permit.operation,
+            volume: permit.key.volume().external_id,
+            unanswered: Arc::default(),
+        }
+    }
+
+    pub(super) fn plugin(&self) -> &PluginId {
+        &self.process.plugin
+    }
+
+    fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// Sends one call and waits for its answer, or for the end of the process.
+    ///
+    /// # Errors
+    /// The plugin's error, or that the process ended.
+    pub(super) async fn send<T>(
+        &self,
+        call: impl Future<Output = Result<T, PluginError>> + Send,
+    ) -> Result<T, HostError> {
+        let Some(_pending) = self.process.run.enter() else {
+            return Err(HostError::NoPlugin {
+                plugin: self.process.plugin.clone(),
+                instance: self.process.alloc.clone(),
+            });
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = call => answer.map_err(HostError::Plugin),
+            () = self.process.run.wait_until_gone() => Err(HostError::ProcessEnded {
+                plugin: self.process.plugin.clone(),
+                operation: self.operation,
+                volume: self.volume.clone(),
+            }),
+        };
+        if let Err(HostError::Plugin(error)) = &answer
+            && error.delivery == Delivery::Unanswered
+        {
+            self.unanswered.store(true, Ordering::Release);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests;

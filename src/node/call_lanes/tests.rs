@@ -1,0 +1,163 @@
+use std::time::Duration;
+
+use super::*;
+use crate::ports::{Rpc, StatusCode, verdict_of};
+
+const STAGE: HostOperation = HostOperation::Stage;
+
+fn lanes() -> CallLanes {
+    CallLanes::new("now".into())
+}
+
+fn key(volume: &str) -> LaneKey {
+    LaneKey::Node(RemoteVolume {
+        plugin_id: "p".into(),
+        external_id: volume.into(),
+    })
+}
+
+fn order(session: &str, index: u64) -> CallOrder {
+    CallOrder {
+        session: session.into(),
+        index,
+        instance: "task".into(),
+    }
+}
+
+fn process() -> PluginProcess {
+    PluginProcess {
+        plugin: "p".into(),
+        alloc: "task".into(),
+        run: ProcessRun::default(),
+    }
+}
+
+fn is_busy(lanes: &CallLanes) -> bool {
+    let refused = lanes.admit_unordered(key("v"), STAGE).err();
+    matches!(refused, Some(HostError::Busy { .. }))
+}
+
+fn lost() -> PluginError {
+    let (rpc, code) = (Rpc::NodeStageVolume, StatusCode::Unavailable);
+    PluginError {
+        rpc,
+        code,
+        verdict: verdict_of(rpc, code),
+        message: "the connection broke".to_owned(),
+        delivery: Delivery::Unanswered,
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_another_session_is_refused_and_not_counted() {
+    let lanes = lanes();
+    let refused = lanes.admit(key("v"), &order("before", 9), STAGE).err();
+    let expected = HostError::OtherSession {
+        wanted: "before".into(),
+        own: "now".into(),
+    };
+    assert_eq!(refused, Some(expected));
+    assert!(lanes.admit(key("v"), &order("now", 1), STAGE).is_ok());
+}
+
+#[tokio::test]
+async fn each_volume_has_its_own_lane_and_its_own_order() {
+    let lanes = lanes();
+    let first = lanes.admit(key("v"), &order("now", 5), STAGE).ok().unwrap();
+    assert!(is_busy(&lanes));
+    assert!(lanes.admit(key("w"), &order("now", 4), STAGE).is_ok());
+    drop(first);
+    let refused = lanes.admit(key("v"), &order("now", 4), STAGE).err();
+    let overtaken = matches!(refused, Some(HostError::Overtaken { latest: 5, .. }));
+    assert!(overtaken, "{refused:?}");
+}
+
+/// What was never ordered leaves nothing; an ordered lane keeps its index only.
+#[tokio::test]
+async fn an_unused_lane_takes_no_memory() {
+    let lanes = lanes();
+    drop(lanes.admit_unordered(key("v"), STAGE).ok().unwrap());
+    assert_eq!(lanes.locked().len(), 0);
+    drop(lanes.admit(key("v"), &order("now", 5), STAGE).ok().unwrap());
+    assert_eq!(lanes.locked().len(), 1);
+    assert_eq!(lanes.running(), []);
+}
+
+/// A caller that gives up cancels nothing.
+#[tokio::test]
+async fn a_call_goes_on_without_its_caller() {
+    let lanes = lanes();
+    let (answer, awaited) = oneshot::channel::<()>();
+    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let work = |calls: PluginCalls| async move {
+        let call = async { Ok(awaited.await.is_ok()) };
+        calls.send(call).await
+    };
+    let call = lanes.run(permit, process(), work);
+    let given_up = tokio::time::timeout(Duration::ZERO, call).await;
+    assert!(given_up.is_err() && is_busy(&lanes));
+    assert_eq!(lanes.running().len(), 1);
+    answer.send(()).unwrap();
+    lanes.drain().await;
+    assert_eq!(lanes.running(), []);
+    let refused = lanes.admit_unordered(key("v"), STAGE).err();
+    assert_eq!(refused, Some(HostError::Stopping));
+}
+
+/// A connection that breaks frees nothing; the end of the process does.
+#[tokio::test]
+async fn a_call_without_an_answer_keeps_its_lane_until_the_process_is_gone() {
+    let lanes = lanes();
+    let process = process();
+    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let work = |calls: PluginCalls| async move { calls.send(async { Err::<(), _>(lost()) }).await };
+    let broken = lanes.run(permit, process.clone(), work).await;
+    assert!(broken.unwrap_err().may_have_taken_effect());
+    assert!(is_busy(&lanes));
+    process.run.end().await;
+    lanes.drain().await;
+    assert_eq!(lanes.running(), []);
+}
+
+#[tokio::test]
+async fn the_end_of_the_process_ends_its_calls() {
+    let lanes = lanes();
+    let process = process();
+    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let (sent, is_sent) = oneshot::channel();
+    let work = |calls: PluginCalls| async move {
+        let call = async {
+            sent.send(()).unwrap();
+            std::future::pending::<Result<(), PluginError>>().await
+        };
+        calls.send(call).await
+    };
+    let run = process.run.clone();
+    let call = lanes.run(permit, process.clone(), work);
+    let end = async {
+        is_sent.await.unwrap();
+        run.end().await;
+    };
+    let (ended, ()) = tokio::join!(call, end);
+    assert!(
+        matches!(ended, Err(HostError::ProcessEnded { .. })),
+        "{ended:?}"
+    );
+    assert!(!is_busy(&lanes));
+
+    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let work = |calls: PluginCalls| async move { calls.send(async { Ok(()) }).await };
+    let refused = lanes.run(permit, process, work).await.unwrap_err();
+    assert!(refused.was_not_sent(), "{refused}");
+}
+
+/// A panic of the agent proves nothing about the plugin.
+#[tokio::test]
+async fn a_lost_call_keeps_its_lane() {
+    let lanes = lanes();
+    let permit = lanes.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
+    let work = |_: PluginCalls| async { panic!("a mistake") };
+    let lost = lanes.run::<(), _>(permit, process(), work).await;
+    assert!(matches!(lost, Err(HostError::Lost { .. })), "{lost:?}");
+    assert!(is_busy(&lanes));
+}

@@ -1,0 +1,130 @@
+//! [`ControllerHost`] over the controllers that run on this machine.
+//!
+//! Attach and detach take the controller lane of their volume, which deletes, expansions and snapshots
+//! take too. The request names the instance; no other one is called.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::call_lanes::{CallLanes, LaneKey, LanePermit, PluginCalls, PluginProcess};
+use super::registry::{Registry, RunningInstance};
+use crate::model::{ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume};
+use crate::ports::{
+    CallOrder, Controller, ControllerHost, ControllerPublishRequest, ControllerPublishVolume,
+    ControllerUnpublishRequest, ControllerUnpublishVolume, HostError, HostOperation,
+};
+
+/// The controllers of this machine.
+#[derive(Clone)]
+pub struct LocalControllerHost {
+    registry: Arc<Registry>,
+}
+
+/// A controller that may be called on a lane.
+struct Callee {
+    permit: LanePermit,
+    process: PluginProcess,
+    controller: Arc<dyn Controller>,
+    capabilities: ControllerCapabilities,
+}
+
+impl LocalControllerHost {
+    /// A host of what the registry knows.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { registry }
+    }
+
+    fn lanes(&self) -> &CallLanes {
+        self.registry.lanes()
+    }
+
+    fn admit(
+        &self,
+        order: &CallOrder,
+        volume: &RemoteVolume,
+        operation: HostOperation,
+    ) -> Result<Callee, HostError> {
+        let permit = self
+            .lanes()
+            .admit(LaneKey::Controller(volume.clone()), order, operation)?;
+        let plugin = &volume.plugin_id;
+        let RunningInstance {
+            connection,
+            controller,
+            run,
+            ..
+        } = self.registry.running(plugin, &order.instance)?;
+        let unsupported = |plugin: &PluginId, what| HostError::Unsupported {
+            plugin: plugin.clone(),
+            what,
+        };
+        let capabilities = controller.ok_or_else(|| unsupported(plugin, "CONTROLLER_SERVICE"))?;
+        if !capabilities.publish_unpublish_volume {
+            return Err(unsupported(plugin, "PUBLISH_UNPUBLISH_VOLUME"));
+        }
+        Ok(Callee {
+            permit,
+            process: PluginProcess {
+                plugin: plugin.clone(),
+                alloc: order.instance.clone(),
+                run,
+            },
+            controller: connection.controller,
+            capabilities,
+        })
+    }
+}
+
+#[async_trait]
+impl ControllerHost for LocalControllerHost {
+    fn session(&self) -> HostSession {
+        self.lanes().session()
+    }
+
+    async fn publish(
+        &self,
+        order: CallOrder,
+        request: ControllerPublishRequest,
+    ) -> Result<PublishContext, HostError> {
+        let callee = self.admit(&order, &request.volume, HostOperation::Attach)?;
+        let message = ControllerPublishVolume {
+            external_id: request.volume.external_id,
+            node_id: request.node,
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            // CSI: false unless the plugin advertises it (W26).
+            read_only: request.read_only && callee.capabilities.publish_readonly,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let controller = callee.controller;
+        let work = |calls: PluginCalls| async move {
+            let call = controller.controller_publish_volume(message);
+            calls.send(call).await
+        };
+        self.lanes().run(callee.permit, callee.process, work).await
+    }
+
+    async fn unpublish(
+        &self,
+        order: CallOrder,
+        request: ControllerUnpublishRequest,
+    ) -> Result<(), HostError> {
+        let callee = self.admit(&order, &request.volume, HostOperation::Detach)?;
+        let message = ControllerUnpublishVolume {
+            external_id: request.volume.external_id,
+            node_id: request.node,
+            secrets: request.secrets,
+        };
+        let controller = callee.controller;
+        let work = |calls: PluginCalls| async move {
+            let call = controller.controller_unpublish_volume(message);
+            calls.send(call).await
+        };
+        self.lanes().run(callee.permit, callee.process, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

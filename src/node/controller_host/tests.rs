@@ -1,0 +1,109 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::AttachmentMode;
+use crate::node::fake_host::{FakeHost, settings, volume};
+use crate::ports::fake::{Fault, PluginSettings};
+use crate::ports::{PluginDirectory as _, Rpc, StatusCode};
+use crate::retry::Verdict;
+
+/// Attach and detach carry the secrets (B24, B25, W06) and the plugin's own ID of the node (B36), or the
+/// fake refuses them. The publish context is the plugin's (B93).
+#[tokio::test]
+async fn a_volume_is_attached_and_detached() {
+    let host = FakeHost::start();
+    for _ in 0..2 {
+        let context = host
+            .controller
+            .publish(host.order(1), host.attach_request());
+        let attachments = context
+            .await
+            .map(|context| (context, host.backend.attachments()));
+        let (context, attachments) = attachments.unwrap();
+        let ((_, node), attachment) = attachments.first_key_value().unwrap();
+        assert_eq!(node.as_str(), "i-42");
+        assert_eq!(context, attachment.publish_context);
+    }
+    for _ in 0..2 {
+        let detached = host
+            .controller
+            .unpublish(host.order(2), FakeHost::detach_request());
+        detached.await.unwrap();
+    }
+    assert_eq!(host.backend.attachments(), BTreeMap::new());
+}
+
+/// W26: `readonly` is sent only where PUBLISH_READONLY is advertised.
+#[tokio::test]
+async fn read_only_is_sent_where_the_plugin_knows_it() {
+    for publish_readonly in [false, true] {
+        let mut settings = settings();
+        let controller = settings.controller.as_mut().unwrap();
+        controller.publish_readonly = publish_readonly;
+        let host = FakeHost::with(settings, AttachmentMode::FileSystem);
+        let mut request = host.attach_request();
+        request.read_only = true;
+        let attached = host.controller.publish(host.order(1), request).await;
+        attached.unwrap();
+        let attachments = host.backend.attachments();
+        let attachment = attachments.into_values().next().unwrap();
+        assert_eq!(attachment.read_only, publish_readonly);
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_without_the_capability_is_not_called() {
+    let plain = PluginSettings {
+        controller: Some(ControllerCapabilities::default()),
+        ..settings()
+    };
+    let host = FakeHost::with(plain, AttachmentMode::FileSystem);
+    let refused = host
+        .controller
+        .publish(host.order(1), host.attach_request());
+    let refused = refused.await.unwrap_err();
+    assert!(
+        refused.is_permanent() && refused.was_not_sent(),
+        "{refused}"
+    );
+    let mut order = host.order(2);
+    order.instance = "other".into();
+    let refused = host.controller.unpublish(order, FakeHost::detach_request());
+    assert!(matches!(refused.await, Err(HostError::NoPlugin { .. })));
+    assert_eq!(host.backend.calls(), []);
+}
+
+/// Deletes, expansions and snapshots of the forwarder run on the same lane as attach and detach.
+#[tokio::test]
+async fn a_delete_does_not_run_into_an_attach() {
+    let host = FakeHost::start();
+    let backend = host.backend.clone();
+    backend.inject_faults(Rpc::ControllerPublishVolume, [Fault::Hang]);
+    let (plugin, alloc) = (volume().plugin_id, host.order(1).instance);
+    let connection = host.registry.instance(&plugin, &alloc);
+    let controller = connection.await.unwrap().controller;
+    let attaching = host
+        .controller
+        .publish(host.order(1), host.attach_request());
+    let deleting = async {
+        backend.wait_for_calls(1).await;
+        let deleted = controller.delete_volume(volume().external_id, settings().secrets);
+        let refused = deleted.await.unwrap_err();
+        assert_eq!(
+            (refused.code, refused.verdict),
+            (StatusCode::Aborted, Verdict::Retry)
+        );
+        assert!(refused.message.contains("attach"), "{refused}");
+        backend.release();
+    };
+    let (attached, ()) = tokio::join!(attaching, deleting);
+    attached.unwrap();
+    assert_eq!(backend.count(Rpc::DeleteVolume), 0);
+    let detached = host
+        .controller
+        .unpublish(host.order(2), FakeHost::detach_request());
+    detached.await.unwrap();
+    let deleted = controller.delete_volume(volume().external_id, settings().secrets);
+    deleted.await.unwrap();
+    assert_eq!(backend.volumes(), []);
+}

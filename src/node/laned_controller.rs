@@ -1,0 +1,179 @@
+//! A controller whose calls take the lane of their volume.
+//!
+//! The registry hands it out, so every caller of this process takes the same lanes. What changes
+//! nothing passes. A lane that is busy answers `ABORTED` as CSI names it, with the verdict of a call
+//! that was not sent.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::call_lanes::{CallLanes, LaneKey, PluginCalls, PluginProcess};
+use crate::model::{
+    ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume, Secrets,
+    Snapshot, SnapshotId,
+};
+use crate::ports::{
+    Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, HostError, HostOperation, ListSnapshots,
+    Page, PageRequest, PluginError, Rpc, StatusCode, ValidateVolume, verdict_of, verdict_unsent,
+};
+
+/// A controller on the lanes of this process.
+pub(super) struct LanedController {
+    pub(super) inner: Arc<dyn Controller>,
+    pub(super) lanes: CallLanes,
+    pub(super) process: PluginProcess,
+}
+
+impl LanedController {
+    fn volume(&self, external_id: &ExternalId) -> LaneKey {
+        LaneKey::Controller(RemoteVolume {
+            plugin_id: self.process.plugin.clone(),
+            external_id: external_id.clone(),
+        })
+    }
+
+    async fn call<T, F>(
+        &self,
+        (key, operation, rpc): (LaneKey, HostOperation, Rpc),
+        call: impl FnOnce(Arc<dyn Controller>) -> F,
+    ) -> Result<T, PluginError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, PluginError>> + Send + 'static,
+    {
+        let call = call(self.inner.clone());
+        let result = match self.lanes.admit_unordered(key, operation) {
+            Err(refused) => Err(refused),
+            Ok(permit) => {
+                let work = |calls: PluginCalls| async move { calls.send(call).await };
+                self.lanes.run(permit, self.process.clone(), work).await
+            }
+        };
+        result.map_err(|error| plugin_error(rpc, error))
+    }
+}
+
+/// Converts the error of a lane to that of a call.
+fn plugin_error(rpc: Rpc, error: HostError) -> PluginError {
+    let (code, is_unsent) = match &error {
+        HostError::Plugin(_) => (StatusCode::Unknown, false),
+        HostError::Busy { .. } => (StatusCode::Aborted, true),
+        _ => (StatusCode::Unavailable, error.was_not_sent()),
+    };
+    match error {
+        HostError::Plugin(error) => error,
+        error => PluginError {
+            rpc,
+            code,
+            verdict: if is_unsent {
+                verdict_unsent(rpc)
+            } else {
+                verdict_of(rpc, code)
+            },
+            message: error.to_string(),
+            delivery: if is_unsent {
+                Delivery::NotSent
+            } else {
+                Delivery::Unanswered
+            },
+        },
+    }
+}
+
+#[async_trait]
+impl Controller for LanedController {
+    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
+        self.inner.controller_capabilities().await
+    }
+
+    async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
+        let key = LaneKey::Creation(self.process.plugin.clone(), request.name.clone());
+        let lane = (key, HostOperation::Create, Rpc::CreateVolume);
+        self.call(
+            lane,
+            |inner| async move { inner.create_volume(request).await },
+        )
+        .await
+    }
+
+    async fn delete_volume(
+        &self,
+        external_id: ExternalId,
+        secrets: Secrets,
+    ) -> Result<(), PluginError> {
+        let key = self.volume(&external_id);
+        let lane = (key, HostOperation::Delete, Rpc::DeleteVolume);
+        self.call(lane, |inner| async move {
+            inner.delete_volume(external_id, secrets).await
+        })
+        .await
+    }
+
+    async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
+        self.inner.validate_volume(request).await
+    }
+
+    async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
+        self.inner.list_volumes(page).await
+    }
+
+    async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
+        let key = self.volume(&request.source);
+        let lane = (key, HostOperation::Snapshot, Rpc::CreateSnapshot);
+        self.call(
+            lane,
+            |inner| async move { inner.create_snapshot(request).await },
+        )
+        .await
+    }
+
+    async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
+        let key = LaneKey::Snapshot(self.process.plugin.clone(), id.clone());
+        let lane = (key, HostOperation::Delete, Rpc::DeleteSnapshot);
+        self.call(lane, |inner| async move {
+            inner.delete_snapshot(id, secrets).await
+        })
+        .await
+    }
+
+    async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
+        self.inner.list_snapshots(request).await
+    }
+
+    async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
+        let key = self.volume(&request.external_id);
+        let lane = (key, HostOperation::Expand, Rpc::ControllerExpandVolume);
+        self.call(
+            lane,
+            |inner| async move { inner.expand_volume(request).await },
+        )
+        .await
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: ControllerPublishVolume,
+    ) -> Result<PublishContext, PluginError> {
+        let key = self.volume(&request.external_id);
+        let lane = (key, HostOperation::Attach, Rpc::ControllerPublishVolume);
+        self.call(lane, |inner| async move {
+            inner.controller_publish_volume(request).await
+        })
+        .await
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: ControllerUnpublishVolume,
+    ) -> Result<(), PluginError> {
+        let key = self.volume(&request.external_id);
+        let lane = (key, HostOperation::Detach, Rpc::ControllerUnpublishVolume);
+        self.call(lane, |inner| async move {
+            inner.controller_unpublish_volume(request).await
+        })
+        .await
+    }
+}

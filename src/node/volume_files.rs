@@ -1,0 +1,313 @@
+//! The agent's directories and files around the mount points of volumes. Every function blocks.
+//!
+//! A file beside each mount point names its volume, because paths are escaped or hashed. It is written
+//! durably before the plugin is called, and removed after the undo. So whatever a plugin may have left
+//! on this machine has a file, also after a crash. Nothing is removed recursively, and nothing through
+//! a mount.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    AllocId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath, VolumeAlias,
+};
+use crate::ports::HostFileError;
+use crate::private::{create_directory, create_subdirectory, open_to_read, replace};
+
+/// The content of the file beside a mount point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VolumeRecord {
+    /// The volume.
+    #[serde(flatten)]
+    pub(super) volume: RemoteVolume,
+    /// Its registration.
+    #[serde(flatten)]
+    pub(super) name: NamespacedId,
+    /// The allocation and its name of the volume, for a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<(AllocId, VolumeAlias)>,
+}
+
+/// A mount point with what is around it, on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The mount point.
+    pub(super) mount: PathBuf,
+    /// Directories from the outermost to the one around the mount point, which the agent creates.
+    directories: Vec<PathBuf>,
+    record: PathBuf,
+}
+
+impl Place {
+    /// The place of a staging.
+    pub(super) fn of_staging(root: &MountRoot, path: &StagingPath) -> Self {
+        Self {
+            mount: path.on_host().to_owned(),
+            directories: vec![root.stagings(), path.directory().to_owned()],
+            record: path.record(),
+        }
+    }
+
+    /// The place of a target. The directory of its allocation holds the targets of all its volumes.
+    pub(super) fn of_target(root: &MountRoot, path: &TargetPath) -> Self {
+        let directory = path.directory();
+        let alloc = directory.parent().unwrap_or(directory);
+        Self {
+            mount: path.on_host().to_owned(),
+            directories: vec![root.targets(), alloc.to_owned(), directory.to_owned()],
+            record: path.record(),
+        }
+    }
+
+    /// Reads the record; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    pub(super) fn read(&self) -> Result<Option<VolumeRecord>, HostFileError> {
+        let failed = |error: io::Error| HostFileError::new("read", &self.record, &error);
+        let file = match open_to_read(&self.record) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let record = serde_json::from_reader(io::BufReader::new(file));
+        record.map(Some).map_err(|error| failed(error.into()))
+    }
+
+    /// Creates the directories and the record durably. Returns whether the record is new.
+    ///
+    /// # Errors
+    /// If something cannot be created.
+    pub(super) fn prepare(&self, record: &VolumeRecord) -> Result<bool, HostFileError> {
+        for (at, directory) in self.directories.iter().enumerate() {
+            let created = match at {
+                0 => create_directory(directory).map(drop),
+                _ => create_subdirectory(directory),
+            };
+            created
+                .and_then(|()| sync_parent(directory))
+                .map_err(|error| HostFileError::new("create the directory", directory, &error))?;
+        }
+        if self.read()?.is_some() {
+            return Ok(false);
+        }
+        let failed = |error: io::Error| HostFileError::new("write", &self.record, &error);
+        let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
+        replace(&self.record, &text).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Creates the mount point as a directory, if nothing is there.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub(super) fn create_mount_point(&self) -> Result<(), HostFileError> {
+        match DirBuilder::new().mode(0o700).create(&self.mount) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let action = "create the directory";
+                Err(HostFileError::new(action, &self.mount, &error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Removes the mount point, which is not mounted. Returns whether it was there.
+    ///
+    /// # Errors
+    /// If it cannot be removed, for example because a directory has content.
+    pub(super) fn remove_mount_point(&self) -> Result<bool, HostFileError> {
+        let failed = |error: io::Error| HostFileError::new("remove", &self.mount, &error);
+        let removed = match std::fs::symlink_metadata(&self.mount) {
+            Err(error) => Err(error),
+            Ok(found) if found.is_dir() => std::fs::remove_dir(&self.mount),
+            Ok(_) => std::fs::remove_file(&self.mount),
+        };
+        Ok(done_or_absent(removed).map_err(failed)?.is_some())
+    }
+
+    /// Removes the record, and the directories that are empty then.
+    ///
+    /// # Errors
+    /// If the record cannot be removed.
+    pub(super) fn remove_record(&self) -> Result<(), HostFileError> {
+        let failed = |error: io::Error| HostFileError::new("remove", &self.record, &error);
+        done_or_absent(std::fs::remove_file(&self.record)).map_err(failed)?;
+        for directory in self.directories.iter().skip(1).rev() {
+            match done_or_absent(std::fs::remove_dir(directory)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+                Err(error) => return Err(HostFileError::new("remove", directory, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is at the mount point that is not a directory, such as a device.
+    ///
+    /// # Errors
+    /// If it cannot be examined.
+    pub(super) fn has_file(&self) -> Result<bool, HostFileError> {
+        match std::fs::symlink_metadata(&self.mount) {
+            Ok(found) => Ok(!found.is_dir()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(HostFileError::new("examine", &self.mount, &error)),
+        }
+    }
+}
+
+/// What the agent's directories have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A staging.
+    Staging(Place, VolumeRecord),
+    /// A target, and where its plugin sees it.
+    Target(Place, TargetPath, VolumeRecord),
+}
+
+impl Found {
+    pub(super) fn volume(&self) -> &RemoteVolume {
+        match self {
+            Self::Staging(_, record) | Self::Target(_, _, record) => &record.volume,
+        }
+    }
+
+    pub(super) fn mount(&self) -> &Path {
+        match self {
+            Self::Staging(place, _) | Self::Target(place, _, _) => &place.mount,
+        }
+    }
+}
+
+/// Returns what is below one plugin's root and has a record.
+///
+/// # Errors
+/// If a directory or a record cannot be read.
+pub(super) fn find(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
+    let mut found = vec![];
+    for directory in entries(&root.stagings())? {
+        let Some(path) = root.staging_in(&directory) else {
+            continue;
+        };
+        let place = Place::of_staging(root, &path);
+        if let Some(record) = place.read()? {
+            found.push(Found::Staging(place, record));
+        }
+    }
+    for alloc in entries(&root.targets())? {
+        for directory in entries(&alloc)? {
+            let Some(path) = root.target_in(&directory) else {
+                continue;
+            };
+            let place = Place::of_target(root, &path);
+            if let Some(record) = place.read()? {
+                found.push(Found::Target(place, path, record));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the directories in `directory`, sorted; none if it does not exist.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn entries(directory: &Path) -> Result<Vec<PathBuf>, HostFileError> {
+    let failed = |error: io::Error| HostFileError::new("read the directory", directory, &error);
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut paths = vec![];
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns `None` for what does not exist.
+fn done_or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> VolumeRecord {
+        VolumeRecord {
+            volume: RemoteVolume {
+                plugin_id: "p".into(),
+                external_id: "vol/1".into(),
+            },
+            name: NamespacedId::new("default".into(), "db".into()),
+            target: Some(("a1".into(), "data".into())),
+        }
+    }
+
+    #[test]
+    fn a_place_is_prepared_found_and_removed_without_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let path = root.target(&"a1".into(), &"data".into());
+        let place = Place::of_target(&root, &path);
+        assert_eq!(place.read(), Ok(None));
+        assert_eq!(place.prepare(&record()), Ok(true));
+        assert_eq!(place.prepare(&record()), Ok(false), "it is there");
+        assert_eq!(place.has_file(), Ok(false));
+        place.create_mount_point().unwrap();
+        place.create_mount_point().unwrap();
+        let found = Found::Target(place.clone(), path, record());
+        assert_eq!(find(&root), Ok(vec![found]));
+        assert_eq!(place.remove_mount_point(), Ok(true));
+        assert_eq!(place.remove_mount_point(), Ok(false));
+        place.remove_record().unwrap();
+        place.remove_record().unwrap();
+        assert_eq!(find(&root), Ok(vec![]));
+        assert_eq!(entries(&root.targets()), Ok(vec![]));
+    }
+
+    /// The content of a directory that was thought to be empty stays.
+    #[test]
+    fn a_mount_point_with_content_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        place.prepare(&record()).unwrap();
+        place.create_mount_point().unwrap();
+        std::fs::write(place.mount.join("data"), "precious").unwrap();
+        let refused = place.remove_mount_point().unwrap_err();
+        assert_eq!(refused.kind, io::ErrorKind::DirectoryNotEmpty);
+        assert_eq!(find(&root).unwrap().len(), 1, "it is still found");
+    }
+
+    #[test]
+    fn a_damaged_record_is_an_error_with_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        place.prepare(&record()).unwrap();
+        std::fs::write(&place.record, "{").unwrap();
+        let refused = find(&root).unwrap_err();
+        assert_eq!((refused.action, refused.path), ("read", place.record));
+    }
+}

@@ -1,0 +1,294 @@
+//! [`NodeHost`] over the node plugins of this machine.
+//!
+//! A request takes the node lane of its volume, and runs as a task of its own
+//! ([`super::call_lanes`]); [`super::volume_steps`] is what it does. Events are sent when a step ends,
+//! also if nobody waits for it any more. Claims are not recorded here: what this node has of a volume
+//! is in the mount table and in the files beside the mount points.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
+use super::registry::{Registry, RunningInstance};
+use super::volume_files::{Found, entries, find};
+use super::volume_steps::{VolumeSteps, run_blocking};
+use crate::model::{
+    AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
+};
+use crate::ports::{
+    CallOrder, HostError, HostFileError, HostOperation, MountAction, MountEvent, MountObserver,
+    Mounter, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
+    UnpublishRequest, UnstageRequest,
+};
+
+/// Where the volumes of plugins are on this machine.
+#[derive(Clone, Debug)]
+pub struct MountDirectories {
+    /// The directory of all plugins, without symbolic links.
+    pub base: PathBuf,
+    /// What a plugin sees instead of its directory, if that differs (`stage_publish_base_dir`).
+    pub in_plugin: BTreeMap<PluginId, PathBuf>,
+}
+
+impl MountDirectories {
+    fn root(&self, plugin: &PluginId) -> Result<MountRoot, HostError> {
+        let in_plugin = self.in_plugin.get(plugin).map(PathBuf::as_path);
+        MountRoot::of_plugin(&self.base, plugin, in_plugin).map_err(|problem| {
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
+            HostError::NotPrepared(HostFileError::new("use", &self.base, &error))
+        })
+    }
+}
+
+/// The volumes of this machine.
+#[derive(Clone)]
+pub struct VolumeManager {
+    registry: Arc<Registry>,
+    mounter: Arc<dyn Mounter>,
+    observer: Arc<dyn MountObserver>,
+    directories: MountDirectories,
+}
+
+/// What a request does, for its lane and its event.
+struct Request {
+    volume: RemoteVolume,
+    operation: HostOperation,
+    event: Option<MountEvent>,
+}
+
+impl VolumeManager {
+    /// A manager of the plugins that the registry knows.
+    pub fn new(
+        registry: Arc<Registry>,
+        mounter: Arc<dyn Mounter>,
+        observer: Arc<dyn MountObserver>,
+        directories: MountDirectories,
+    ) -> Self {
+        Self {
+            registry,
+            mounter,
+            observer,
+            directories,
+        }
+    }
+
+    fn lanes(&self) -> &CallLanes {
+        self.registry.lanes()
+    }
+
+    /// Runs the steps of a request on its lane.
+    async fn run<T, F>(
+        &self,
+        order: &CallOrder,
+        request: Request,
+        work: impl FnOnce(VolumeSteps) -> F + Send + 'static,
+    ) -> Result<T, HostError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, HostError>> + Send + 'static,
+    {
+        let Request {
+            volume,
+            operation,
+            event,
+        } = request;
+        let plugin = &volume.plugin_id;
+        let lane = LaneKey::Node(volume.clone());
+        let permit = self.lanes().admit(lane, order, operation)?;
+        let instance = self.registry.running(plugin, &order.instance)?;
+        let RunningInstance {
+            connection,
+            node,
+            run,
+            ..
+        } = instance;
+        let capabilities = node.ok_or_else(|| HostError::Unsupported {
+            plugin: plugin.clone(),
+            what: "the node service",
+        })?;
+        let root = self.directories.root(plugin)?;
+        let process = PluginProcess {
+            plugin: plugin.clone(),
+            alloc: order.instance.clone(),
+            run,
+        };
+        let (mounter, observer) = (self.mounter.clone(), self.observer.clone());
+        let work = move |calls| async move {
+            let steps = VolumeSteps {
+                root,
+                node: connection.node,
+                capabilities,
+                mounter,
+                calls,
+            };
+            let result = work(steps).await;
+            report(&*observer, operation, event, &result);
+            result
+        };
+        self.lanes().run(permit, process, work).await
+    }
+}
+
+/// Sends the event of a step. A staging that succeeds is only half of a mount, so it has none; the
+/// publish that follows has it.
+fn report<T>(
+    observer: &dyn MountObserver,
+    operation: HostOperation,
+    event: Option<MountEvent>,
+    result: &Result<T, HostError>,
+) {
+    let is_half = matches!(operation, HostOperation::Stage | HostOperation::Unstage);
+    let Some(event) = event.filter(|_| result.is_err() || !is_half) else {
+        return;
+    };
+    let error = result.as_ref().err().map(ToString::to_string);
+    observer.observed(MountEvent { error, ..event });
+}
+
+fn event(
+    action: MountAction,
+    volume: &NamespacedId,
+    alloc: Option<&AllocId>,
+) -> Option<MountEvent> {
+    Some(MountEvent {
+        volume: volume.clone(),
+        alloc: alloc.cloned(),
+        action,
+        error: None,
+    })
+}
+
+#[async_trait]
+impl NodeHost for VolumeManager {
+    fn session(&self) -> HostSession {
+        self.lanes().session()
+    }
+
+    async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
+        let lane = Request {
+            volume: request.volume.clone(),
+            operation: HostOperation::Stage,
+            event: event(MountAction::Mount, &request.name, None),
+        };
+        let work = |steps: VolumeSteps| async move { steps.stage(request).await };
+        self.run(&order, lane, work).await
+    }
+
+    async fn publish(
+        &self,
+        order: CallOrder,
+        request: PublishRequest,
+    ) -> Result<TargetPath, HostError> {
+        let lane = Request {
+            volume: request.volume.clone(),
+            operation: HostOperation::Publish,
+            event: event(MountAction::Mount, &request.name, Some(&request.alloc)),
+        };
+        let work = |steps: VolumeSteps| async move { steps.publish(request).await };
+        self.run(&order, lane, work).await
+    }
+
+    async fn unpublish(
+        &self,
+        order: CallOrder,
+        request: UnpublishRequest,
+    ) -> Result<(), HostError> {
+        let lane = Request {
+            volume: request.volume.clone(),
+            operation: HostOperation::Unpublish,
+            event: event(MountAction::Unmount, &request.name, Some(&request.alloc)),
+        };
+        let work = |steps: VolumeSteps| async move {
+            let path = steps.root.target(&request.alloc, &request.alias);
+            steps.unpublish(&request.volume, &path).await
+        };
+        self.run(&order, lane, work).await
+    }
+
+    async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
+        let lane = Request {
+            volume: request.volume.clone(),
+            operation: HostOperation::Unstage,
+            event: event(MountAction::Unmount, &request.name, None),
+        };
+        let work = |steps: VolumeSteps| async move { steps.unstage(&request.volume).await };
+        self.run(&order, lane, work).await
+    }
+
+    async fn expand(
+        &self,
+        order: CallOrder,
+        request: NodeExpandRequest,
+    ) -> Result<Bytes, HostError> {
+        let lane = Request {
+            volume: request.volume.clone(),
+            operation: HostOperation::ExpandOnNode,
+            event: None,
+        };
+        let work = |steps: VolumeSteps| async move { steps.expand(request).await };
+        self.run(&order, lane, work).await
+    }
+
+    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+        let directories = self.directories.clone();
+        let found = run_blocking(move || find_all(&directories)).await;
+        let found = found.map_err(HostError::NotPrepared)?;
+        self.check_identified(&found).await?;
+        let volumes: BTreeSet<_> = found.iter().map(Found::volume).cloned().collect();
+        Ok(volumes.into_iter().collect())
+    }
+
+    async fn sweep(
+        &self,
+        order: CallOrder,
+        volume: RemoteVolume,
+    ) -> Result<SweepOutcome, HostError> {
+        let lane = Request {
+            volume: volume.clone(),
+            operation: HostOperation::Sweep,
+            event: None,
+        };
+        let work = |steps: VolumeSteps| async move { steps.sweep(&volume).await };
+        self.run(&order, lane, work).await
+    }
+}
+
+impl VolumeManager {
+    /// Refuses a mount that no record names: nobody could undo it.
+    async fn check_identified(&self, found: &[Found]) -> Result<(), HostError> {
+        let base = &self.directories.base;
+        let mounts = self.mounter.list().await.map_err(|error| {
+            let action = "read the mounts below";
+            HostError::NotPrepared(HostFileError::new(action, base, &error.source))
+        })?;
+        let named: BTreeSet<_> = found.iter().map(Found::mount).collect();
+        let is_named = |mount: &std::path::Path| mount.ancestors().any(|at| named.contains(at));
+        let mut below = mounts.into_iter().map(|mount| mount.target);
+        let unnamed =
+            below.find(|mount| mount.starts_with(base) && mount != base && !is_named(mount));
+        match unnamed {
+            None => Ok(()),
+            Some(path) => Err(HostError::Unidentified { path }),
+        }
+    }
+}
+
+/// Returns what is below the directories of all plugins, also of those that do not run.
+fn find_all(directories: &MountDirectories) -> Result<Vec<Found>, HostFileError> {
+    let mut found = vec![];
+    for directory in entries(&directories.base)? {
+        let root = MountRoot::new(&directory, &directory).map_err(|problem| {
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
+            HostFileError::new("use", &directory, &error)
+        })?;
+        found.extend(find(&root)?);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

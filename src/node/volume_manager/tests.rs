@@ -1,0 +1,391 @@
+use std::time::Duration;
+
+use super::*;
+use crate::model::{AttachmentMode, NodeCapabilities};
+use crate::node::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
+use crate::ports::fake::{Fault, PluginSettings};
+use crate::ports::{Rpc, StatusCode, verdict_of};
+use crate::retry::Verdict;
+
+const FILES: AttachmentMode = AttachmentMode::FileSystem;
+
+/// B74: a volume is staged once per node and published once per allocation; it is unstaged after the
+/// last unpublish (W03). W48: all use one staging path. B24 and B93: the fake checks secrets and publish
+/// context. B34: paths are the agent's own, and the plugin gets the external ID.
+#[tokio::test]
+async fn two_allocations_share_a_staging() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    let mut paths = vec![];
+    for alloc in [ALLOC, "alloc-2"] {
+        let request = host.publish_request(alloc);
+        paths.push(host.manager.publish(host.order(3), request).await.unwrap());
+    }
+    assert_ne!(paths[0].on_host(), paths[1].on_host());
+    assert_eq!(host.mounter.mounts().len(), 3);
+    assert_eq!(host.backend.count(Rpc::NodeStageVolume), 1);
+    for (index, alloc) in [(4, ALLOC), (5, "alloc-2")] {
+        let unstaged = host
+            .manager
+            .unstage(host.order(index), FakeHost::unstage_request());
+        let refused = unstaged.await.unwrap_err();
+        assert!(matches!(refused, HostError::InUse { .. }), "{refused}");
+        let request = FakeHost::unpublish_request(alloc);
+        host.manager
+            .unpublish(host.order(index), request)
+            .await
+            .unwrap();
+        host.manager
+            .unpublish(host.order(index), FakeHost::unpublish_request(alloc))
+            .await
+            .unwrap();
+    }
+    host.take(Rpc::NodeUnstageVolume, 6).await.unwrap();
+    host.take(Rpc::ControllerUnpublishVolume, 6).await.unwrap();
+    host.check_nothing_left("").await;
+}
+
+/// B27: an undo that is repeated after a lost reply succeeds, although its paths are gone.
+#[tokio::test]
+async fn an_undo_is_repeated_after_a_lost_reply() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    for step in [
+        Rpc::NodeUnpublishVolume,
+        Rpc::NodeUnstageVolume,
+        Rpc::ControllerUnpublishVolume,
+    ] {
+        host.backend.inject_faults(step, [Fault::LoseReply]);
+        let lost = host.take(step, 2).await.unwrap_err();
+        assert!(lost.may_have_taken_effect(), "{lost}");
+        // The plugin might still work on it.
+        let busy = host.take(step, 2).await.unwrap_err();
+        assert!(matches!(busy, HostError::Busy { .. }), "{busy}");
+        host.restart_plugin().await;
+        host.take(step, 2).await.unwrap();
+        host.take(step, 2).await.unwrap();
+    }
+    host.check_nothing_left("").await;
+}
+
+/// B75: no stage calls, and no staging path in the publish, or the fake refuses it.
+#[tokio::test]
+async fn a_plugin_that_does_not_stage_is_not_asked_to() {
+    let plain = PluginSettings {
+        node: Some(NodeCapabilities::default()),
+        ..settings()
+    };
+    let host = FakeHost::with(plain, FILES);
+    host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
+    for step in [Rpc::NodeStageVolume, Rpc::NodeUnstageVolume] {
+        let refused = host.take(step, 1).await.unwrap_err();
+        assert!(
+            refused.is_permanent() && refused.was_not_sent(),
+            "{refused}"
+        );
+    }
+    host.take(Rpc::NodePublishVolume, 1).await.unwrap();
+    let volumes = host.manager.left_behind().await;
+    assert_eq!(volumes, Ok(vec![volume()]), "a target alone is found too");
+    host.take(Rpc::NodeUnpublishVolume, 1).await.unwrap();
+    host.take(Rpc::ControllerUnpublishVolume, 1).await.unwrap();
+    assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
+    host.check_nothing_left("").await;
+}
+
+/// W04: a time-out is an error and never success. The lane stays busy, because the plugin may go on.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_is_an_error() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    for (index, step) in [(2, Rpc::NodePublishVolume), (4, Rpc::NodeUnpublishVolume)] {
+        host.backend.inject_faults(step, [Fault::OutliveCaller]);
+        let late = host.take(step, index).await.unwrap_err();
+        assert!(late.may_have_taken_effect(), "{late}");
+        for other in [step, Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume] {
+            let busy = host.take(other, index + 1).await.unwrap_err();
+            assert!(matches!(busy, HostError::Busy { .. }), "{busy}");
+        }
+        let swept = host.manager.sweep(host.order(index + 1), volume()).await;
+        assert!(matches!(swept, Err(HostError::Busy { .. })), "{swept:?}");
+        host.restart_plugin().await;
+        host.take(step, index + 1).await.unwrap();
+    }
+    host.take(Rpc::NodeUnstageVolume, 6).await.unwrap();
+    host.take(Rpc::ControllerUnpublishVolume, 6).await.unwrap();
+    host.check_nothing_left("").await;
+}
+
+/// The caller gives up; the step ends all the same, with its event.
+#[tokio::test(start_paused = true)]
+async fn a_step_goes_on_without_its_caller() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    host.backend
+        .inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
+    let publish = host.take(Rpc::NodePublishVolume, 2);
+    let given_up = tokio::time::timeout(Duration::from_secs(120), publish).await;
+    assert!(given_up.is_err());
+    host.backend.release();
+    host.registry.lanes().drain().await;
+    assert_eq!(host.backend.targets().len(), 1);
+    assert_eq!(host.events.take().len(), 1);
+}
+
+/// B76: each mount and each unmount has one event, with the error if it failed; a refusal before the
+/// plugin is called has none.
+#[tokio::test]
+async fn mounts_and_unmounts_have_events() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let expected = |action, alloc: Option<&str>, error: Option<&str>| MountEvent {
+        volume: name(),
+        alloc: alloc.map(Into::into),
+        action,
+        error: error.map(ToOwned::to_owned),
+    };
+    let mounted = expected(MountAction::Mount, Some(ALLOC), None);
+    assert_eq!(host.events.take(), [mounted]);
+    let full = Fault::Fail(StatusCode::ResourceExhausted);
+    host.backend.inject_faults(Rpc::NodeUnstageVolume, [full]);
+    host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
+    host.take(Rpc::NodeUnstageVolume, 2).await.unwrap_err();
+    host.take(Rpc::NodeUnstageVolume, 1).await.unwrap_err();
+    host.take(Rpc::NodeUnstageVolume, 2).await.unwrap();
+    let why = "NodeUnstageVolume failed with ResourceExhausted: scripted ResourceExhausted";
+    let unmounted = [
+        expected(MountAction::Unmount, Some(ALLOC), None),
+        expected(MountAction::Unmount, None, Some(why)),
+    ];
+    assert_eq!(host.events.take(), unmounted);
+}
+
+/// The plugin's word is compared with the mount table.
+#[tokio::test]
+async fn success_without_a_mount_is_an_error() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    host.connect_machine(false);
+    let missing = host.take(Rpc::NodePublishVolume, 2).await.unwrap_err();
+    assert!(matches!(missing, HostError::NotThere { .. }), "{missing}");
+    assert!(missing.may_have_taken_effect());
+    host.take(Rpc::NodeUnpublishVolume, 3).await.unwrap();
+    host.connect_machine(true);
+    host.take(Rpc::NodePublishVolume, 4).await.unwrap();
+    host.connect_machine(false);
+    let still = host.take(Rpc::NodeUnpublishVolume, 5).await.unwrap_err();
+    assert!(matches!(still, HostError::StillThere { .. }), "{still}");
+    let unstaged = host.take(Rpc::NodeUnstageVolume, 5).await.unwrap_err();
+    assert!(matches!(unstaged, HostError::InUse { .. }), "{unstaged}");
+    host.connect_machine(true);
+    for step in [
+        Rpc::NodeUnpublishVolume,
+        Rpc::NodeUnstageVolume,
+        Rpc::ControllerUnpublishVolume,
+    ] {
+        host.take(step, 6).await.unwrap();
+    }
+    host.check_nothing_left("").await;
+}
+
+#[tokio::test]
+async fn a_device_is_published_as_a_file() {
+    let host = FakeHost::with(settings(), AttachmentMode::BlockDevice);
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    assert_eq!(
+        host.mounter.mounts().len(),
+        1,
+        "a staged device shows no mount"
+    );
+    let found = host.manager.left_behind().await;
+    assert_eq!(found, Ok(vec![volume()]));
+    for step in &STEPS[4..] {
+        host.take(*step, 2).await.unwrap();
+    }
+    host.check_nothing_left("").await;
+}
+
+/// The world has moved on: an error of an unpublish counts as success if the target is not mounted and
+/// its directory could be removed, and never if the plugin did not answer.
+#[tokio::test]
+async fn an_unpublish_of_what_is_gone_succeeds() {
+    for (code, succeeds) in [
+        (StatusCode::Internal, true),
+        (StatusCode::InvalidArgument, true),
+        (StatusCode::NotFound, true),
+        (StatusCode::Aborted, false),
+        (StatusCode::Unavailable, false),
+        (StatusCode::DeadlineExceeded, false),
+    ] {
+        let host = FakeHost::start();
+        host.take_until(Rpc::NodeUnpublishVolume).await;
+        let fault = [Fault::Fail(code)];
+        host.backend.reboot(&"i-42".into());
+        host.backend.inject_faults(Rpc::NodeUnpublishVolume, fault);
+        let undone = host.take(Rpc::NodeUnpublishVolume, 2).await;
+        assert_eq!(undone.is_ok(), succeeds, "{code:?}: {undone:?}");
+        host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
+        host.take(Rpc::NodeUnstageVolume, 2).await.unwrap();
+        host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
+        host.check_nothing_left(code.as_str()).await;
+    }
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let fault = [Fault::Fail(StatusCode::Internal)];
+    host.backend.inject_faults(Rpc::NodeUnpublishVolume, fault);
+    let mounted = host.take(Rpc::NodeUnpublishVolume, 2).await;
+    assert!(mounted.is_err(), "it is still mounted");
+    host.manager.sweep(host.order(3), volume()).await.unwrap();
+}
+
+/// Something else at a path is not touched.
+#[tokio::test]
+async fn a_foreign_mount_is_not_used_and_not_forgotten() {
+    let host = FakeHost::start();
+    host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
+    let foreign = host.directory.path().join("fake/staging/vol%2f1/mount");
+    host.mounter.mount_foreign(&foreign);
+    let refused = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
+    let expected = format!(
+        "`{}` is already mounted for something else",
+        foreign.display()
+    );
+    assert_eq!(refused.to_string(), expected);
+    assert!(refused.was_not_sent());
+    let unknown = host.manager.left_behind().await.unwrap_err();
+    assert_eq!(
+        unknown,
+        HostError::Unidentified {
+            path: foreign.clone()
+        }
+    );
+    host.mounter.unmount(&foreign).await.unwrap();
+    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
+}
+
+/// A refusal without effect leaves no directory behind.
+#[tokio::test]
+async fn a_refused_stage_leaves_nothing() {
+    let host = FakeHost::start();
+    host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
+    let refused = [Fault::Fail(StatusCode::InvalidArgument)];
+    host.backend.inject_faults(Rpc::NodeStageVolume, refused);
+    let error = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
+    assert!(error.is_permanent());
+    host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
+    host.check_nothing_left("").await;
+}
+
+/// A sweep undoes what the next process of the agent finds, targets before the staging, until nothing
+/// is found; it needs no memory of the requests.
+#[tokio::test]
+async fn a_sweep_undoes_what_an_earlier_process_left() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let request = host.publish_request("alloc-2");
+    host.manager.publish(host.order(3), request).await.unwrap();
+    let host = host.restart("session-2").await;
+    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    let sweep = |index| host.manager.sweep(host.order(index), volume());
+    let crash = [Fault::CrashAfterEffect];
+    host.backend.inject_faults(Rpc::NodeUnstageVolume, crash);
+    sweep(1).await.unwrap_err();
+    host.restart_plugin().await;
+    assert_eq!(sweep(1).await, Ok(SweepOutcome::UndidSomething));
+    assert_eq!(sweep(1).await, Ok(SweepOutcome::NothingLeft));
+    host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
+    host.check_nothing_left("").await;
+    let mut old = host.order(9);
+    old.session = "session-1".into();
+    let refused = host.manager.stage(old, host.stage_request()).await;
+    assert!(matches!(refused, Err(HostError::OtherSession { .. })));
+}
+
+/// What follows a step that met a fault.
+#[derive(Clone, Copy, Debug)]
+enum Reaction {
+    /// The step is repeated, then everything is undone.
+    Repeat,
+    /// Everything is undone at once.
+    Undo,
+    /// The agent is restarted, and the node is swept.
+    Sweep,
+}
+
+fn faults() -> Vec<Fault> {
+    let codes = StatusCode::ALL.into_iter();
+    let codes = codes.filter(|code| *code != StatusCode::Ok);
+    let lost_effect = |step| codes.clone().map(move |code| (step, code));
+    let refused = codes.clone().map(Fault::Fail);
+    // A plugin may work and then report a failure that does not exclude it.
+    let failed = lost_effect(Rpc::NodeStageVolume)
+        .filter(|(step, code)| verdict_of(*step, *code).may_have_taken_effect())
+        .map(|(_, code)| Fault::FailAfterEffect(code));
+    let others = [
+        Fault::Hang,
+        Fault::OutliveCaller,
+        Fault::LoseReply,
+        Fault::ApplyTwice,
+        Fault::DelayReply,
+        Fault::Crash,
+        Fault::CrashAfterEffect,
+    ];
+    refused.chain(failed).chain(others).collect()
+}
+
+/// Every fault in every step, with every reaction: nothing is left, nothing is forbidden, and no
+/// success is reported that is none.
+#[tokio::test(start_paused = true)]
+async fn every_fault_of_every_step_is_resolved() {
+    for step in STEPS {
+        for fault in faults() {
+            for reaction in [Reaction::Repeat, Reaction::Undo, Reaction::Sweep] {
+                resolve(step, fault, reaction).await;
+            }
+        }
+    }
+}
+
+async fn resolve(step: Rpc, fault: Fault, reaction: Reaction) {
+    let what = format!("{step}, {fault:?}, {reaction:?}");
+    let host = FakeHost::start();
+    host.take_until(step).await;
+    host.backend.inject_faults(step, [fault]);
+    let met = host.take(step, 10).await;
+    let is_done = match fault {
+        Fault::ApplyTwice => true,
+        Fault::Fail(code) => verdict_of(step, code) == Verdict::AlreadyDone,
+        _ => false,
+    };
+    // NOT_FOUND means that there is nothing to undo; if there is, the mount table shows it.
+    let is_honest = met.is_ok() == is_done || fault == Fault::Fail(StatusCode::NotFound);
+    // Whatever an unpublish answers, nothing is mounted after it has worked.
+    let is_unmounted =
+        step == Rpc::NodeUnpublishVolume && matches!(fault, Fault::FailAfterEffect(_));
+    assert!(is_honest || is_unmounted, "{what}: {met:?}");
+    host.restart_plugin().await;
+    let host = match reaction {
+        Reaction::Repeat => {
+            host.take(step, 10)
+                .await
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            host
+        }
+        Reaction::Undo => host,
+        Reaction::Sweep => {
+            let host = host.restart("session-2").await;
+            for left in host.manager.left_behind().await.unwrap() {
+                let order = host.order(11);
+                let swept = host.manager.sweep(order, left).await;
+                assert_eq!(swept, Ok(SweepOutcome::UndidSomething), "{what}");
+            }
+            host
+        }
+    };
+    for undo in &STEPS[4..] {
+        let undone = host.take(*undo, 12).await;
+        undone.unwrap_or_else(|error| panic!("{what}, {undo}: {error}"));
+    }
+    host.check_nothing_left(&what).await;
+}

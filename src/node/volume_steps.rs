@@ -1,0 +1,382 @@
+//! The steps of one volume on this node: files, mount table and plugin, in this order.
+//!
+//! The mount table is read before and after every call. A volume counts as published only if its
+//! target is a mount point, or for a device if something is there. A volume counts as given back only
+//! if nothing is mounted any more; then the mount point and its record are removed. An answer that did
+//! not come is never a success (W04).
+//!
+//! Undoing what is already undone succeeds. If the world has moved on (a reboot, a plugin that lost its
+//! memory), the mount table decides and not the text of an error, with one exception that Nomad has
+//! too: plugins report `no mount point` for a target that is gone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::call_lanes::PluginCalls;
+use super::volume_files::{Found, Place, VolumeRecord, find};
+use crate::model::{
+    AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
+};
+use crate::ports::{
+    Delivery, HostError, HostFileError, Mounter, NodeExpandRequest, NodeExpandVolume, NodeService,
+    PluginError, PublishRequest, PublishVolume, StageRequest, StageVolume, SweepOutcome,
+};
+
+/// What the steps of one request work with.
+pub(super) struct VolumeSteps {
+    pub(super) root: MountRoot,
+    pub(super) node: Arc<dyn NodeService>,
+    pub(super) capabilities: NodeCapabilities,
+    pub(super) mounter: Arc<dyn Mounter>,
+    pub(super) calls: PluginCalls,
+}
+
+impl VolumeSteps {
+    /// Stages a volume.
+    pub(super) async fn stage(&self, request: StageRequest) -> Result<(), HostError> {
+        self.require(
+            self.capabilities.stage_unstage_volume,
+            "STAGE_UNSTAGE_VOLUME",
+        )?;
+        let path = self.root.staging(&request.volume.external_id);
+        let place = Place::of_staging(&self.root, &path);
+        let record = VolumeRecord {
+            volume: request.volume.clone(),
+            name: request.name,
+            target: None,
+        };
+        let is_new = self.prepare(&place, record, true).await?;
+        let message = StageVolume {
+            external_id: request.volume.external_id,
+            publish_context: request.publish_context,
+            staging_path: path.in_plugin().to_owned(),
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let staged = self.calls.send(self.node.stage_volume(message)).await;
+        self.clean_up_if_unused(&place, is_new, staged).await
+    }
+
+    /// Publishes a volume.
+    pub(super) async fn publish(&self, request: PublishRequest) -> Result<TargetPath, HostError> {
+        let path = self.root.target(&request.alloc, &request.alias);
+        let place = Place::of_target(&self.root, &path);
+        let record = VolumeRecord {
+            volume: request.volume.clone(),
+            name: request.name,
+            target: Some((request.alloc, request.alias)),
+        };
+        let is_new = self.prepare(&place, record, false).await?;
+        let mode = request.usage.capability.attachment_mode;
+        let message = PublishVolume {
+            staging_path: self.staging_in_plugin(&request.volume),
+            external_id: request.volume.external_id,
+            publish_context: request.publish_context,
+            target_path: path.in_plugin().to_owned(),
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            read_only: request.read_only,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let published = self.calls.send(self.node.publish_volume(message)).await;
+        self.clean_up_if_unused(&place, is_new, published).await?;
+        self.check_published(&place, mode).await?;
+        Ok(path)
+    }
+
+    /// Undoes a publish.
+    pub(super) async fn unpublish(
+        &self,
+        volume: &RemoteVolume,
+        path: &TargetPath,
+    ) -> Result<(), HostError> {
+        let place = Place::of_target(&self.root, path);
+        self.check_owner(&place, volume).await?;
+        let target = path.in_plugin().to_owned();
+        let call = self
+            .node
+            .unpublish_volume(volume.external_id.clone(), target);
+        let answer = self.calls.send(call).await;
+        if let Err(error) = &answer
+            && !is_final(error)
+        {
+            return answer;
+        }
+        if self.is_mounted(&place.mount).await? {
+            return answer.and(Err(self.still_there(&place)));
+        }
+        let removed = match blocking(&place, Place::remove_mount_point).await {
+            Ok(removed) => removed,
+            Err(error) => return answer.and(Err(HostError::NotFinished(error))),
+        };
+        if let Err(error) = answer
+            && !removed
+            && !reports_no_mount_point(&error)
+        {
+            return Err(error);
+        }
+        self.forget(&place).await
+    }
+
+    /// Undoes a staging.
+    pub(super) async fn unstage(&self, volume: &RemoteVolume) -> Result<(), HostError> {
+        self.require(
+            self.capabilities.stage_unstage_volume,
+            "STAGE_UNSTAGE_VOLUME",
+        )?;
+        let path = self.root.staging(&volume.external_id);
+        let place = Place::of_staging(&self.root, &path);
+        self.check_owner(&place, volume).await?;
+        self.check_no_target(volume).await?;
+        let staging = path.in_plugin().to_owned();
+        let call = self
+            .node
+            .unstage_volume(volume.external_id.clone(), staging);
+        self.calls.send(call).await?;
+        if self.is_mounted(&place.mount).await? {
+            return Err(self.still_there(&place));
+        }
+        let removed = blocking(&place, Place::remove_mount_point).await;
+        removed.map_err(HostError::NotFinished)?;
+        self.forget(&place).await
+    }
+
+    /// Expands a volume where it is published, or where it is staged.
+    pub(super) async fn expand(&self, request: NodeExpandRequest) -> Result<Bytes, HostError> {
+        self.require(self.capabilities.expand_volume, "EXPAND_VOLUME")?;
+        let staging = self.staging_in_plugin(&request.volume);
+        let target = request.target.as_ref().map(|(alloc, alias)| {
+            let path = self.root.target(alloc, alias);
+            path.in_plugin().to_owned()
+        });
+        let message = NodeExpandVolume {
+            external_id: request.volume.external_id,
+            volume_path: target.or_else(|| staging.clone()).unwrap_or_default(),
+            capacity: request.capacity,
+            staging_path: staging,
+            capability: Some(request.usage.capability),
+            mount_options: request.usage.mount_options,
+            secrets: request.secrets,
+        };
+        self.calls.send(self.node.node_expand_volume(message)).await
+    }
+
+    /// Undoes whatever is here of a volume, targets before the staging.
+    pub(super) async fn sweep(&self, volume: &RemoteVolume) -> Result<SweepOutcome, HostError> {
+        let root = self.root.clone();
+        let found = run_blocking(move || find(&root)).await;
+        let found = found.map_err(HostError::NotPrepared)?;
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|it| it.volume() == volume)
+            .collect();
+        for each in &found {
+            if let Found::Target(_, path, _) = each {
+                self.unpublish(volume, path).await?;
+            }
+        }
+        for each in &found {
+            match each {
+                Found::Staging(..) if self.capabilities.stage_unstage_volume => {
+                    self.unstage(volume).await?;
+                }
+                Found::Staging(place, _) => self.forget_unused_staging(place).await?,
+                Found::Target(..) => {}
+            }
+        }
+        Ok(if found.is_empty() {
+            SweepOutcome::NothingLeft
+        } else {
+            SweepOutcome::UndidSomething
+        })
+    }
+
+    /// Removes the staging of a plugin that no longer stages, if nothing is mounted there.
+    async fn forget_unused_staging(&self, place: &Place) -> Result<(), HostError> {
+        if self.is_mounted(&place.mount).await? {
+            return self.require(false, "STAGE_UNSTAGE_VOLUME");
+        }
+        let removed = blocking(place, Place::remove_mount_point).await;
+        removed.map_err(HostError::NotPrepared)?;
+        self.forget(place).await
+    }
+
+    /// Creates what the call needs. Returns whether the volume was not here before.
+    async fn prepare(
+        &self,
+        place: &Place,
+        record: VolumeRecord,
+        with_mount_point: bool,
+    ) -> Result<bool, HostError> {
+        self.check_owner(place, &record.volume).await?;
+        let prepare = move |place: &Place| {
+            let is_new = place.prepare(&record)?;
+            if with_mount_point {
+                place.create_mount_point()?;
+            }
+            Ok(is_new)
+        };
+        let prepared = blocking(place, prepare).await;
+        prepared.map_err(HostError::NotPrepared)
+    }
+
+    /// Refuses a place that something else uses.
+    async fn check_owner(&self, place: &Place, volume: &RemoteVolume) -> Result<(), HostError> {
+        let record = blocking(place, Place::read).await;
+        let record = record.map_err(HostError::NotPrepared)?;
+        let is_mounted = self.is_mounted(&place.mount).await?;
+        let found = match record {
+            Some(record) if record.volume == *volume => return Ok(()),
+            Some(record) => format!("volume `{}`", record.volume.external_id),
+            None if is_mounted => "something else".to_owned(),
+            None => return Ok(()),
+        };
+        let path = place.mount.clone();
+        Err(HostError::Occupied { path, found })
+    }
+
+    /// Refuses to unstage a volume that has a target here (W03).
+    async fn check_no_target(&self, volume: &RemoteVolume) -> Result<(), HostError> {
+        let root = self.root.clone();
+        let found = run_blocking(move || find(&root)).await;
+        let found = found.map_err(HostError::NotPrepared)?;
+        let target = found.iter().find(|each| {
+            let is_target = matches!(each, Found::Target(..));
+            is_target && each.volume() == volume
+        });
+        match target {
+            None => Ok(()),
+            Some(target) => Err(HostError::InUse {
+                volume: volume.external_id.clone(),
+                path: target.mount().to_owned(),
+            }),
+        }
+    }
+
+    /// Removes the files of a volume that was not here before, after a call without effect.
+    async fn clean_up_if_unused(
+        &self,
+        place: &Place,
+        is_new: bool,
+        answer: Result<(), HostError>,
+    ) -> Result<(), HostError> {
+        let Err(error) = &answer else {
+            return answer;
+        };
+        if is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await? {
+            let cleaned = blocking(place, |place| {
+                place.remove_mount_point()?;
+                place.remove_record()
+            });
+            if let Err(error) = cleaned.await {
+                tracing::warn!(%error, "the files of a volume that was not mounted are left");
+            }
+        }
+        answer
+    }
+
+    async fn check_published(&self, place: &Place, mode: AttachmentMode) -> Result<(), HostError> {
+        if self.is_mounted(&place.mount).await.map_err(after_call)? {
+            return Ok(());
+        }
+        let found = match mode {
+            AttachmentMode::FileSystem => "not a mount point",
+            AttachmentMode::BlockDevice => {
+                let has_file = blocking(place, Place::has_file).await;
+                if has_file.map_err(HostError::NotFinished)? {
+                    return Ok(());
+                }
+                "not a device"
+            }
+        };
+        Err(HostError::NotThere {
+            plugin: self.calls.plugin().clone(),
+            path: place.mount.clone(),
+            found,
+        })
+    }
+
+    async fn forget(&self, place: &Place) -> Result<(), HostError> {
+        let removed = blocking(place, Place::remove_record).await;
+        removed.map_err(HostError::NotFinished)
+    }
+
+    async fn is_mounted(&self, path: &Path) -> Result<bool, HostError> {
+        let entry = self.mounter.entry(path).await;
+        let entry = entry.map_err(|error| {
+            let action = "read the mounts at";
+            HostError::NotPrepared(HostFileError::new(action, path, &error.source))
+        })?;
+        Ok(entry.is_some())
+    }
+
+    fn staging_in_plugin(&self, volume: &RemoteVolume) -> Option<std::path::PathBuf> {
+        let path: StagingPath = self.root.staging(&volume.external_id);
+        let stages = self.capabilities.stage_unstage_volume;
+        stages.then(|| path.in_plugin().to_owned())
+    }
+
+    fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
+        if is_there {
+            return Ok(());
+        }
+        let plugin = self.calls.plugin().clone();
+        Err(HostError::Unsupported { plugin, what })
+    }
+
+    fn still_there(&self, place: &Place) -> HostError {
+        HostError::StillThere {
+            plugin: self.calls.plugin().clone(),
+            path: place.mount.clone(),
+        }
+    }
+}
+
+/// A file error that came after the plugin was called.
+fn after_call(error: HostError) -> HostError {
+    match error {
+        HostError::NotPrepared(error) => HostError::NotFinished(error),
+        error => error,
+    }
+}
+
+/// Whether the plugin has answered, and will not do anything more.
+fn is_final(error: &HostError) -> bool {
+    match error {
+        HostError::Plugin(PluginError {
+            delivery, verdict, ..
+        }) => *delivery == Delivery::Answered && !verdict.is_retried(),
+        _ => false,
+    }
+}
+
+/// Whether a plugin says that the target is gone. CSI has no code for it.
+fn reports_no_mount_point(error: &HostError) -> bool {
+    match error {
+        HostError::Plugin(error) => error.message.contains("no mount point"),
+        _ => false,
+    }
+}
+
+/// Runs an action on a place on a blocking thread.
+async fn blocking<T: Send + 'static>(
+    place: &Place,
+    action: impl FnOnce(&Place) -> Result<T, HostFileError> + Send + 'static,
+) -> Result<T, HostFileError> {
+    let place = place.clone();
+    run_blocking(move || action(&place)).await
+}
+
+/// Runs an action on a blocking thread.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    action: impl FnOnce() -> Result<T, HostFileError> + Send + 'static,
+) -> Result<T, HostFileError> {
+    let done = tokio::task::spawn_blocking(action).await;
+    done.unwrap_or_else(|stopped| {
+        let error = std::io::Error::other(stopped);
+        Err(HostFileError::new("use", Path::new("/"), &error))
+    })
+}
