@@ -22,7 +22,7 @@ mod volumes;
 pub use call_line::{CallClass, CallWidths};
 pub use call_lines::{CallLines, CallPermit};
 pub use candidates::{Candidates, NoController, candidates};
-pub use cell::{CellOptions, CommitError, Expected, StateCell};
+pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
 pub use error::{
     CallTarget, ControllerOperation, CopySource, PluginFailure, RequestError, ResidualState,
     ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,

@@ -23,6 +23,7 @@ mod replay;
 pub mod samples;
 mod subjects;
 mod tables;
+mod topic;
 mod variable;
 mod variable_list;
 mod view;
@@ -40,6 +41,7 @@ pub use record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, StateSnapshot, replay};
 pub use tables::State;
+pub use topic::{ListTopic, Table, Topic};
 pub use variable::{LockTerms, VariableEvent, VariableLock, VariableRecord};
 pub use variable_list::{
     VariableFilter, VariablePage, VariableToken, expired_locks, next_lock_end, variables,

@@ -23,6 +23,11 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(data: &Path) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// Starts an agent with more arguments.
+    pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
             .args([
                 "agent",
@@ -34,6 +39,7 @@ impl Agent {
                 "--data-dir",
             ])
             .arg(data)
+            .args(arguments)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -120,16 +126,16 @@ pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8>
 
 /// Sends a request and returns the whole response, headers and body.
 pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
-    stream.write_all(request).unwrap();
+    try_exchange(stream, request).expect("the connection stays open")
+}
+
+/// Like [`exchange`]; `None` if the connection was closed.
+pub(crate) fn try_exchange(stream: &mut TcpStream, request: &[u8]) -> Option<Vec<u8>> {
+    stream.write_all(request).ok()?;
     let mut answer = vec![];
     let mut part = vec![0; 64 << 10];
     loop {
-        let length = stream.read(&mut part).unwrap();
-        assert!(
-            length > 0,
-            "the connection was closed: {}",
-            String::from_utf8_lossy(&answer)
-        );
+        let length = stream.read(&mut part).ok().filter(|length| *length > 0)?;
         answer.extend_from_slice(&part[..length]);
         if is_complete(&answer) {
             assert!(
@@ -137,7 +143,7 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
                 "{}",
                 String::from_utf8_lossy(&answer)
             );
-            return answer;
+            return Some(answer);
         }
     }
 }

@@ -5,8 +5,10 @@ mod options;
 mod state_cell;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod writer;
 
 pub use commit::{CommitError, Expected};
 pub use options::CellOptions;
 pub use state_cell::StateCell;
+pub use watch::{CellStopped, Watch};

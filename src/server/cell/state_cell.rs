@@ -2,7 +2,7 @@
 //!
 //! A commit is one or more [`Event`]s with what their author [`Expected`] to find. One writer takes
 //! commits from a bounded queue, decides about each after those before it, appends the events of those
-//! that fit to the journal in one durable write, applies them, publishes the new index and answers. So
+//! that fit to the journal in one durable write, applies them, wakes the readers of what changed, and answers. So
 //! everything that can be read is durable, and an answered change survives a power failure. If the
 //! journal fails, all commits of that write fail, the state does not change, and the next commit is
 //! tried normally.
@@ -15,21 +15,22 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::commit::{Commit, CommitError, Expected};
 use super::options::CellOptions;
+use super::watch::{CellStopped, Watch, Watches};
 use super::writer::Writer;
 use crate::ports::{Journal, JournalError, JournalErrorKind};
-use crate::state::{Event, ReplayError, State, replay};
+use crate::state::{Event, ReplayError, State, Topic, replay};
 
 /// The state of the agent. A clone is the same cell.
 #[derive(Clone)]
 pub struct StateCell {
     state: Arc<RwLock<State>>,
-    index: watch::Receiver<u64>,
+    watches: Watches,
     queue: mpsc::Sender<Commit>,
     journal: Arc<dyn Journal>,
     stop: CancellationToken,
@@ -49,11 +50,10 @@ impl StateCell {
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
         let state = replay(loaded.snapshot, loaded.events)
             .map_err(|error| inconsistent(journal.path(), error))?;
-        let (publish, index) = watch::channel(state.index());
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
             state: Arc::new(RwLock::new(state)),
-            index,
+            watches: Watches::default(),
             queue,
             journal: journal.clone(),
             stop: CancellationToken::new(),
@@ -61,7 +61,7 @@ impl StateCell {
         };
         let writer = Writer {
             state: cell.state.clone(),
-            publish,
+            watches: cell.watches.clone(),
             journal,
             options,
             commits,
@@ -114,12 +114,31 @@ impl StateCell {
 
     /// Returns the index of the last event that readers can see.
     pub fn index(&self) -> u64 {
-        *self.index.borrow()
+        self.read(State::index)
     }
 
-    /// Wakes whenever the index changes. A woken reader sees at least that index.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.index.clone()
+    /// Waits for changes of these topics from now on. A woken reader sees the change.
+    pub fn watch(&self, topics: Vec<Topic>) -> Watch {
+        self.watches.watch(topics)
+    }
+
+    /// Waits until `is_ready`, which is called again only after a change of one of the topics. They are
+    /// computed again with each call, from the same state.
+    ///
+    /// # Errors
+    /// If the cell stops before.
+    pub async fn wait_until(
+        &self,
+        topics: impl Fn(&State) -> Vec<Topic>,
+        is_ready: impl Fn(&State) -> bool,
+    ) -> Result<(), CellStopped> {
+        loop {
+            let watch = self.read(|state| (!is_ready(state)).then(|| self.watch(topics(state))));
+            let Some(mut watch) = watch else {
+                return Ok(());
+            };
+            watch.changed().await?;
+        }
     }
 
     /// Refuses further commits, completes the waiting ones and closes the journal. The state can still

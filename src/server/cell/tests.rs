@@ -1,6 +1,7 @@
 //! Compare-and-set, failure, stopping, snapshots.
 
 mod together;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -11,7 +12,9 @@ use crate::model::{NamespacedId, SealedSecrets};
 use crate::ports::JournalErrorKind;
 use crate::ports::fake::{AppendFault, MemoryJournal};
 use crate::state::samples::{create_intended, definition, key, provided, registered, started};
-use crate::state::{Event, EventConflict, EventKind, Phase, State, replay, violations};
+use crate::state::{
+    Event, EventConflict, EventKind, Phase, State, Subject, Topic, replay, violations,
+};
 
 fn event(kind: EventKind) -> Event {
     Event::new(1, kind)
@@ -184,19 +187,16 @@ async fn a_stop_completes_waiting_commits_and_refuses_others() {
 async fn a_woken_reader_sees_the_change() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
-    let mut index = cell.subscribe();
-    index.mark_unchanged();
+    let mut watch = cell.watch(vec![Topic::Object(Subject::Volume(db.clone()))]);
     let wait = async {
-        index.changed().await.unwrap();
-        let woken_at = *index.borrow();
-        (woken_at, cell.read(State::index))
+        watch.changed().await.unwrap();
+        cell.read(State::index)
     };
-    let ((woken_at, seen), committed) = tokio::join!(
+    let (seen, committed) = tokio::join!(
         wait,
         cell.commit(Expected::Any, event(registered(&db, "ext")))
     );
-    assert_eq!((woken_at, committed.unwrap()), (3, 3));
-    assert!(seen >= woken_at);
+    assert_eq!((seen, committed.unwrap()), (3, 3));
 }
 
 #[tokio::test]

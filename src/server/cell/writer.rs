@@ -1,23 +1,26 @@
-//! The writer of the journal: takes waiting commits, decides, writes them durably, applies and answers.
+//! The writer of the journal: takes waiting commits, decides, writes them durably, applies, wakes readers
+//! and answers.
 //!
 //! Every answer waits for the write, a refusal too: it may say what an earlier commit of the same write
 //! changed. If the journal fails, every commit of the write fails that was not refused by the state
 //! without them.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::commit::{Commit, CommitError, decide};
 use super::options::CellOptions;
+use super::watch::Watches;
 use crate::ports::{Journal, JournalError};
-use crate::state::{Event, Overlay, State, StateSnapshot, apply};
+use crate::state::{Event, Overlay, State, StateSnapshot, Subject, apply};
 
 pub(super) struct Writer {
     pub state: Arc<RwLock<State>>,
-    pub publish: watch::Sender<u64>,
+    pub watches: Watches,
     pub journal: Arc<dyn Journal>,
     pub options: CellOptions,
     pub commits: mpsc::Receiver<Commit>,
@@ -33,11 +36,20 @@ struct DecidedBatch {
     first: u64,
     /// The events of the accepted commits.
     events: Vec<Event>,
+    /// The subjects of the events.
+    changed: HashSet<Subject>,
     commits: Vec<DecidedCommit>,
 }
 
 /// A commit with its result if the write succeeds. Only a refused one still has its events.
 type DecidedCommit = (Commit, Result<u64, CommitError>);
+
+/// Readers learn that nothing changes any more, also after a panic.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.watches.close();
+    }
+}
 
 impl Writer {
     pub(super) async fn run(mut self, stop: CancellationToken) {
@@ -79,6 +91,7 @@ impl Writer {
         let DecidedBatch {
             first,
             events,
+            changed,
             commits,
         } = self.decide_batch(batch);
         if !events.is_empty() {
@@ -89,7 +102,7 @@ impl Writer {
                 return;
             }
             let last = self.apply(&events);
-            self.publish.send_replace(last);
+            self.watches.wake(&changed);
             self.since_snapshot += last + 1 - first;
         }
         for (commit, result) in commits {
@@ -101,10 +114,13 @@ impl Writer {
     fn decide_batch(&self, batch: Vec<Commit>) -> DecidedBatch {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut overlay = Overlay::new(&state);
-        let mut events = vec![];
+        let (mut events, mut changed) = (vec![], HashSet::new());
         let decide = |mut commit: Commit| {
             let result = decide(&mut overlay, &commit);
             if result.is_ok() {
+                for event in &commit.events {
+                    changed.extend(overlay.subjects_of(&event.kind));
+                }
                 events.append(&mut commit.events);
             }
             (commit, result)
@@ -113,6 +129,7 @@ impl Writer {
         DecidedBatch {
             first: state.index() + 1,
             events,
+            changed,
             commits,
         }
     }

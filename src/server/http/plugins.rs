@@ -5,7 +5,7 @@ use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::PluginId;
 use crate::server::error::ServerError;
-use crate::state::{PluginView, State, plugin, plugins};
+use crate::state::{PluginView, State, Subject, Table, Topic, plugin, plugins};
 use crate::wire::{PluginDocument, PluginStub, plugin_summary_to_wire, plugin_to_wire};
 
 type Result = std::result::Result<Reply, ServerError>;
@@ -17,8 +17,9 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         Some(_) => return Ok(Reply::empty()),
     }
     let wait = request.parameters.wait()?;
-    wait_for_index(request, wait, State::plugins_index).await?;
     let prefix = request.parameters.prefix();
+    let topics = |_: &State| vec![Topic::with_prefix(Table::Plugins, prefix)];
+    wait_for_index(request, wait, topics, State::plugins_index).await?;
     let (views, index) = request
         .services
         .cell
@@ -29,8 +30,9 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
-    wait_for_index(request, wait, State::plugins_index).await?;
     let id = PluginId::new(id);
+    let topics = |_: &State| vec![Topic::Object(Subject::Plugin(id.clone()))];
+    wait_for_index(request, wait, topics, State::plugins_index).await?;
     let (view, index) = request
         .services
         .cell

@@ -1,5 +1,7 @@
 //! The API in process: paths, headers, texts and documents.
 
+mod blocking;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -12,7 +12,9 @@ use super::request::{ApiRequest, LONG_LIST};
 use crate::model::{Namespace, Secrets, VariableKey, VariablePath};
 use crate::server::error::{RequestError, ServerError, VariableError};
 use crate::server::variables::{VariableContents, VariableWrite, VariableWriteOutcome};
-use crate::state::{State, VariableFilter, VariableRecord, VariableToken, variables};
+use crate::state::{
+    State, Subject, Table, Topic, VariableFilter, VariableRecord, VariableToken, variables,
+};
 use crate::wire::{GoDuration, ItemsDocument, LockDocument, VariableDocument};
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -26,11 +28,18 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let start = parameters.text("next_token").map(VariableToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    wait_for_index(request, wait, State::variables_index).await?;
     let filter = VariableFilter {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
     };
+    let topics = |_: &State| {
+        vec![Topic::list(
+            Table::Variables,
+            &filter.namespace,
+            &filter.prefix,
+        )]
+    };
+    wait_for_index(request, wait, topics, State::variables_index).await?;
     let read = || {
         request.services.cell.read(|state| {
             let page = variables(state, &filter, start.as_ref(), limit);
@@ -71,7 +80,8 @@ async fn read(request: &ApiRequest, path: VariablePath) -> Result {
         let record = state.variable(&key);
         record.map_or(state.variables_index(), |record| record.modify_index)
     };
-    wait_for_index(request, wait, index_of).await?;
+    let topics = |_: &State| vec![Topic::Object(Subject::Variable(key.clone()))];
+    wait_for_index(request, wait, topics, index_of).await?;
     let reading = request.services.variables.read(&key)?;
     let VariableContents { record, items } = reading.ok_or(VariableError::NotFound)?;
     let reply = Reply::json(&encode(&record, Some(items)), request.pretty)?;

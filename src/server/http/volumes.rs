@@ -7,7 +7,10 @@ use super::request::{ApiRequest, LONG_LIST};
 use crate::model::{Namespace, NamespacedId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
-use crate::state::{State, VolumeFilter, VolumePage, VolumeToken, VolumeView, volume, volumes};
+use crate::state::{
+    State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken, VolumeView, volume,
+    volumes,
+};
 use crate::wire::{
     VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire, stub_to_wire,
     volume_to_wire,
@@ -29,12 +32,13 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let start = parameters.text("next_token").map(VolumeToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    wait_for_index(request, wait, State::volumes_index).await?;
     let filter = VolumeFilter {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
         plugin: parameters.text("plugin_id").map(PluginId::new),
     };
+    let topics = |_: &State| list_topics(&filter);
+    wait_for_index(request, wait, topics, State::volumes_index).await?;
     let on_a_node = parameters.text("node_id").is_some();
     let read = || {
         request.services.cell.read(|state| {
@@ -65,6 +69,23 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     Ok(reply.with_index(index).with_next_token(next))
 }
 
+/// What changes a list: its volumes, and the plugins, which determine their health.
+fn list_topics(filter: &VolumeFilter) -> Vec<Topic> {
+    let plugin = filter.plugin.clone().map(Subject::Plugin);
+    vec![
+        Topic::list(Table::Volumes, &filter.namespace, &filter.prefix),
+        plugin.map_or(Topic::all(Table::Plugins), Topic::Object),
+    ]
+}
+
+/// What changes a volume's document: the volume, and its plugin.
+fn volume_topics(state: &State, key: &NamespacedId) -> Vec<Topic> {
+    let plugin = state.record(key).map(|record| &record.definition.plugin_id);
+    let plugin = plugin.cloned().map(Subject::Plugin);
+    let subjects = [Subject::Volume(key.clone())].into_iter().chain(plugin);
+    subjects.map(Topic::Object).collect()
+}
+
 fn encode_list(page: &VolumePage, pretty: bool) -> Result {
     let volumes = page.volumes.iter();
     let stubs: Vec<VolumeStub> = volumes.map(|view| stub_to_wire(&view.volume())).collect();
@@ -73,8 +94,9 @@ fn encode_list(page: &VolumePage, pretty: bool) -> Result {
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
-    wait_for_index(request, wait, State::volumes_index).await?;
     let key = key(&request.parameters, id);
+    let topics = |state: &State| volume_topics(state, &key);
+    wait_for_index(request, wait, topics, State::volumes_index).await?;
     let (view, index) = request
         .services
         .cell

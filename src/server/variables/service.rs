@@ -22,7 +22,8 @@ use crate::server::cell::{CommitError, Expected, StateCell};
 use crate::server::error::ServerError;
 use crate::server::keyed_limiter::{KeyedLimiter, KeyedPermit};
 use crate::state::{
-    Event, EventKind, LockTerms, VariableEvent, VariableRecord, expired_locks, next_lock_end,
+    Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
+    next_lock_end,
 };
 
 /// How many writes may wait for one variable.
@@ -232,7 +233,7 @@ impl VariableService {
     }
 
     async fn expire_locks(self, stopping: CancellationToken) {
-        let mut changes = self.ports.cell.subscribe();
+        let mut changes = self.ports.cell.watch(vec![Topic::all(Table::Variables)]);
         let mut not_before = Instant::now();
         loop {
             let next = self.ports.cell.read(next_lock_end);

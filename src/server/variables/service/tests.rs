@@ -147,8 +147,7 @@ async fn a_renewal_does_not_change_the_index() {
 async fn a_lock_expires_by_itself() {
     let agent = agent().await;
     agent.written(acquire(None)).await;
-    let mut changes = agent.cell.subscribe();
-    changes.mark_unchanged();
+    let mut changes = agent.cell.watch(vec![Topic::all(Table::Variables)]);
     agent.clock.advance(Duration::from_secs(25));
     changes.changed().await.unwrap();
     assert_eq!(agent.held().record.lock, None);
@@ -168,7 +167,7 @@ async fn a_failed_expiry_is_retried_after_a_pause() {
         tokio::task::yield_now().await;
     }
     let started = tokio::time::Instant::now();
-    let mut changes = agent.cell.subscribe();
+    let mut changes = agent.cell.watch(vec![Topic::all(Table::Variables)]);
     let other = key("other");
     while agent.held().record.lock.is_some() {
         tokio::time::advance(Duration::from_secs(1)).await;
