@@ -339,6 +339,19 @@ codes! {
     OrphanUnseenNamespaces = "orphan/unseen-namespaces": "The token is not known to list the volumes of all namespaces, so unregistered volumes cannot be found reliably.",
         "Use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\"] }` and without a rule that denies it.";
 
+    // --- claim: answers about claims of a volume, and node: about nodes
+    ClaimDenied = "claim/denied": "The volume cannot be claimed now.",
+        "Wait until the allocations that the message names have released the volume.";
+    ClaimFailed = "claim/failed": "The plugin can never publish the volume for this claim.",
+        "Correct what the plugin's error names, then claim the volume again.";
+    ClaimNotFound = "claim/not-found": "The allocation has no claim of the volume.",
+        "List the claims with `volume claims`.";
+    ClaimInvalid = "claim/invalid": "The request for a claim contradicts itself or the allocation.",
+        "Correct the field that the message names.";
+    NodeUnknown = "node/unknown": "The server has no node of this ID.",
+        "Check the ID of the node.";
+    NodeState = "node/state": "The node is lost already, or is not lost.",
+        "Check the claims on the node with `volume claims`.";
     // --- volume: answers about a volume
     VolumeNotFound = "volume/not-found": "The namespace has no volume of this ID.",
         "Check the ID and the namespace; `volume status --namespace '*'` lists all volumes.";

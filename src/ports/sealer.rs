@@ -11,6 +11,9 @@ pub struct SealError;
 pub trait Sealer: Send + Sync {
     /// Encrypts secrets. An empty map seals to nothing.
     fn seal(&self, owner: &SecretOwner, secrets: &Secrets) -> SealedSecrets;
+    /// Returns a keyed fingerprint, equal exactly for equal secrets; empty for none. It reveals nothing
+    /// without the key.
+    fn fingerprint(&self, secrets: &Secrets) -> String;
     /// Decrypts what [`Sealer::seal`] returned for the same owner.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod call_line;
 mod call_lines;
 mod candidates;
 mod cell;
+mod claims;
 mod early_reply;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -15,6 +16,7 @@ pub mod http;
 mod keyed_limiter;
 mod observer;
 mod repeated_call;
+mod sealing;
 mod services;
 mod variables;
 mod volumes;
@@ -23,9 +25,13 @@ pub use call_line::{CallClass, CallWidths};
 pub use call_lines::{CallLines, CallPermit};
 pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
+pub use claims::{
+    ClaimDriver, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus, MountRequest,
+    NodeHosts, claim_statuses,
+};
 pub use error::{
-    CallTarget, ControllerOperation, CopySource, PluginFailure, RequestError, ResidualState,
-    ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
+    CallTarget, ClaimError, ControllerOperation, CopySource, PluginFailure, RequestError,
+    ResidualState, ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward::Forwarder;
 pub use forward_error::{ForwardError, ForwardOutcome};

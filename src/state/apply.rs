@@ -223,6 +223,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
         EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
         EventKind::AllocForgotten { alloc } => {
             state.allocs.remove(alloc);
+            state.allocs_index = at.index;
         }
         EventKind::NodeBooted { node, boot_id } => node_booted(state, node, boot_id, at),
         EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),

@@ -145,6 +145,7 @@ pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, a
         modify_time: at.time,
     };
     state.allocs.insert(alloc.clone(), record);
+    state.allocs_index = at.index;
 }
 
 /// Records that an allocation ended.
@@ -154,6 +155,7 @@ pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPosition)
         record.modify_index = at.index;
         record.modify_time = at.time;
     }
+    state.allocs_index = at.index;
 }
 
 /// Records the boot ID of a node. A new one makes everything doubtful that was there (rule 10 of the

@@ -60,6 +60,11 @@ impl State {
         self.allocs.iter()
     }
 
+    /// Returns the index of the last event that changed an allocation.
+    pub fn allocs_index(&self) -> u64 {
+        self.allocs_index
+    }
+
     /// Returns the loss of a node; `None` if it is not lost.
     pub fn node_loss(&self, node: &NodeId) -> Option<&NodeLoss> {
         self.losses.get(node)

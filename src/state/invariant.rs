@@ -86,6 +86,7 @@ pub fn violations(state: &State) -> Vec<String> {
         state.plugins_index,
         state.variables_index,
         state.claims_index,
+        state.allocs_index,
         state.nodes_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {

@@ -109,6 +109,7 @@ fn copy_numbers(to: &mut State, from: &State) {
         claim_changes: _,
         claims_index,
         allocs: _,
+        allocs_index,
         variables: _,
         lock_ends: _,
         variables_index,
@@ -119,6 +120,7 @@ fn copy_numbers(to: &mut State, from: &State) {
     to.plugins_index = *plugins_index;
     to.nodes_index = *nodes_index;
     to.claims_index = *claims_index;
+    to.allocs_index = *allocs_index;
     to.variables_index = *variables_index;
 }
 

@@ -42,6 +42,8 @@ pub struct StateSnapshot {
     pub claims_index: u64,
     /// All allocations that claim volumes.
     pub allocs: BTreeMap<AllocId, AllocRecord>,
+    /// The index of the last event that changed an allocation.
+    pub allocs_index: u64,
     /// The index of the last event that changed a variable.
     pub variables_index: u64,
     /// All variables, sorted by namespace and path.
@@ -64,6 +66,7 @@ impl From<&State> for StateSnapshot {
             claims: state.claims.values().cloned().collect(),
             claims_index: state.claims_index,
             allocs: state.allocs.clone(),
+            allocs_index: state.allocs_index,
             variables_index: state.variables_index,
             variables: state.variables.values().cloned().collect(),
         }
@@ -85,6 +88,7 @@ impl From<StateSnapshot> for State {
             nodes_index: snapshot.nodes_index,
             claims_index: snapshot.claims_index,
             allocs: snapshot.allocs,
+            allocs_index: snapshot.allocs_index,
             variables_index: snapshot.variables_index,
             ..Self::default()
         };

@@ -26,6 +26,10 @@ pub struct ListTopic {
 /// A table of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
+    /// The allocations that claim volumes.
+    Allocs,
+    /// The claims.
+    Claims,
     /// The nodes.
     Nodes,
     /// The plugins.
@@ -65,6 +69,8 @@ impl Subject {
     /// Returns where lists have the object: its table, its namespace and its name.
     pub fn place(&self) -> (Table, Option<&Namespace>, &str) {
         match self {
+            Self::Alloc(id) => (Table::Allocs, None, id.as_str()),
+            Self::Claims(volume) => (Table::Claims, None, volume.external_id.as_str()),
             Self::Node(id) => (Table::Nodes, None, id.as_str()),
             Self::Plugin(id) => (Table::Plugins, None, id.as_str()),
             Self::Variable(key) => (Table::Variables, Some(&key.namespace), key.path.as_str()),

@@ -143,6 +143,8 @@ struct SnapshotHeader {
     claims_index: u64,
     #[serde(default)]
     allocs: BTreeMap<AllocId, AllocRecord>,
+    #[serde(default = "first_index")]
+    allocs_index: u64,
 }
 
 /// The index of a table that an earlier version did not have.
@@ -178,6 +180,7 @@ pub(super) fn encode_snapshot(
             .collect(),
         claims_index: snapshot.claims_index,
         allocs: snapshot.allocs.clone(),
+        allocs_index: snapshot.allocs_index,
     };
     let mut volumes = snapshot.volumes.as_slice();
     let mut variables = snapshot.variables.as_slice();
@@ -251,6 +254,7 @@ pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
         claims: head.claims.into_iter().map(Arc::new).collect(),
         claims_index: head.claims_index,
         allocs: head.allocs,
+        allocs_index: head.allocs_index,
         variables_index: head.variables_index,
         variables,
     })

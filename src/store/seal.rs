@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::key_file::{KeyError, create_key, random, read_key, unavailable};
-use crate::model::{SealedSecrets, SecretOwner, Secrets};
+use crate::model::{SealedSecrets, SecretOwner, Secrets, hex};
 use crate::ports::{SealError, Sealer};
 
 /// The first byte of sealed data: the method.
@@ -22,6 +24,8 @@ const NONCE: usize = 24;
 /// Encrypts with a key from a file.
 pub struct KeySealer {
     cipher: XChaCha20Poly1305,
+    /// The key of fingerprints, derived from the key.
+    fingerprint_key: Zeroizing<Vec<u8>>,
     /// The first part of every nonce, random per start; the second part is a counter. Nonces are
     /// therefore unique, and sealing needs no random numbers, which could fail.
     start: [u8; 16],
@@ -52,6 +56,7 @@ impl KeySealer {
         random(&mut start).map_err(unavailable("read", path))?;
         let sealer = Self {
             cipher: XChaCha20Poly1305::new((&*key).into()),
+            fingerprint_key: Zeroizing::new(keyed_hash(&*key, b"fingerprints of secrets")),
             start,
             count: AtomicU64::new(0),
         };
@@ -73,6 +78,14 @@ impl KeySealer {
         count.copy_from_slice(&self.count.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         nonce
     }
+}
+
+/// Returns HMAC-SHA-256, which takes keys of any length.
+fn keyed_hash(key: &[u8], data: &[u8]) -> Vec<u8> {
+    use hmac::KeyInit as _;
+
+    let hash = Hmac::<Sha256>::new_from_slice(key).map(|hash| hash.chain_update(data));
+    hash.map_or_else(|_| vec![], |hash| hash.finalize().into_bytes().to_vec())
 }
 
 /// Binds sealed data to its owner and to the method. No part can contain the separator, and a volume
@@ -113,6 +126,13 @@ impl Sealer for KeySealer {
         sealed.extend(nonce);
         sealed.extend(hidden);
         SealedSecrets::new(sealed)
+    }
+
+    fn fingerprint(&self, secrets: &Secrets) -> String {
+        match secrets.is_empty() {
+            true => String::new(),
+            false => hex(&keyed_hash(&self.fingerprint_key, &pack(secrets))).collect(),
+        }
     }
 
     fn open(&self, owner: &SecretOwner, sealed: &SealedSecrets) -> Result<Secrets, SealError> {

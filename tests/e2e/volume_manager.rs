@@ -175,7 +175,10 @@ impl Host {
             if current != pid && is_healthy && runs {
                 Ok(())
             } else {
-                Err(format!("{current} after {pid}, {:?}", *self.status.borrow()))
+                Err(format!(
+                    "{current} after {pid}, {:?}",
+                    *self.status.borrow()
+                ))
             }
         })
         .await;
@@ -416,7 +419,10 @@ async fn die_in_the_middle(step: &str, fault: &str) {
             })
             .await;
             let busy = host.take("NodeUnstageVolume", 3, &volume).await;
-            assert!(matches!(busy, Err(HostError::Busy { .. })), "{what}: {busy:?}");
+            assert!(
+                matches!(busy, Err(HostError::Busy { .. })),
+                "{what}: {busy:?}"
+            );
             host.kill_plugin();
         };
         tokio::join!(hanging, kill).0

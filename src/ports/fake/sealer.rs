@@ -1,5 +1,7 @@
 //! A sealer that checks key and owner but does not encrypt.
 
+use std::hash::{Hash as _, Hasher as _};
+
 use crate::model::{SealedSecrets, SecretOwner, Secrets};
 use crate::ports::sealer::{SealError, Sealer};
 
@@ -24,6 +26,17 @@ impl Sealer for FakeSealer {
         let pairs: Vec<_> = secrets.expose().collect();
         let sealed = serde_json::to_vec(&(self.header(owner), pairs));
         SealedSecrets::new(sealed.unwrap_or_default())
+    }
+
+    fn fingerprint(&self, secrets: &Secrets) -> String {
+        let mut hash = std::hash::DefaultHasher::new();
+        for pair in secrets.expose() {
+            pair.hash(&mut hash);
+        }
+        match secrets.is_empty() {
+            true => String::new(),
+            false => format!("{:016x}", hash.finish()),
+        }
     }
 
     fn open(&self, owner: &SecretOwner, sealed: &SealedSecrets) -> Result<Secrets, SealError> {

@@ -3,6 +3,7 @@
 //! [`ServerError`] covers everything that can fail. It gives each error its code, its HTTP status,
 //! Nomad's exact text, and a message and help for people.
 
+mod claim;
 mod multi_error;
 mod plugin;
 mod request;
@@ -11,6 +12,7 @@ mod snapshot;
 mod update_origin;
 mod variable;
 
+pub use claim::ClaimError;
 pub(crate) use multi_error::shortened;
 pub use plugin::{CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;

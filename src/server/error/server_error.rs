@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::claim::ClaimError;
 use super::multi_error::{first_ones, multi_error};
 use super::plugin::PluginFailure;
 use super::request::RequestError;
@@ -26,6 +27,8 @@ use crate::server::keyed_limiter::QueueFull;
 pub enum ServerError {
     /// The request is malformed.
     Request(RequestError),
+    /// A request about a claim or a node.
+    Claim(ClaimError),
     /// The path does not exist.
     UnknownPath,
     /// The path exists, the resource below it does not.
@@ -207,6 +210,12 @@ impl From<RequestError> for ServerError {
     }
 }
 
+impl From<ClaimError> for ServerError {
+    fn from(error: ClaimError) -> Self {
+        Self::Claim(error)
+    }
+}
+
 impl From<SnapshotError> for ServerError {
     fn from(error: SnapshotError) -> Self {
         Self::Snapshot(error)
@@ -250,6 +259,7 @@ impl ServerError {
             Self::Request(error) => error.code_and_status(),
             Self::Variable(error) => error.code_and_status(),
             Self::Snapshot(error) => error.code_and_status(),
+            Self::Claim(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
             Self::InvalidMethod => (Code::ServerUnknownPath, StatusCode::METHOD_NOT_ALLOWED),
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
@@ -297,6 +307,7 @@ impl ServerError {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.text(),
             Self::Snapshot(error) => error.text(),
+            Self::Claim(error) => error.text(),
             Self::UnknownPath => String::new(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
@@ -366,6 +377,7 @@ impl ServerError {
             Self::Request(error) => error.text(),
             Self::Variable(error) => error.message(),
             Self::Snapshot(error) => error.message(),
+            Self::Claim(error) => error.message(),
             Self::UnknownPath => "this path does not exist".into(),
             Self::NoPathToRegion(region) => format!("this agent is not in region `{region}`"),
             Self::NoSuchPlugin(id) => format!("plugin `{id}` does not exist"),
@@ -501,6 +513,10 @@ impl ServerError {
 
     /// Returns the allocations that prevent the operation.
     pub fn claiming_allocs(&self) -> Vec<String> {
+        if let Self::Claim(ClaimError::Denied { denied, .. }) = self {
+            let holders = denied.holders.iter();
+            return holders.map(|holder| holder.alloc.to_string()).collect();
+        }
         if let Self::VolumeInUse {
             claiming_allocs, ..
         } = self

@@ -15,7 +15,6 @@ use super::creation::CreationProtocol;
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
@@ -26,6 +25,7 @@ use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
 use crate::server::forward_error::ForwardOutcome;
+use crate::server::sealing::VolumeSealer;
 use crate::state::{Phase, VolumeRecord, VolumeView, volume};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Create;

@@ -10,7 +10,6 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, conflict, unchanged};
 use crate::model::{MountOptions, NamespacedId, Secrets};
 use crate::ports::{CreateVolume, CreatedVolume, VolumeSource};
@@ -24,6 +23,7 @@ use crate::server::error::{
 };
 use crate::server::forward::Forwarder;
 use crate::server::forward_error::ForwardError;
+use crate::server::sealing::VolumeSealer;
 use crate::state::{
     EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
 };

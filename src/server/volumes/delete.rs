@@ -11,7 +11,6 @@ use super::call_effect::{PriorCalls, certainly_had_no_effect};
 use super::creation::CreationProtocol;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, unchanged};
 use crate::model::{ExternalId, NamespacedId, Secrets, Volume};
 use crate::ports::StatusCode;
@@ -26,6 +25,7 @@ use crate::server::error::{
 };
 use crate::server::forward::Forwarder;
 use crate::server::forward_error::ForwardError;
+use crate::server::sealing::VolumeSealer;
 use crate::state::{EventKind, Phase, VolumeView, volumes_sharing};
 
 /// Deletes volumes.

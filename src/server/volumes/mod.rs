@@ -21,7 +21,6 @@ mod plugin;
 mod ports;
 mod provider;
 mod register;
-mod sealing;
 mod service;
 mod store;
 mod submission;

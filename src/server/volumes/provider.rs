@@ -11,7 +11,6 @@ use tracing::info;
 
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::VolumeStore;
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
 use crate::ports::{CreateSnapshot, ListSnapshots, Page, PageRequest};
@@ -24,6 +23,7 @@ use crate::server::error::{
 };
 use crate::server::forward::Forwarder;
 use crate::server::forward_error::{ForwardError, ForwardOutcome};
+use crate::server::sealing::VolumeSealer;
 use crate::state::Phase;
 
 /// A snapshot to create.

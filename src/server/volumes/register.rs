@@ -12,7 +12,6 @@ use super::creation::CreationProtocol;
 use super::expand::{ExpansionResult, VolumeExpander};
 use super::limiter::{LockedResource, OperationLimiter};
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::{VolumeStore, conflict};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::{PlannedUpdate, PlannedWrite, plan_update};
@@ -26,6 +25,7 @@ use crate::server::error::{
     CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError, UpdateOrigin,
 };
 use crate::server::forward::Forwarder;
+use crate::server::sealing::VolumeSealer;
 use crate::state::{EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Register;

@@ -21,7 +21,6 @@ use super::limiter::OperationLimiter;
 use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
-use super::sealing::VolumeSealer;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use crate::model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
@@ -29,6 +28,7 @@ use crate::ports::{Page, PageRequest};
 use crate::server::early_reply::EarlyReply;
 use crate::server::error::ServerError;
 use crate::server::forward::Forwarder;
+use crate::server::sealing::VolumeSealer;
 
 /// Runs volume operations. A clone is the same service.
 #[derive(Clone)]

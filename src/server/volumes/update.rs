@@ -2,12 +2,12 @@
 
 use super::expand::{ExpansionNeed, ExpansionStep};
 use super::plugin::VolumePlugin;
-use super::sealing::VolumeSealer;
 use super::store::unchanged;
 use crate::model::{CapacityRange, Secrets, Volume, VolumeRequest};
 use crate::plan::{Expansion, MergeRules, SecretsChange, merge};
 use crate::server::cell::Expected;
 use crate::server::error::{ServerError, UpdateOrigin};
+use crate::server::sealing::VolumeSealer;
 use crate::state::{EventKind, VolumeView};
 
 /// A write that is decided and not yet made.

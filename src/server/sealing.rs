@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::claim::{ClaimUsage, SealedFlags};
 use crate::model::{
-    MountOptions, NamespacedId, SealedSecrets, SecretOwner, Secrets, Volume, VolumeRequest,
+    MountOptions, NamespacedId, SealedSecrets, SecretOwner, Secrets, Usage, Volume, VolumeRequest,
 };
 use crate::ports::Sealer;
 use crate::server::error::ServerError;
@@ -11,14 +12,14 @@ use crate::state::{RecordedFlags, RecordedMountOptions, VolumeDefinition, Volume
 
 /// Seals and opens what is secret of a volume. A clone uses the same key.
 #[derive(Clone)]
-pub(super) struct VolumeSealer(Arc<dyn Sealer>);
+pub(in crate::server) struct VolumeSealer(Arc<dyn Sealer>);
 
 impl VolumeSealer {
-    pub(super) fn new(sealer: Arc<dyn Sealer>) -> Self {
+    pub(in crate::server) fn new(sealer: Arc<dyn Sealer>) -> Self {
         Self(sealer)
     }
 
-    pub(super) fn seal(&self, key: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
+    pub(in crate::server) fn seal(&self, key: &NamespacedId, secrets: &Secrets) -> SealedSecrets {
         self.0.seal(&key.into(), secrets)
     }
 
@@ -29,19 +30,22 @@ impl VolumeSealer {
     }
 
     /// The recorded secrets of a volume.
-    pub(super) fn secrets_of(&self, record: &VolumeRecord) -> Result<Secrets, ServerError> {
+    pub(in crate::server) fn secrets_of(
+        &self,
+        record: &VolumeRecord,
+    ) -> Result<Secrets, ServerError> {
         self.open(record.key(), &record.secrets)
     }
 
     /// The definition of a new volume.
-    pub(super) fn definition(&self, request: &VolumeRequest) -> VolumeDefinition {
+    pub(in crate::server) fn definition(&self, request: &VolumeRequest) -> VolumeDefinition {
         let options = self.seal_mount_options(&request.key(), request.mount_options.as_ref());
         VolumeDefinition::new(request, options)
     }
 
     /// The definition of an updated volume. Sealed mount options that did not change from `before`
     /// keep their sealed form.
-    pub(super) fn updated_definition(
+    pub(in crate::server) fn updated_definition(
         &self,
         volume: &Volume,
         before: Option<&MountOptions>,
@@ -61,7 +65,7 @@ impl VolumeSealer {
     }
 
     /// Whether a request has exactly the recorded definition.
-    pub(super) fn is_definition_of(
+    pub(in crate::server) fn is_definition_of(
         &self,
         request: &VolumeRequest,
         recorded: &VolumeDefinition,
@@ -71,7 +75,7 @@ impl VolumeSealer {
     }
 
     /// The recorded mount options with their flags opened.
-    pub(super) fn mount_options_of(
+    pub(in crate::server) fn mount_options_of(
         &self,
         definition: &VolumeDefinition,
     ) -> Result<Option<MountOptions>, ServerError> {
@@ -91,6 +95,45 @@ impl VolumeSealer {
         }))
     }
 
+    /// Seals the flags of a claim so that they can be compared.
+    pub(in crate::server) fn seal_flags(
+        &self,
+        volume: &NamespacedId,
+        flags: &[String],
+    ) -> SealedFlags {
+        let flags = keyed_by_position(flags);
+        SealedFlags {
+            sealed: self.seal(volume, &flags),
+            fingerprint: self.0.fingerprint(&flags),
+        }
+    }
+
+    /// The usage of a claim with its flags opened.
+    pub(in crate::server) fn open_usage(
+        &self,
+        volume: &NamespacedId,
+        usage: &ClaimUsage,
+    ) -> Result<Usage, ServerError> {
+        let flags = self.open(volume, &usage.flags.sealed)?;
+        let mount_flags = flags.expose().map(|(_, flag)| flag.to_owned()).collect();
+        Ok(Usage {
+            capability: usage.capability,
+            mount_options: MountOptions {
+                fs_type: usage.fs_type.clone(),
+                mount_flags,
+            },
+        })
+    }
+
+    /// Secrets that were sealed for a volume.
+    pub(in crate::server) fn open_secrets(
+        &self,
+        volume: &NamespacedId,
+        sealed: &SealedSecrets,
+    ) -> Result<Secrets, ServerError> {
+        self.open(volume, sealed)
+    }
+
     /// Seals flags as secrets that are keyed by position, because `mount(8)` may depend on the order.
     fn seal_mount_options(
         &self,
@@ -98,13 +141,17 @@ impl VolumeSealer {
         options: Option<&MountOptions>,
     ) -> Option<RecordedMountOptions> {
         let options = options?;
-        let flags = options.mount_flags.iter().enumerate();
-        let flags: Secrets = flags
-            .map(|(position, flag)| (format!("{position:08}"), flag.as_str()))
-            .collect();
+        let flags = keyed_by_position(&options.mount_flags);
         Some(RecordedMountOptions {
             fs_type: options.fs_type.clone(),
             mount_flags: RecordedFlags::Sealed(self.seal(volume, &flags)),
         })
     }
+}
+
+fn keyed_by_position(flags: &[String]) -> Secrets {
+    let flags = flags.iter().enumerate();
+    flags
+        .map(|(position, flag)| (format!("{position:08}"), flag.as_str()))
+        .collect()
 }

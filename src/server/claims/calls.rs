@@ -1,0 +1,184 @@
+//! Sends the call of a step to its host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::hosts::NodeHosts;
+use super::step_request::StepContext;
+use crate::claim::{ClaimKey, Step, StepAnswer};
+use crate::model::{AllocId, HostSession, NodeId};
+use crate::ports::{CallOrder, ControllerHost, HostError, NodeHost};
+use crate::server::error::ServerError;
+use crate::server::sealing::VolumeSealer;
+
+/// Why a step has no answer.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The host or the plugin refused, or the answer was lost.
+    Host(HostError),
+    /// The request could not be made.
+    Request(ServerError),
+    /// The node cannot be reached from here.
+    NoHost(NodeId),
+    /// What the step works on is gone: decide again.
+    OutOfDate,
+}
+
+impl From<HostError> for CallError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+impl From<ServerError> for CallError {
+    fn from(error: ServerError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(error) => error.fmt(f),
+            Self::Request(error) => f.write_str(&error.message()),
+            Self::NoHost(node) => write!(f, "node `{node}` cannot be reached"),
+            Self::OutOfDate => f.write_str("the claims changed in the meantime"),
+        }
+    }
+}
+
+impl CallError {
+    /// Whether the same request can never succeed.
+    pub(super) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Host(error) => error.is_permanent(),
+            Self::Request(_) | Self::NoHost(_) | Self::OutOfDate => false,
+        }
+    }
+}
+
+/// Sends calls in order.
+pub(super) struct StepCalls {
+    nodes: NodeHosts,
+    controllers: Arc<dyn ControllerHost>,
+    sealer: VolumeSealer,
+    /// The order of the last request. Requests of one run of the agent are numbered, also repeated ones,
+    /// so that a host never takes an older one after a newer one.
+    last_order: AtomicU64,
+}
+
+impl StepCalls {
+    pub(super) fn new(
+        nodes: NodeHosts,
+        controllers: Arc<dyn ControllerHost>,
+        sealer: VolumeSealer,
+    ) -> Self {
+        Self {
+            nodes,
+            controllers,
+            sealer,
+            last_order: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the host of a node.
+    pub(super) fn node(&self, node: &NodeId) -> Result<&Arc<dyn NodeHost>, CallError> {
+        let host = self.nodes.of(node);
+        host.ok_or_else(|| CallError::NoHost(node.clone()))
+    }
+
+    /// Returns the place of the next request.
+    pub(super) fn order(&self, session: HostSession, instance: AllocId) -> CallOrder {
+        CallOrder {
+            session,
+            index: self.last_order.fetch_add(1, Ordering::Relaxed) + 1,
+            instance,
+        }
+    }
+
+    /// Sends the call and waits for its end.
+    pub(super) async fn send(
+        &self,
+        context: &StepContext,
+        step: &Step,
+        instance: AllocId,
+    ) -> Result<StepAnswer, CallError> {
+        let none = Ok(StepAnswer::default());
+        match step {
+            Step::ControllerPublish(node) => self.attach(context, node, instance).await,
+            Step::ControllerUnpublish(node) => {
+                let request = context.detach(&self.sealer, node)?;
+                let request = request.ok_or(CallError::OutOfDate)?;
+                let order = self.order(self.controllers.session(), instance);
+                self.controllers.unpublish(order, request).await?;
+                none
+            }
+            Step::NodeStage(node) => {
+                let request = context.stage(&self.sealer, node)?;
+                let request = request.ok_or(CallError::OutOfDate)?;
+                let host = self.node(node)?;
+                host.stage(self.order(host.session(), instance), request)
+                    .await?;
+                none
+            }
+            Step::NodeUnstage(node) => {
+                let host = self.node(node)?;
+                let order = self.order(host.session(), instance);
+                host.unstage(order, context.unstage()).await?;
+                none
+            }
+            Step::NodePublish(key) => self.publish(context, key, instance).await,
+            Step::NodeUnpublish(key) => {
+                let host = self.node(node_of(context, key)?)?;
+                let order = self.order(host.session(), instance);
+                host.unpublish(order, context.unpublish(key)).await?;
+                none
+            }
+            Step::NodeExpand(node) => {
+                let request = context.expand(&self.sealer, node)?;
+                let request = request.ok_or(CallError::OutOfDate)?;
+                let host = self.node(node)?;
+                host.expand(self.order(host.session(), instance), request)
+                    .await?;
+                none
+            }
+            Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => none,
+        }
+    }
+
+    async fn attach(
+        &self,
+        context: &StepContext,
+        node: &NodeId,
+        instance: AllocId,
+    ) -> Result<StepAnswer, CallError> {
+        let request = context.attach(&self.sealer, node)?;
+        let request = request.ok_or(CallError::OutOfDate)?;
+        let order = self.order(self.controllers.session(), instance);
+        let context = self.controllers.publish(order, request).await?;
+        let target = None;
+        Ok(StepAnswer { context, target })
+    }
+
+    async fn publish(
+        &self,
+        context: &StepContext,
+        key: &ClaimKey,
+        instance: AllocId,
+    ) -> Result<StepAnswer, CallError> {
+        let request = context.publish(&self.sealer, key)?;
+        let request = request.ok_or(CallError::OutOfDate)?;
+        let host = self.node(node_of(context, key)?)?;
+        let order = self.order(host.session(), instance);
+        let target = host.publish(order, request).await?;
+        Ok(StepAnswer {
+            target: Some(target.on_host().to_owned()),
+            ..StepAnswer::default()
+        })
+    }
+}
+
+fn node_of<'a>(context: &'a StepContext, key: &ClaimKey) -> Result<&'a NodeId, CallError> {
+    let claim = context.record.claims.claims.get(key);
+    claim.map(|claim| &claim.node).ok_or(CallError::OutOfDate)
+}

@@ -1,0 +1,244 @@
+//! [`ClaimDriver`]: starts every step that is due.
+//!
+//! Level triggered: it wakes when claims, allocations, nodes or plugins change, or when a pause ends,
+//! reads the state, and starts what is due. It looks only at volumes that changed, except after a
+//! change of a plugin, node or allocation. Idle volumes cost nothing. At most one step of a lane runs.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::backoff::Backoff;
+use super::limits::ClaimLimits;
+use super::ports::ClaimPorts;
+use super::reaper::releasable;
+use super::step_runner::{StepEnd, StepRunner};
+use super::sweep::sweep_node;
+use super::waiters::Waiters;
+use crate::claim::{ClaimKey, Lane, Step};
+use crate::model::{NodeId, RemoteVolume};
+use crate::server::cell::Watch;
+use crate::state::{State, Table, Topic};
+
+/// How long a sweep pauses before it looks again.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Drives the claims of all volumes.
+pub struct ClaimDriver {
+    runner: Arc<StepRunner>,
+    watch: Watch,
+    work: Work,
+}
+
+/// What runs, and what must be looked at.
+#[derive(Default)]
+struct Work {
+    /// Volumes to look at.
+    changed: BTreeSet<RemoteVolume>,
+    /// The lanes with a running step; no lane for a step without a call.
+    running: HashSet<(RemoteVolume, Option<Lane>)>,
+    sweeping: BTreeMap<NodeId, Instant>,
+    backoff: Backoff,
+    /// The index up to which changes of claims were seen.
+    claims_seen: u64,
+    /// The indexes of plugins, nodes and allocations at the last look at all volumes.
+    others_seen: Option<(u64, u64, u64)>,
+    tasks: JoinSet<Finished>,
+}
+
+/// A task that ended.
+enum Finished {
+    Step(RemoteVolume, Option<Lane>, Step, StepEnd),
+    Reaped(RemoteVolume),
+    Swept(NodeId, bool),
+}
+
+/// Something to start.
+enum Due {
+    Step(RemoteVolume, Option<Lane>, Step),
+    Reap(RemoteVolume, Vec<(ClaimKey, &'static str)>),
+    Sweep(NodeId),
+}
+
+impl ClaimDriver {
+    /// A driver over these ports.
+    pub(super) fn new(ports: ClaimPorts, limits: ClaimLimits, waiters: Waiters) -> Self {
+        let tables = [Table::Claims, Table::Allocs, Table::Nodes, Table::Plugins];
+        let watch = ports.cell.watch(tables.map(Topic::all).into());
+        Self {
+            runner: Arc::new(StepRunner::new(ports, limits, waiters)),
+            watch,
+            work: Work::default(),
+        }
+    }
+
+    /// Drives until it is stopped. Steps that run then get `grace` to end; the rest is continued by the
+    /// next run.
+    pub async fn run(mut self, stop: CancellationToken, grace: Duration) {
+        while !stop.is_cancelled() {
+            self.start_due();
+            let wake_up = self.next_wake_up();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                changed = self.watch.changed() => if changed.is_err() { break },
+                Some(finished) = self.work.tasks.join_next() => self.finish(finished),
+                () = tokio::time::sleep_until(wake_up.unwrap_or_else(Instant::now)), if wake_up.is_some() => {}
+            }
+        }
+        let ended = async { while self.work.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            tracing::warn!("steps of claims were still running; the next start continues them");
+        }
+    }
+
+    fn next_wake_up(&self) -> Option<Instant> {
+        let sweeps = self.work.sweeping.values().min().copied();
+        self.work.backoff.earliest().into_iter().chain(sweeps).min()
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        self.work.changed.extend(self.work.backoff.due(now));
+        let work = &mut self.work;
+        let due = self.runner.ports.cell.read(|state| {
+            work.see_changes(state);
+            work.due(state, now)
+        });
+        for due in due {
+            self.start(due);
+        }
+    }
+
+    fn start(&mut self, due: Due) {
+        let runner = self.runner.clone();
+        match due {
+            Due::Step(volume, lane, step) => {
+                self.work.running.insert((volume.clone(), lane.clone()));
+                self.work.tasks.spawn(async move {
+                    let end = runner.run(&volume, &step).await;
+                    Finished::Step(volume, lane, step, end)
+                });
+            }
+            Due::Reap(volume, claims) => {
+                self.work.running.insert((volume.clone(), None));
+                self.work.tasks.spawn(async move {
+                    runner.reap(&volume, claims).await;
+                    Finished::Reaped(volume)
+                });
+            }
+            Due::Sweep(node) => {
+                // Far away, until the sweep has ended.
+                let never = Instant::now() + Duration::from_secs(86_400);
+                self.work.sweeping.insert(node.clone(), never);
+                self.work.tasks.spawn(async move {
+                    let is_clean = sweep_node(&runner, &node).await;
+                    Finished::Swept(node, is_clean)
+                });
+            }
+        }
+    }
+
+    fn finish(&mut self, finished: Result<Finished, tokio::task::JoinError>) {
+        let work = &mut self.work;
+        match finished {
+            Ok(Finished::Step(volume, lane, step, end)) => {
+                match end {
+                    StepEnd::Decide => work.backoff.succeeded(&volume, &step),
+                    StepEnd::Pause => {
+                        let jitter = self.runner.ports.ids.jitter();
+                        let policy = self.runner.limits.policy;
+                        work.backoff.failed(&volume, &step, policy, jitter);
+                    }
+                }
+                work.running.remove(&(volume.clone(), lane));
+                work.changed.insert(volume);
+            }
+            Ok(Finished::Reaped(volume)) => {
+                work.running.remove(&(volume.clone(), None));
+                work.changed.insert(volume);
+            }
+            Ok(Finished::Swept(node, is_clean)) => {
+                if is_clean {
+                    work.sweeping.remove(&node);
+                } else {
+                    work.sweeping.insert(node, Instant::now() + SWEEP_PAUSE);
+                }
+            }
+            Err(error) => tracing::error!(%error, "a step of a claim panicked"),
+        }
+    }
+}
+
+impl Work {
+    fn see_changes(&mut self, state: &State) {
+        self.changed
+            .extend(state.claims_changed_after(self.claims_seen));
+        self.claims_seen = state.claims_index();
+        let others = (
+            state.plugins_index(),
+            state.nodes_index(),
+            state.allocs_index(),
+        );
+        if self.others_seen != Some(others) {
+            let all = state.all_claims().map(|record| record.volume.clone());
+            self.changed.extend(all);
+            self.others_seen = Some(others);
+        }
+    }
+
+    /// Returns what can be started now.
+    fn due(&mut self, state: &State, now: Instant) -> Vec<Due> {
+        let changed = std::mem::take(&mut self.changed);
+        let mut due: Vec<_> = changed
+            .into_iter()
+            .flat_map(|volume| self.due_for(state, &volume, now))
+            .collect();
+        due.extend(self.due_sweeps(state, now));
+        due
+    }
+
+    fn due_for(&mut self, state: &State, volume: &RemoteVolume, now: Instant) -> Vec<Due> {
+        let mut busy: HashSet<_> = self
+            .running
+            .iter()
+            .filter(|(running, _)| running == volume)
+            .map(|(_, lane)| lane.clone())
+            .collect();
+        let reaped = releasable(state, volume);
+        if !reaped.is_empty() && busy.insert(None) {
+            return vec![Due::Reap(volume.clone(), reaped)];
+        }
+        let steps = state.claim_steps(volume);
+        self.backoff.retain(volume, &steps);
+        let record = state.claims(volume);
+        let node_of = |key: &ClaimKey| {
+            let claims = &record?.claims.claims;
+            claims.get(key).map(|claim| claim.node.clone())
+        };
+        let mut due = vec![];
+        for step in steps {
+            let is_swept = matches!(step, Step::Sweep(_));
+            let lane = step.lane(node_of);
+            let pauses = self.backoff.next_attempt(volume, &step);
+            let is_ready = !is_swept && pauses.is_none_or(|next| next <= now);
+            if is_ready && busy.insert(lane.clone()) {
+                due.push(Due::Step(volume.clone(), lane, step));
+            }
+        }
+        due
+    }
+
+    fn due_sweeps(&mut self, state: &State, now: Instant) -> Vec<Due> {
+        let losses = state.node_losses();
+        let returned = losses.filter(|(_, loss)| loss.has_returned);
+        let due = returned.filter(|(node, _)| {
+            let next = self.sweeping.get(*node);
+            next.is_none_or(|next| *next <= now)
+        });
+        due.map(|(node, _)| Due::Sweep(node.clone())).collect()
+    }
+}

@@ -1,0 +1,23 @@
+//! The nodes that this server can reach.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::NodeId;
+use crate::ports::NodeHost;
+
+/// The hosts of nodes. A clone is the same hosts.
+#[derive(Clone, Default)]
+pub struct NodeHosts(Arc<BTreeMap<NodeId, Arc<dyn NodeHost>>>);
+
+impl NodeHosts {
+    /// Hosts by node.
+    pub fn new(hosts: impl IntoIterator<Item = (NodeId, Arc<dyn NodeHost>)>) -> Self {
+        Self(Arc::new(hosts.into_iter().collect()))
+    }
+
+    /// Returns the host of a node.
+    pub(super) fn of(&self, node: &NodeId) -> Option<&Arc<dyn NodeHost>> {
+        self.0.get(node)
+    }
+}

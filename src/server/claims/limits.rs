@@ -1,0 +1,32 @@
+//! The limits of claims.
+
+use std::time::Duration;
+
+use crate::retry::RetryPolicy;
+
+/// The limits of steps and requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimLimits {
+    /// Pauses between attempts of a step.
+    pub policy: RetryPolicy,
+    /// How long a call without an answer keeps its place in the plugin's line. The call goes on.
+    pub patience: Duration,
+    /// How many calls of claims a node gets at the same time.
+    pub calls_per_node: usize,
+    /// How often a request is decided again after the claims changed meanwhile.
+    pub conflict_retries: u32,
+}
+
+impl Default for ClaimLimits {
+    fn default() -> Self {
+        Self {
+            policy: RetryPolicy {
+                initial: Duration::from_millis(200),
+                max: Duration::from_secs(60),
+            },
+            patience: Duration::from_secs(120),
+            calls_per_node: 32,
+            conflict_retries: 64,
+        }
+    }
+}

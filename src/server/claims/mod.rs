@@ -1,0 +1,27 @@
+//! Claims of volumes: granted, driven to a target path, released, and driven back.
+//!
+//! [`ClaimService`] grants and releases; the decision is `claim::admit`. One driver watches the state
+//! and starts the steps that `claim::next_steps` finds due: one at a time per lane, each recorded before
+//! its call is sent. Neither keeps anything that a restart would lose; what is in memory is only when
+//! to try again.
+
+mod backoff;
+mod calls;
+mod driver;
+mod hosts;
+mod limits;
+mod ports;
+mod reaper;
+mod service;
+mod step_request;
+mod step_runner;
+mod sweep;
+mod view;
+mod waiters;
+
+pub use driver::ClaimDriver;
+pub use hosts::NodeHosts;
+pub use limits::ClaimLimits;
+pub use ports::ClaimPorts;
+pub use service::{ClaimOutcome, ClaimService, MountRequest};
+pub use view::{ClaimStatus, claim_statuses};

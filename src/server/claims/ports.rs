@@ -1,0 +1,27 @@
+//! What claims need from outside.
+
+use std::sync::Arc;
+
+use super::hosts::NodeHosts;
+use crate::ports::{Clock, ControllerHost, IdSource, Sealer};
+use crate::server::call_lines::CallLines;
+use crate::server::cell::StateCell;
+
+/// The ports of claims. A clone is the same ports.
+#[derive(Clone)]
+pub struct ClaimPorts {
+    /// The agent's state.
+    pub cell: StateCell,
+    /// The nodes.
+    pub nodes: NodeHosts,
+    /// The controllers.
+    pub controllers: Arc<dyn ControllerHost>,
+    /// Seals secrets and mount flags.
+    pub sealer: Arc<dyn Sealer>,
+    /// Wall time, for events.
+    pub clock: Arc<dyn Clock>,
+    /// Jitter for pauses.
+    pub ids: Arc<dyn IdSource>,
+    /// The lines of the plugins, which all services share.
+    pub calls: CallLines,
+}

@@ -1,0 +1,599 @@
+//! [`ClaimService`]: requests to use a volume, and to give it back.
+//!
+//! A claim is granted on the state that the decision saw: the commit fails if the claims have changed
+//! since, and the decision is made again. From then on it survives a crash; the driver publishes the
+//! volume. The plugin's volume limit counts other volumes too, so grants on one node are decided one
+//! after another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tracing::info;
+
+use super::driver::ClaimDriver;
+use super::limits::ClaimLimits;
+use super::ports::ClaimPorts;
+use super::waiters::{Waiter, Waiters};
+use crate::claim::{
+    Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
+    ClaimRequest, ClaimUsage, Claims, admit,
+};
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId, PluginId,
+    RemoteVolume, VolumeAlias,
+};
+use crate::server::cell::{CommitError, Expected};
+use crate::server::error::{ClaimError, ServerError};
+use crate::server::keyed_limiter::KeyedLimiter;
+use crate::server::sealing::VolumeSealer;
+use crate::state::{
+    ClaimsRecord, Event, EventKind, Phase, State, Subject, Topic, VolumeRecord, plugin_status,
+};
+
+/// A request to use a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountRequest {
+    /// The volume.
+    pub volume: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// Its node; the node of the allocation or the only one if not given.
+    pub node: Option<NodeId>,
+    /// The name by which the allocation knows the volume; the volume's ID if not given.
+    pub alias: Option<VolumeAlias>,
+    /// Whether the allocation only reads.
+    pub read_only: bool,
+    /// The access mode; that in force, or the first that fits, if not given.
+    pub access_mode: Option<AccessMode>,
+    /// The attachment mode; that in force, or the first that fits, if not given.
+    pub attachment_mode: Option<AttachmentMode>,
+    /// Mount options that override the volume's.
+    pub mount_options: Option<MountOptions>,
+}
+
+/// The state of a claim after a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimOutcome {
+    /// The index of the last change of the volume's claims.
+    pub index: u64,
+    /// The claim; `None` if it is gone.
+    pub claim: Option<Claim>,
+    /// The key of the claim.
+    pub key: ClaimKey,
+}
+
+/// Grants and releases claims. A clone is the same service.
+#[derive(Clone)]
+pub struct ClaimService {
+    ports: ClaimPorts,
+    limits: ClaimLimits,
+    sealer: VolumeSealer,
+    waiters: Waiters,
+    grants: KeyedLimiter<(PluginId, NodeId)>,
+}
+
+/// How many grants may wait for one node.
+const MAX_WAITING_GRANTS: usize = 4096;
+
+/// What a decision has read.
+struct Decided {
+    remote: RemoteVolume,
+    request: ClaimRequest,
+    admission: Admission,
+    claims_index: Option<u64>,
+    has_alloc: bool,
+}
+
+impl ClaimService {
+    /// A service over these ports.
+    pub fn new(ports: ClaimPorts, limits: ClaimLimits) -> Self {
+        Self {
+            sealer: VolumeSealer::new(ports.sealer.clone()),
+            waiters: Waiters::default(),
+            grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
+            ports,
+            limits,
+        }
+    }
+
+    /// Returns the driver of the claims. Run it once.
+    pub fn driver(&self) -> ClaimDriver {
+        ClaimDriver::new(self.ports.clone(), self.limits, self.waiters.clone())
+    }
+
+    /// Claims a volume and waits until it is published, at most `wait`. The claim stays if the time is
+    /// over. The same request again finds the claim and waits too.
+    ///
+    /// # Errors
+    /// If the claim is denied, or can never be published. Then nothing is left of it in the end.
+    pub async fn claim(
+        &self,
+        request: &MountRequest,
+        wait: Duration,
+    ) -> Result<ClaimOutcome, ServerError> {
+        let deadline = Instant::now() + wait;
+        let waiter = self.waiters.wait_for(key_of(request));
+        let remote = self.grant(request).await?;
+        self.wait_until_published(request, &remote, &waiter, deadline)
+            .await
+    }
+
+    async fn grant(&self, request: &MountRequest) -> Result<RemoteVolume, ServerError> {
+        for _ in 0..self.limits.conflict_retries {
+            let node = self.ports.cell.read(|state| node_of(state, request))?;
+            let plugin = self.ports.cell.read(|state| plugin_of(state, request))?;
+            let place = self.grants.acquire((plugin, node.clone())).await;
+            let _place = place.map_err(|error| ServerError::QueueFull {
+                name: format!("node `{node}`"),
+                error,
+            })?;
+            let decided = self
+                .ports
+                .cell
+                .read(|state| self.decide(state, request, node))?;
+            if decided.admission == Admission::Held {
+                return Ok(decided.remote);
+            }
+            match self.commit_grant(&decided).await {
+                Ok(index) => {
+                    let key = &decided.request.key;
+                    info!(volume.id = %request.volume.id, volume.namespace = %request.volume.namespace,
+                        alloc.id = %key.alloc, node.id = %decided.request.node, index, "claim granted");
+                    return Ok(decided.remote);
+                }
+                Err(CommitError::ClaimsConflict { .. } | CommitError::InvalidEvent(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ServerError::RepeatedConflict(request.volume.clone()))
+    }
+
+    fn decide(
+        &self,
+        state: &State,
+        request: &MountRequest,
+        node: NodeId,
+    ) -> Result<Decided, ServerError> {
+        let record = registration(state, &request.volume)?;
+        let remote = remote_of(record)?;
+        let claims = state.claims(&remote);
+        let unclaimed = Claims::default();
+        let recorded = claims.map_or(&unclaimed, |record| &record.claims);
+        let wanted = self.claim_request(state, request, record, recorded, node)?;
+        let facts = AdmissionFacts {
+            capabilities: &record.definition.capabilities,
+            is_schedulable: plugin_status(state, &remote.plugin_id)
+                .is_some_and(|status| status.is_schedulable()),
+            is_node_lost: state.node_loss(&wanted.node).is_some(),
+            node_volumes: state.node_volumes(&remote, &wanted.node),
+        };
+        let denied = |denied: ClaimDenied| ClaimError::Denied {
+            volume: request.volume.clone(),
+            denied: Box::new(denied),
+        };
+        let admission = admit(recorded, &wanted, facts).map_err(denied)?;
+        if admission == Admission::Granted {
+            check_alias(state, &wanted.key, &remote, request)?;
+            check_node_plugin(state, &remote, &wanted)?;
+        }
+        Ok(Decided {
+            admission,
+            claims_index: claims.map(|record| record.modify_index),
+            has_alloc: state.alloc(&wanted.key.alloc).is_some(),
+            request: wanted,
+            remote,
+        })
+    }
+
+    fn claim_request(
+        &self,
+        state: &State,
+        request: &MountRequest,
+        record: &VolumeRecord,
+        claims: &Claims,
+        node: NodeId,
+    ) -> Result<ClaimRequest, ServerError> {
+        let capability = capability_of(request, record, claims);
+        let volume = &request.volume;
+        let options = self.sealer.mount_options_of(&record.definition)?;
+        let options = overridden(options.unwrap_or_default(), request.mount_options.as_ref());
+        let flags = self.sealer.seal_flags(volume, &options.mount_flags);
+        let attaches = state
+            .claim_facts(&record.definition.plugin_id)
+            .plugin
+            .is_some_and(|steps| steps.attach);
+        let external_node = attaches
+            .then(|| state.external_node(&record.definition.plugin_id, &node))
+            .flatten();
+        Ok(ClaimRequest {
+            key: key_of(request),
+            volume: volume.clone(),
+            node,
+            external_node,
+            usage: ClaimUsage::new(capability, options.fs_type, flags),
+            read_only: request.read_only,
+        })
+    }
+
+    async fn commit_grant(&self, decided: &Decided) -> Result<u64, CommitError> {
+        let now = self.ports.clock.now();
+        let (key, claim) = decided.request.clone().granted(now);
+        let mut events = vec![];
+        if !decided.has_alloc {
+            events.push(EventKind::AllocStarted {
+                alloc: key.alloc.clone(),
+                node: claim.node.clone(),
+            });
+        }
+        let granted = ClaimEvent::Granted {
+            key,
+            claim: Box::new(claim),
+        };
+        events.push(EventKind::Claim {
+            volume: decided.remote.clone(),
+            event: Box::new(granted),
+        });
+        let events = events.into_iter().map(|kind| Event::new(now, kind));
+        let expected = Expected::ClaimsAt(decided.remote.clone(), decided.claims_index);
+        let commit = self.ports.cell.commit_all(vec![expected], events.collect());
+        commit.await
+    }
+
+    async fn wait_until_published(
+        &self,
+        request: &MountRequest,
+        remote: &RemoteVolume,
+        waiter: &Waiter,
+        deadline: Instant,
+    ) -> Result<ClaimOutcome, ServerError> {
+        let key = key_of(request);
+        let topic = Topic::Object(Subject::Claims(remote.clone()));
+        let mut watch = self.ports.cell.watch(vec![topic]);
+        loop {
+            let outcome = self.outcome(remote, &key);
+            if let Some(error) = waiter.failure() {
+                return Err(ClaimError::Failed {
+                    volume: request.volume.clone(),
+                    alloc: key.alloc,
+                    error,
+                }
+                .into());
+            }
+            let progress = outcome.claim.as_ref().map(Claim::progress);
+            let waits = progress == Some(ClaimProgress::Publishing);
+            if !waits || Instant::now() >= deadline {
+                return Ok(outcome);
+            }
+            match timeout_at(deadline, watch.changed()).await {
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(_)) => return Err(ServerError::Stopping),
+            }
+        }
+    }
+
+    fn outcome(&self, remote: &RemoteVolume, key: &ClaimKey) -> ClaimOutcome {
+        self.ports.cell.read(|state| {
+            let record = state.claims(remote);
+            ClaimOutcome {
+                index: record.map_or(state.claims_index(), |record| record.modify_index),
+                claim: record.and_then(|record| record.claims.claims.get(key).cloned()),
+                key: key.clone(),
+            }
+        })
+    }
+
+    /// Releases the claims of an allocation on a volume, one alias or all, and waits until they are
+    /// gone, at most `wait`. Returns the number of claims that are left and the index.
+    ///
+    /// # Errors
+    /// If the allocation has no such claim.
+    pub async fn release(
+        &self,
+        volume: &NamespacedId,
+        alloc: &AllocId,
+        alias: Option<&VolumeAlias>,
+        wait: Duration,
+    ) -> Result<(usize, u64), ServerError> {
+        let is_meant = |key: &ClaimKey, _: &Claim| {
+            key.alloc == *alloc && alias.is_none_or(|alias| key.alias == *alias)
+        };
+        let (remote, keys) = self.claims_of(volume, is_meant)?;
+        if keys.is_empty() {
+            let (volume, alloc) = (volume.clone(), alloc.clone());
+            return Err(ClaimError::NoClaim { volume, alloc }.into());
+        }
+        self.request_release(&remote, &keys, "it was released")
+            .await?;
+        self.wait_until_gone(&remote, &keys, Instant::now() + wait)
+            .await
+    }
+
+    /// Releases the claims that ended allocations have on a node, and those in release, and tries again
+    /// at once (W16). Returns the number of claims that are left after `wait` and the index.
+    ///
+    /// # Errors
+    /// If an allocation on the node still uses the volume.
+    pub async fn detach(
+        &self,
+        volume: &NamespacedId,
+        node: &NodeId,
+        wait: Duration,
+    ) -> Result<(usize, u64), ServerError> {
+        let on_node = |_: &ClaimKey, claim: &Claim| claim.node == *node;
+        let (remote, keys) = self.claims_of(volume, on_node)?;
+        let users = self.ports.cell.read(|state| users(state, &remote, &keys));
+        if !users.is_empty() {
+            return Err(ServerError::VolumeInUse {
+                volume: volume.clone(),
+                claiming_allocs: users,
+            });
+        }
+        self.request_release(&remote, &keys, "an operator detached it")
+            .await?;
+        self.wait_until_gone(&remote, &keys, Instant::now() + wait)
+            .await
+    }
+
+    fn claims_of(
+        &self,
+        volume: &NamespacedId,
+        is_meant: impl Fn(&ClaimKey, &Claim) -> bool,
+    ) -> Result<(RemoteVolume, Vec<ClaimKey>), ServerError> {
+        self.ports.cell.read(|state| {
+            let remote = remote_of(registration(state, volume)?)?;
+            let claims = state.claims(&remote).map(|record| &record.claims);
+            let through = claims.into_iter().flat_map(|claims| claims.through(volume));
+            let meant = through.filter(|(key, claim)| is_meant(key, claim));
+            let keys = meant.map(|(key, _)| key.clone()).collect();
+            Ok((remote, keys))
+        })
+    }
+
+    async fn request_release(
+        &self,
+        remote: &RemoteVolume,
+        keys: &[ClaimKey],
+        reason: &str,
+    ) -> Result<(), ServerError> {
+        for key in keys {
+            let event = ClaimEvent::ReleaseRequested {
+                key: key.clone(),
+                reason: reason.to_owned(),
+            };
+            let kind = EventKind::Claim {
+                volume: remote.clone(),
+                event: Box::new(event),
+            };
+            let event = Event::new(self.ports.clock.now(), kind);
+            match self.ports.cell.commit(Expected::Any, event).await {
+                // It is in release already, or gone.
+                Ok(_) | Err(CommitError::InvalidEvent(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_until_gone(
+        &self,
+        remote: &RemoteVolume,
+        keys: &[ClaimKey],
+        deadline: Instant,
+    ) -> Result<(usize, u64), ServerError> {
+        let topic = Topic::Object(Subject::Claims(remote.clone()));
+        let mut watch = self.ports.cell.watch(vec![topic]);
+        loop {
+            let left = self.ports.cell.read(|state| {
+                let has = |record: &Arc<ClaimsRecord>, key: &&ClaimKey| {
+                    record.claims.claims.contains_key(*key)
+                };
+                let record = state.claims(remote);
+                record.map_or(0, |record| {
+                    keys.iter().filter(|key| has(record, key)).count()
+                })
+            });
+            if left == 0 || Instant::now() >= deadline {
+                return Ok((left, self.ports.cell.index()));
+            }
+            match timeout_at(deadline, watch.changed()).await {
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(_)) => return Err(ServerError::Stopping),
+            }
+        }
+    }
+
+    /// Declares a node lost: nothing is called there until it returned and was swept. Only the operator
+    /// knows that the node cannot write any more, where the plugin attaches no volumes.
+    ///
+    /// # Errors
+    /// If the node does not exist, or is lost already.
+    pub async fn fence(&self, node: &NodeId) -> Result<u64, ServerError> {
+        self.check_node(node)?;
+        let reason = "fenced by an operator".to_owned();
+        let node = node.clone();
+        self.node_event(EventKind::NodeLost { node, reason }).await
+    }
+
+    /// Lets a lost node be swept and used again.
+    ///
+    /// # Errors
+    /// If the node does not exist, or is not lost.
+    pub async fn unfence(&self, node: &NodeId) -> Result<u64, ServerError> {
+        self.check_node(node)?;
+        let node = node.clone();
+        self.node_event(EventKind::NodeReturned { node }).await
+    }
+
+    fn check_node(&self, node: &NodeId) -> Result<(), ServerError> {
+        match self.ports.cell.read(|state| state.node(node).is_some()) {
+            true => Ok(()),
+            false => Err(ClaimError::UnknownNode(node.clone()).into()),
+        }
+    }
+
+    async fn node_event(&self, kind: EventKind) -> Result<u64, ServerError> {
+        let event = Event::new(self.ports.clock.now(), kind);
+        let committed = self.ports.cell.commit(Expected::Any, event).await;
+        committed.map_err(|error| match error {
+            CommitError::InvalidEvent(conflict) => {
+                ClaimError::NodeState(conflict.to_string()).into()
+            }
+            error => error.into(),
+        })
+    }
+}
+
+fn key_of(request: &MountRequest) -> ClaimKey {
+    let alias = request.alias.clone();
+    ClaimKey {
+        alloc: request.alloc.clone(),
+        alias: alias.unwrap_or_else(|| VolumeAlias::new(request.volume.id.as_str())),
+    }
+}
+
+fn registration<'a>(
+    state: &'a State,
+    volume: &NamespacedId,
+) -> Result<&'a Arc<VolumeRecord>, ServerError> {
+    match state.record(volume) {
+        Some(record) if record.phase == Phase::Registered => Ok(record),
+        Some(record) if record.is_visible() => Err(ServerError::BeingDeleted(volume.clone())),
+        Some(_) | None => Err(ServerError::VolumeNotFound(volume.clone())),
+    }
+}
+
+fn remote_of(record: &VolumeRecord) -> Result<RemoteVolume, ServerError> {
+    let remote = record.remote_volume();
+    remote.ok_or_else(|| ServerError::VolumeNotFound(record.key().clone()))
+}
+
+fn plugin_of(state: &State, request: &MountRequest) -> Result<PluginId, ServerError> {
+    let record = registration(state, &request.volume)?;
+    Ok(record.definition.plugin_id.clone())
+}
+
+/// The node of the request, of the allocation, or the only one.
+fn node_of(state: &State, request: &MountRequest) -> Result<NodeId, ServerError> {
+    let alloc = state.alloc(&request.alloc);
+    if alloc.is_some_and(|alloc| alloc.has_ended) {
+        return Err(ClaimError::AllocEnded(request.alloc.clone()).into());
+    }
+    let recorded = alloc.map(|alloc| &alloc.node);
+    match (&request.node, recorded) {
+        (Some(node), Some(recorded)) if node != recorded => Err(ClaimError::OtherNode {
+            alloc: request.alloc.clone(),
+            node: recorded.clone(),
+        }
+        .into()),
+        (Some(node), _) | (None, Some(node)) => match state.node(node) {
+            Some(_) => Ok(node.clone()),
+            None => Err(ClaimError::UnknownNode(node.clone()).into()),
+        },
+        (None, None) => {
+            let mut nodes = state.nodes();
+            match (nodes.next(), nodes.next()) {
+                (Some(only), None) => Ok(only.id.clone()),
+                _ => Err(ClaimError::NodeRequired.into()),
+            }
+        }
+    }
+}
+
+/// The requested modes; what is missing comes from the modes in force, or from the first capability
+/// that fits.
+fn capability_of(request: &MountRequest, record: &VolumeRecord, claims: &Claims) -> Capability {
+    let fits = |capability: &&Capability| {
+        let access = request.access_mode;
+        let attachment = request.attachment_mode;
+        access.is_none_or(|mode| capability.access_mode == mode)
+            && attachment.is_none_or(|mode| capability.attachment_mode == mode)
+            && (request.read_only || access.is_some() || capability.access_mode.allows_writes())
+    };
+    let in_force = claims.modes.filter(|modes| fits(&modes));
+    let offered = record.definition.capabilities.iter();
+    let found = in_force.or_else(|| offered.clone().find(fits).copied());
+    let any = found.or_else(|| offered.clone().next().copied());
+    Capability {
+        access_mode: request
+            .access_mode
+            .or(any.map(|found| found.access_mode))
+            .unwrap_or(AccessMode::SingleNodeWriter),
+        attachment_mode: request
+            .attachment_mode
+            .or(any.map(|found| found.attachment_mode))
+            .unwrap_or(AttachmentMode::FileSystem),
+    }
+}
+
+/// A given type wins, and given flags replace the volume's.
+fn overridden(volume: MountOptions, request: Option<&MountOptions>) -> MountOptions {
+    let Some(request) = request else {
+        return volume;
+    };
+    let is_given = !request.fs_type.is_empty();
+    MountOptions {
+        fs_type: if is_given {
+            request.fs_type.clone()
+        } else {
+            volume.fs_type
+        },
+        mount_flags: if request.mount_flags.is_empty() {
+            volume.mount_flags
+        } else {
+            request.mount_flags.clone()
+        },
+    }
+}
+
+/// An allocation knows one volume by a name: its target path contains the name.
+fn check_alias(
+    state: &State,
+    key: &ClaimKey,
+    remote: &RemoteVolume,
+    request: &MountRequest,
+) -> Result<(), ServerError> {
+    match state.claimed_as(key) {
+        Some(other) if other != remote => Err(ClaimError::AliasInUse {
+            volume: request.volume.clone(),
+            key: key.clone(),
+            other: other.external_id.clone(),
+        }
+        .into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The node's plugin must be there, and its ID known where volumes are attached (W15).
+fn check_node_plugin(
+    state: &State,
+    remote: &RemoteVolume,
+    request: &ClaimRequest,
+) -> Result<(), ServerError> {
+    let plugin = &remote.plugin_id;
+    let steps = state.claim_facts(plugin).plugin;
+    let lacks_id = steps.is_some_and(|s| s.attach) && request.external_node.is_none();
+    if state.node_instance(plugin, &request.node).is_some() && steps.is_some() && !lacks_id {
+        return Ok(());
+    }
+    Err(ClaimError::NoNodePlugin {
+        volume: request.volume.clone(),
+        plugin: plugin.clone(),
+        node: request.node.clone(),
+    }
+    .into())
+}
+
+/// Returns the allocations whose held claims are in use.
+fn users(state: &State, remote: &RemoteVolume, keys: &[ClaimKey]) -> Vec<AllocId> {
+    let claims = state.claims(remote);
+    let is_user = |key: &&ClaimKey| {
+        let claim = claims.and_then(|record| record.claims.claims.get(*key));
+        let lives = state
+            .alloc(&key.alloc)
+            .is_some_and(|alloc| !alloc.has_ended);
+        claim.is_some_and(Claim::is_held) && lives
+    };
+    let users = keys.iter().filter(is_user);
+    users.map(|key| key.alloc.clone()).collect()
+}
