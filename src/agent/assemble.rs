@@ -24,12 +24,15 @@ use crate::node::{CallLanes, Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
 use crate::server::{
-    AgentInfo, CallLines, CellOptions, CommitError, Expected, RecordingObserver, Services,
-    StateCell, VolumeLimits, VolumePorts,
+    AgentInfo, CallLines, CellOptions, ClaimHosts, CommitError, Expected, NodeHosts,
+    RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
 };
 use crate::state::{Event, EventKind};
 use crate::store::{EmbeddedJournal, KeySealer, NodeIdError, open_node_id};
 use crate::telemetry::AgentMetrics;
+
+/// The file of the kernel whose content differs after each boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The parts of an agent that is ready to start.
 pub(super) struct AgentParts {
@@ -102,7 +105,12 @@ async fn wire(
         clock,
         ids,
     };
-    let services = Services::new(ports, VolumeLimits::default(), agent_info(node, address));
+    let claim_hosts = ClaimHosts {
+        nodes: NodeHosts::new([(node.id.clone(), hosts.node.clone())]),
+        controllers: hosts.controllers.clone(),
+    };
+    let limits = VolumeLimits::default();
+    let services = Services::new(ports, claim_hosts, limits, agent_info(node, address));
     Ok((services, Supervisor::new(task, deps), hosts, serving))
 }
 
@@ -182,6 +190,7 @@ async fn register_node(
     if known.as_ref() != Some(&node) {
         events.push(EventKind::NodeRegistered { node: node.clone() });
     }
+    events.extend(boot_event(cell, &node.id).await?);
     for kind in events {
         let committed = cell
             .commit(Expected::Any, Event::new(clock.now(), kind))
@@ -189,6 +198,20 @@ async fn register_node(
         committed.map_err(|error| not_committed(&error))?;
     }
     Ok(node)
+}
+
+/// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
+/// in doubt.
+async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
+    let read = blocking::run_blocking(|| std::fs::read_to_string(BOOT_ID)).await?;
+    let boot_id = read.map_err(|error| {
+        let message = format!("cannot read the boot ID of this machine from `{BOOT_ID}`: {error}");
+        Diagnostic::error(Code::AgentNodeId, message)
+    })?;
+    let boot_id = boot_id.trim().to_owned();
+    let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
+    let node = node.clone();
+    Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))
 }
 
 fn not_committed(error: &CommitError) -> Diagnostics {

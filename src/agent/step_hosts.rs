@@ -14,10 +14,8 @@ use crate::ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeH
 /// What carries out the steps that the server decides.
 pub(super) struct StepHosts {
     /// The node.
-    #[expect(dead_code, reason = "the server's driver of claim steps takes it")]
     pub(super) node: Arc<dyn NodeHost>,
     /// The controllers.
-    #[expect(dead_code, reason = "the server's driver of claim steps takes it")]
     pub(super) controllers: Arc<dyn ControllerHost>,
     lanes: CallLanes,
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::DropGuard;
 use super::call_line::CallWidths;
 use super::call_lines::CallLines;
 use super::cell::{CellOptions, Expected, StateCell};
+use super::claims::{ClaimHosts, NodeHosts};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::{
@@ -19,10 +20,10 @@ use crate::model::{
     VolumeRequest,
 };
 use crate::ports::fake::{
-    CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, MemoryJournal,
-    NoCallObserver, PluginSettings,
+    CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, FakeStepHost,
+    MemoryJournal, NoCallObserver, PluginSettings,
 };
-use crate::ports::{Clock as _, JournalError, PluginConnection};
+use crate::ports::{Clock as _, JournalError, NodeHost, PluginConnection};
 use crate::state::{Event, EventKind, State};
 
 /// The agent with its fakes.
@@ -108,7 +109,7 @@ impl FakeAgent {
             ids: Arc::new(ids.clone()),
             calls: Self::call_lines(),
         };
-        let services = Services::new(ports, limits, Self::agent_info());
+        let services = Services::new(ports, Self::hosts(&backend), limits, Self::agent_info());
         let agent = Self {
             _end: services.stopping.clone().drop_guard(),
             volumes: services.volumes.clone(),
@@ -140,6 +141,18 @@ impl FakeAgent {
             datacenter: AgentInfo::DATACENTER.into(),
             address: "127.0.0.1:4646".into(),
             node_id: Self::NODE.into(),
+        }
+    }
+
+    /// The hosts of steps: the node, and the controllers.
+    pub fn hosts(backend: &Arc<FakeBackend>) -> ClaimHosts {
+        let host = || FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), None, "session");
+        ClaimHosts {
+            nodes: NodeHosts::new([(
+                NodeId::new(Self::NODE),
+                Arc::new(host()) as Arc<dyn NodeHost>,
+            )]),
+            controllers: Arc::new(host()),
         }
     }
 

@@ -26,8 +26,8 @@ pub use call_lines::{CallLines, CallPermit};
 pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
 pub use claims::{
-    ClaimDriver, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus, MountRequest,
-    NodeHosts, claim_statuses,
+    ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
+    MountRequest, NodeHosts, claim_statuses,
 };
 pub use error::{
     CallTarget, ClaimError, ControllerOperation, CopySource, PluginFailure, RequestError,

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
+use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::ports::IdSource;
+
+/// How long steps of claims may run when the agent stops. The next start continues the others.
+const STEP_GRACE: Duration = Duration::from_secs(5);
 
 /// What the agent reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +47,10 @@ pub struct Services {
     pub cell: StateCell,
     /// Volume operations.
     pub volumes: VolumeService,
+    /// Claims of volumes.
+    pub claims: ClaimService,
+    claim_driver: TaskTracker,
+    claim_stop: CancellationToken,
     /// Variables.
     pub variables: VariableService,
     /// What the agent reports about itself.
@@ -51,9 +60,29 @@ pub struct Services {
 }
 
 impl Services {
-    /// Services over these ports. Needs a running tokio runtime, which expires locks of variables.
-    pub fn new(ports: VolumePorts, limits: VolumeLimits, about: AgentInfo) -> Self {
+    /// Services over these ports. Needs a running tokio runtime, which expires locks of variables and
+    /// drives claims.
+    pub fn new(
+        ports: VolumePorts,
+        hosts: ClaimHosts,
+        limits: VolumeLimits,
+        about: AgentInfo,
+    ) -> Self {
         let stopping = CancellationToken::new();
+        let claim_ports = ClaimPorts {
+            cell: ports.cell.clone(),
+            nodes: hosts.nodes,
+            controllers: hosts.controllers,
+            sealer: ports.sealer.clone(),
+            clock: ports.clock.clone(),
+            ids: ports.ids.clone(),
+            calls: ports.calls.clone(),
+        };
+        let claims = ClaimService::new(claim_ports, limits.claims);
+        let claim_driver = TaskTracker::new();
+        let claim_stop = CancellationToken::new();
+        claim_driver.spawn(claims.driver().run(claim_stop.clone(), STEP_GRACE));
+        claim_driver.close();
         let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),
@@ -62,6 +91,9 @@ impl Services {
         };
         Self {
             cell: ports.cell.clone(),
+            claims,
+            claim_driver,
+            claim_stop,
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: VolumeService::new(ports, limits),
@@ -75,7 +107,9 @@ impl Services {
     /// commits.
     pub async fn drain(&self, grace: Duration) {
         self.stopping.cancel();
+        self.claim_stop.cancel();
         self.volumes.stop(grace).await;
+        self.claim_driver.wait().await;
         self.variables.wait_stopped().await;
     }
 }

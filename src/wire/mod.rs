@@ -8,6 +8,7 @@ mod acl;
 mod agent_self;
 mod allocation;
 mod bounded;
+mod claim;
 mod convert;
 mod decode;
 mod duration;
@@ -27,6 +28,7 @@ pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
 pub use bounded::{DecodeLimits, decode_bounded};
+pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_to_wire, external_volume_from_wire,
     external_volume_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,

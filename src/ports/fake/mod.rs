@@ -17,6 +17,7 @@ mod provider_state;
 mod refusal;
 mod sealer;
 mod settings;
+mod step_host;
 mod storage;
 mod volume_api;
 
@@ -35,4 +36,5 @@ pub use provider_state::{FakeSnapshot, FakeVolume, ProviderState};
 pub use refusal::Refusal;
 pub use sealer::FakeSealer;
 pub use settings::PluginSettings;
+pub use step_host::FakeStepHost;
 pub use volume_api::{CallFault, FakeServer};

@@ -1,10 +1,10 @@
-//! The nodes that this server can reach.
+//! The hosts of steps that this server can reach.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::NodeId;
-use crate::ports::NodeHost;
+use crate::ports::{ControllerHost, NodeHost};
 
 /// The hosts of nodes. A clone is the same hosts.
 #[derive(Clone, Default)]
@@ -20,4 +20,13 @@ impl NodeHosts {
     pub(super) fn of(&self, node: &NodeId) -> Option<&Arc<dyn NodeHost>> {
         self.0.get(node)
     }
+}
+
+/// What carries out the steps of claims. A clone is the same hosts.
+#[derive(Clone)]
+pub struct ClaimHosts {
+    /// The nodes.
+    pub nodes: NodeHosts,
+    /// The controllers.
+    pub controllers: Arc<dyn ControllerHost>,
 }

@@ -20,7 +20,7 @@ mod view;
 mod waiters;
 
 pub use driver::ClaimDriver;
-pub use hosts::NodeHosts;
+pub use hosts::{ClaimHosts, NodeHosts};
 pub use limits::ClaimLimits;
 pub use ports::ClaimPorts;
 pub use service::{ClaimOutcome, ClaimService, MountRequest};

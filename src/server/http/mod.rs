@@ -8,6 +8,7 @@
 
 mod blocking;
 mod body;
+mod claims;
 mod cluster;
 mod guard;
 mod limits;

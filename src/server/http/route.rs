@@ -23,6 +23,12 @@ pub(super) enum Route {
     Deregister(String),
     Delete(String),
     Detach(String),
+    ListClaims,
+    ReadClaims(String),
+    Claim(String),
+    Release(String),
+    Fence(String),
+    Unfence(String),
     ListPlugins,
     ReadPlugin(String),
     ListNodes,
@@ -46,6 +52,9 @@ impl Route {
         if let Some(rest) = path.strip_prefix("/v1/volume/csi/") {
             return volume(method, rest);
         }
+        if let Some(rest) = path.strip_prefix("/v1/node/") {
+            return node(method, rest);
+        }
         if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
             return plugin(method, rest);
         }
@@ -65,6 +74,7 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
     match path {
         "/v1/volumes" if is_put => Ok(Route::Register),
         "/v1/volumes" => get(Route::ListVolumes),
+        "/v1/volumes/claims" => get(Route::ListClaims),
         "/v1/volumes/external" => get(Route::ListExternal),
         "/v1/volumes/snapshot" if is_put => Ok(Route::CreateSnapshot),
         "/v1/volumes/snapshot" if method == Method::DELETE => Ok(Route::DeleteSnapshot),
@@ -100,11 +110,26 @@ fn volume(method: &Method, rest: &str) -> Result<Route, ServerError> {
         ("GET", [id]) => Ok(Route::ReadVolume((*id).to_owned())),
         ("PUT", [_]) => Ok(Route::Register),
         ("DELETE", [id]) => Ok(Route::Deregister((*id).to_owned())),
+        ("GET", [id, "claims"]) => Ok(Route::ReadClaims((*id).to_owned())),
+        ("PUT" | "POST", [id, "claim"]) => Ok(Route::Claim((*id).to_owned())),
+        ("DELETE", [id, "claim"]) => Ok(Route::Release((*id).to_owned())),
         ("PUT", [_, "create"]) => Ok(Route::Create),
         ("DELETE", [id, "delete"]) => Ok(Route::Delete((*id).to_owned())),
         ("DELETE", [id, "detach"]) => Ok(Route::Detach((*id).to_owned())),
         ("PUT" | "DELETE", [_, _]) | (_, [_, _, _, ..]) => Err(ServerError::UnknownResource),
         _ => Err(ServerError::InvalidMethod),
+    }
+}
+
+/// Parses paths below `/v1/node/`, of which the agent has those that its own commands use.
+fn node(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    let segments: Vec<_> = rest.split('/').collect();
+    match segments.as_slice() {
+        [id, "fence"] if is_put => Ok(Route::Fence((*id).to_owned())),
+        [id, "unfence"] if is_put => Ok(Route::Unfence((*id).to_owned())),
+        [_, "fence" | "unfence"] => Err(ServerError::InvalidMethod),
+        _ => Err(ServerError::UnknownPath),
     }
 }
 

@@ -19,7 +19,7 @@ use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
-use super::{cluster, plugins, provider, variables, volumes};
+use super::{claims, cluster, plugins, provider, variables, volumes};
 use crate::server::error::ServerError;
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
@@ -172,7 +172,13 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Create => volumes::create(request).await,
         Route::Deregister(id) => volumes::deregister(request, id).await,
         Route::Delete(id) => volumes::delete(request, id).await,
-        Route::Detach(id) => volumes::detach(request, id),
+        Route::Detach(id) => volumes::detach(request, id).await,
+        Route::ListClaims => claims::list_all(request).await,
+        Route::ReadClaims(id) => claims::list_of_volume(request, id).await,
+        Route::Claim(id) => claims::claim(request, id).await,
+        Route::Release(id) => claims::release(request, id).await,
+        Route::Fence(id) => claims::fence(request, id).await,
+        Route::Unfence(id) => claims::unfence(request, id).await,
         Route::ListPlugins => plugins::list(request).await,
         Route::ReadPlugin(id) => plugins::read(request, id).await,
         Route::ListNodes => cluster::list_nodes(request),

@@ -740,7 +740,9 @@ async fn a_panic_gets_a_response() {
         ids: Arc::new(Broken),
         calls: FakeAgent::call_lines(),
     };
-    let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
+    let hosts = FakeAgent::hosts(&agent.backend);
+    let limits = VolumeLimits::default();
+    let services = Services::new(ports, hosts, limits, FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");
     let answer = send(&services, request.body(Body::empty()).unwrap()).await;
     let text = "internal error: the handler of the request panicked";

@@ -1,6 +1,7 @@
 //! The endpoints of volumes.
 
 use super::blocking::wait_for_index;
+use super::claims;
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
@@ -131,17 +132,21 @@ pub(super) async fn delete(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::empty().with_index(index))
 }
 
-/// Detaches nothing: the agent has no claims, so no volume is attached.
-pub(super) fn detach(request: &ApiRequest, id: &str) -> Result {
-    if request.parameters.text("node").is_none() {
+/// Detaches the volume from a node: what ended allocations have there is undone (W16).
+pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
+    let Some(node) = request.parameters.text("node") else {
         return Err(RequestError::DetachWithoutNode.into());
-    }
+    };
     let key = key(&request.parameters, id);
-    let view = request.services.cell.read(|state| volume(state, &key));
-    match view {
-        None => Err(ServerError::NoSuchVolume(key)),
-        Some(view) => Ok(Reply::empty().with_index(view.record.modify_index)),
+    if request
+        .services
+        .cell
+        .read(|state| volume(state, &key))
+        .is_none()
+    {
+        return Err(ServerError::NoSuchVolume(key));
     }
+    claims::detach(request, key, node).await
 }
 
 /// Encodes a volume, with the field that only this agent has.

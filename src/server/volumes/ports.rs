@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ports::{Clock, IdSource, PluginDirectory, Sealer};
 use crate::server::call_lines::CallLines;
 use crate::server::cell::StateCell;
+use crate::server::claims::ClaimLimits;
 use crate::server::repeated_call::ForwardLimits;
 
 /// The ports of volume operations.
@@ -35,6 +36,8 @@ pub struct VolumeLimits {
     pub queue_timeout: Duration,
     /// How many operations may wait for one volume.
     pub max_waiting: usize,
+    /// Limits of claims.
+    pub claims: ClaimLimits,
     /// How often an operation is decided again after its volume changed meanwhile.
     pub conflict_retries: u32,
 }
@@ -50,6 +53,7 @@ impl Default for VolumeLimits {
             forward: ForwardLimits::default(),
             queue_timeout: Duration::from_secs(180),
             max_waiting: Self::MAX_WAITING,
+            claims: ClaimLimits::default(),
             conflict_retries: 8,
         }
     }

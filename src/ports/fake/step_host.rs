@@ -1,0 +1,312 @@
+//! The hosts of claim steps over a fake plugin: one node and its controllers, with lanes, and without
+//! mounts and files of their own.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::backend::FakeBackend;
+use super::plugin::FakePlugin;
+use crate::model::{
+    Bytes, ExternalId, ExternalNodeId, HostSession, MountRoot, PluginId, PublishContext,
+    RemoteVolume, StagingPath, TargetPath,
+};
+use crate::ports::attachment::{
+    ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
+};
+use crate::ports::controller_host::{
+    ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest,
+};
+use crate::ports::host_error::{HostError, HostOperation};
+use crate::ports::node_host::{
+    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
+    UnpublishRequest, UnstageRequest,
+};
+use crate::ports::plugin::{
+    Controller as _, NodeService as _, PluginError, PublishVolume, StageVolume,
+};
+use crate::retry::Verdict;
+
+/// A node, or the machine of the controllers.
+#[derive(Clone, Debug)]
+pub struct FakeStepHost {
+    backend: Arc<FakeBackend>,
+    plugin: FakePlugin,
+    plugin_id: PluginId,
+    node: ExternalNodeId,
+    session: HostSession,
+    root: MountRoot,
+    busy: Arc<Mutex<HashSet<ExternalId>>>,
+}
+
+impl FakeStepHost {
+    /// The host of a plugin on a node. Another session is another run of the host.
+    ///
+    /// # Panics
+    /// Never: the root is an absolute path.
+    #[expect(clippy::expect_used, reason = "the path is a constant")]
+    pub fn new(
+        backend: Arc<FakeBackend>,
+        plugin_id: PluginId,
+        node: Option<ExternalNodeId>,
+        session: &str,
+    ) -> Self {
+        let root = Path::new("/fake");
+        let plugin = match &node {
+            Some(node) => FakePlugin::on_node(backend.clone(), node.clone()),
+            None => FakePlugin::new(backend.clone()),
+        };
+        let own = || backend.settings().description.external_node_id;
+        Self {
+            node: node.unwrap_or_else(own),
+            root: MountRoot::new(root, root).expect("invariant: an absolute path without dots"),
+            session: HostSession::new(session),
+            busy: Arc::default(),
+            backend,
+            plugin,
+            plugin_id,
+        }
+    }
+
+    fn staging(&self, volume: &RemoteVolume) -> StagingPath {
+        self.root.staging(&volume.external_id)
+    }
+
+    /// Runs a call to its end on the lane of its volume, whoever waits for it.
+    async fn run<T: Send + 'static>(
+        &self,
+        order: &CallOrder,
+        volume: &RemoteVolume,
+        running: HostOperation,
+        call: impl Future<Output = Result<T, PluginError>> + Send + 'static,
+    ) -> Result<T, HostError> {
+        if order.session != self.session {
+            return Err(HostError::OtherSession {
+                wanted: order.session.clone(),
+                own: self.session.clone(),
+            });
+        }
+        let lanes = self.busy.clone();
+        let id = volume.external_id.clone();
+        let is_free = lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.clone());
+        if !is_free {
+            let volume = volume.clone();
+            return Err(HostError::Busy { volume, running });
+        }
+        let task = tokio::spawn(async move {
+            let answer = call.await;
+            lanes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&id);
+            answer
+        });
+        let lost = |_| HostError::Lost {
+            operation: running,
+            volume: volume.external_id.clone(),
+        };
+        task.await.map_err(lost)?.map_err(HostError::Plugin)
+    }
+
+    fn targets(&self, volume: &RemoteVolume) -> Vec<std::path::PathBuf> {
+        let targets = self.backend.targets().into_keys();
+        let own = targets.filter(|(node, id, _)| *node == self.node && *id == volume.external_id);
+        own.map(|(_, _, path)| path).collect()
+    }
+
+    fn is_staged(&self, volume: &RemoteVolume) -> bool {
+        let key = (self.node.clone(), volume.external_id.clone());
+        self.backend.stagings().contains_key(&key)
+    }
+}
+
+/// A teardown of what does not exist is done.
+fn ignore_done(answer: Result<(), PluginError>) -> Result<(), PluginError> {
+    match answer {
+        Err(error) if error.verdict == Verdict::AlreadyDone => Ok(()),
+        answer => answer,
+    }
+}
+
+#[async_trait]
+impl NodeHost for FakeStepHost {
+    fn session(&self) -> HostSession {
+        self.session.clone()
+    }
+
+    async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        let call = StageVolume {
+            external_id: request.volume.external_id.clone(),
+            publish_context: request.publish_context,
+            staging_path: self.staging(&request.volume).in_plugin().to_owned(),
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let call = async move { plugin.stage_volume(call).await };
+        self.run(&order, &request.volume, HostOperation::Stage, call)
+            .await
+    }
+
+    async fn publish(
+        &self,
+        order: CallOrder,
+        request: PublishRequest,
+    ) -> Result<TargetPath, HostError> {
+        let plugin = self.plugin.clone();
+        let target = self.root.target(&request.alloc, &request.alias);
+        let stages = self.backend.settings().node.unwrap_or_default();
+        let staging = self.staging(&request.volume).in_plugin().to_owned();
+        let call = PublishVolume {
+            external_id: request.volume.external_id.clone(),
+            publish_context: request.publish_context,
+            staging_path: stages.stage_unstage_volume.then_some(staging),
+            target_path: target.in_plugin().to_owned(),
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            read_only: request.read_only,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let call = async move { plugin.publish_volume(call).await };
+        self.run(&order, &request.volume, HostOperation::Publish, call)
+            .await?;
+        Ok(target)
+    }
+
+    async fn unpublish(
+        &self,
+        order: CallOrder,
+        request: UnpublishRequest,
+    ) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        let target = self.root.target(&request.alloc, &request.alias);
+        let id = request.volume.external_id.clone();
+        let path = target.in_plugin().to_owned();
+        let call = async move { ignore_done(plugin.unpublish_volume(id, path).await) };
+        self.run(&order, &request.volume, HostOperation::Unpublish, call)
+            .await
+    }
+
+    async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        let id = request.volume.external_id.clone();
+        let path = self.staging(&request.volume).in_plugin().to_owned();
+        let call = async move { ignore_done(plugin.unstage_volume(id, path).await) };
+        self.run(&order, &request.volume, HostOperation::Unstage, call)
+            .await
+    }
+
+    async fn expand(
+        &self,
+        order: CallOrder,
+        request: NodeExpandRequest,
+    ) -> Result<Bytes, HostError> {
+        let plugin = self.plugin.clone();
+        let staging = self.staging(&request.volume).in_plugin().to_owned();
+        let target = request.target.as_ref();
+        let target = target.map(|(alloc, alias)| self.root.target(alloc, alias));
+        let path = target.map(|target| target.in_plugin().to_owned());
+        let call = NodeExpandVolume {
+            external_id: request.volume.external_id.clone(),
+            volume_path: path.unwrap_or_else(|| staging.clone()),
+            capacity: request.capacity,
+            staging_path: Some(staging),
+            capability: Some(request.usage.capability),
+            mount_options: request.usage.mount_options,
+            secrets: request.secrets,
+        };
+        let call = async move { plugin.node_expand_volume(call).await };
+        self.run(&order, &request.volume, HostOperation::ExpandOnNode, call)
+            .await
+    }
+
+    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+        let staged = self.backend.stagings().into_keys();
+        let targets = self.backend.targets().into_keys();
+        let found = staged.chain(targets.map(|(node, id, _)| (node, id)));
+        let own: HashSet<_> = found
+            .filter(|(node, _)| *node == self.node)
+            .map(|(_, external_id)| RemoteVolume {
+                plugin_id: self.plugin_id.clone(),
+                external_id,
+            })
+            .collect();
+        Ok(own.into_iter().collect())
+    }
+
+    async fn sweep(
+        &self,
+        order: CallOrder,
+        volume: RemoteVolume,
+    ) -> Result<SweepOutcome, HostError> {
+        let targets = self.targets(&volume);
+        if targets.is_empty() && !self.is_staged(&volume) {
+            return Ok(SweepOutcome::NothingLeft);
+        }
+        let plugin = self.plugin.clone();
+        let id = volume.external_id.clone();
+        let staging = self.staging(&volume).in_plugin().to_owned();
+        let call = async move {
+            for target in targets {
+                ignore_done(plugin.unpublish_volume(id.clone(), target).await)?;
+            }
+            ignore_done(plugin.unstage_volume(id, staging).await)
+        };
+        self.run(&order, &volume, HostOperation::Sweep, call)
+            .await?;
+        Ok(SweepOutcome::UndidSomething)
+    }
+}
+
+#[async_trait]
+impl ControllerHost for FakeStepHost {
+    fn session(&self) -> HostSession {
+        self.session.clone()
+    }
+
+    async fn publish(
+        &self,
+        order: CallOrder,
+        request: ControllerPublishRequest,
+    ) -> Result<PublishContext, HostError> {
+        let plugin = self.plugin.clone();
+        let capabilities = self.backend.settings().controller.unwrap_or_default();
+        let call = ControllerPublishVolume {
+            external_id: request.volume.external_id.clone(),
+            node_id: request.node,
+            capability: request.usage.capability,
+            mount_options: request.usage.mount_options,
+            read_only: request.read_only && capabilities.publish_readonly,
+            secrets: request.secrets,
+            context: request.volume_context,
+        };
+        let call = async move { plugin.controller_publish_volume(call).await };
+        self.run(&order, &request.volume, HostOperation::Attach, call)
+            .await
+    }
+
+    async fn unpublish(
+        &self,
+        order: CallOrder,
+        request: ControllerUnpublishRequest,
+    ) -> Result<(), HostError> {
+        let plugin = self.plugin.clone();
+        let call = ControllerUnpublishVolume {
+            external_id: request.volume.external_id.clone(),
+            node_id: request.node,
+            secrets: request.secrets,
+        };
+        let call = async move { ignore_done(plugin.controller_unpublish_volume(call).await) };
+        self.run(&order, &request.volume, HostOperation::Detach, call)
+            .await
+    }
+}

@@ -1,0 +1,239 @@
+//! The endpoints of claims and of lost nodes, which only this agent has.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::blocking::wait_for_index;
+use super::reply::Reply;
+use super::request::ApiRequest;
+use crate::claim::{Claim, ClaimKey, Known, StepProblem};
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, MountOptions, Namespace, NamespacedId, NodeId,
+    VolumeAlias, VolumeId,
+};
+use crate::server::claims::{ClaimOutcome, ClaimStatus, MountRequest, claim_statuses};
+use crate::server::error::{ClaimError, ServerError};
+use crate::state::{State, Table, Topic, volume};
+use crate::wire::{
+    ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, GoDuration, ReleaseResponse,
+};
+
+type Result<T = Reply> = std::result::Result<T, ServerError>;
+
+/// How long a request waits that does not say it.
+const USUAL_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+pub(super) async fn list_of_volume(request: &ApiRequest, id: &str) -> Result {
+    let key = key(request, id);
+    if request
+        .services
+        .cell
+        .read(|state| volume(state, &key))
+        .is_none()
+    {
+        return Err(ServerError::NoVolumeToRead);
+    }
+    list(request, |volume| *volume == key).await
+}
+
+/// Without `type=csi` this is Nomad's path for claims of host volumes, which the agent does not have.
+pub(super) async fn list_all(request: &ApiRequest) -> Result {
+    if request.parameters.get("type") != Some("csi") {
+        return Reply::json(&[(); 0], request.pretty);
+    }
+    let namespace = request.parameters.namespace_or_default();
+    list(request, |volume| {
+        namespace.as_str() == Namespace::ALL || volume.namespace == namespace
+    })
+    .await
+}
+
+async fn list(request: &ApiRequest, is_wanted: impl Fn(&NamespacedId) -> bool) -> Result {
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Claims)];
+    wait_for_index(request, wait, topics, State::claims_index).await?;
+    let (statuses, index) = request.services.cell.read(|state| {
+        let statuses = claim_statuses(state, &is_wanted);
+        (statuses, state.claims_index())
+    });
+    let documents: Vec<_> = statuses.iter().map(status_to_wire).collect();
+    Ok(Reply::json(&documents, request.pretty)?.with_index(index))
+}
+
+/// Claims a volume: 200 with the target path, or 202 with the state after the wait.
+pub(super) async fn claim(request: &ApiRequest, id: &str) -> Result {
+    let document: ClaimRequestDocument = request.document()?;
+    let wait = wait(&document.wait)?;
+    let mount = mount_request(key(request, id), document)?;
+    let outcome = request.services.claims.claim(&mount, wait).await?;
+    let status = match &outcome.claim {
+        Some(claim) if claim.published == Known::Yes => StatusCode::OK,
+        Some(_) | None => StatusCode::ACCEPTED,
+    };
+    let document = outcome_to_wire(&mount.volume, &outcome);
+    let reply = Reply::json(&document, request.pretty)?;
+    Ok(reply.with_status(status).with_index(outcome.index))
+}
+
+/// Releases the claims of an allocation: 200 when they are gone, or 202 after the wait.
+pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
+    let parameters = &request.parameters;
+    let alloc = parameters.text("alloc").map(AllocId::new);
+    let alloc = alloc.ok_or_else(|| invalid("the request names no allocation (`alloc`)"))?;
+    let alias = parameters.text("alias").map(VolumeAlias::new);
+    let wait = wait(parameters.text("wait").unwrap_or_default())?;
+    let volume = key(request, id);
+    let claims = &request.services.claims;
+    let released = claims.release(&volume, &alloc, alias.as_ref(), wait).await;
+    released_reply(request, released?)
+}
+
+/// Detaches a volume from a node: releases what ended allocations have there.
+pub(super) async fn detach(request: &ApiRequest, volume: NamespacedId, node: &str) -> Result {
+    let wait = wait(request.parameters.text("wait").unwrap_or_default())?;
+    let node = NodeId::new(node);
+    let (_, index) = request.services.claims.detach(&volume, &node, wait).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
+pub(super) async fn fence(request: &ApiRequest, node: &str) -> Result {
+    let index = request.services.claims.fence(&NodeId::new(node)).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
+pub(super) async fn unfence(request: &ApiRequest, node: &str) -> Result {
+    let index = request.services.claims.unfence(&NodeId::new(node)).await?;
+    Ok(Reply::empty().with_index(index))
+}
+
+fn released_reply(request: &ApiRequest, (remaining, index): (usize, u64)) -> Result {
+    let status = if remaining == 0 {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
+    let reply = Reply::json(&ReleaseResponse { remaining }, request.pretty)?;
+    Ok(reply.with_status(status).with_index(index))
+}
+
+fn key(request: &ApiRequest, id: &str) -> NamespacedId {
+    let namespace = request.parameters.namespace_or_default();
+    NamespacedId::new(namespace, VolumeId::new(id))
+}
+
+fn invalid(problem: &str) -> ServerError {
+    ClaimError::Invalid(problem.to_owned()).into()
+}
+
+fn wait(text: &str) -> Result<Duration> {
+    if text.is_empty() {
+        return Ok(USUAL_WAIT);
+    }
+    let wait = GoDuration::parse(text).ok().and_then(GoDuration::to_std);
+    let wait = wait.ok_or_else(|| invalid(&format!("`{text}` is not a duration")))?;
+    Ok(wait.min(LONGEST_WAIT))
+}
+
+fn mount_request(volume: NamespacedId, document: ClaimRequestDocument) -> Result<MountRequest> {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let access_mode = given(&document.access_mode).map(|text| {
+        let mode = AccessMode::parse(&text);
+        mode.ok_or_else(|| invalid(&format!("`{text}` is not an access mode")))
+    });
+    let attachment_mode = given(&document.attachment_mode).map(|text| {
+        let mode = AttachmentMode::parse(&text);
+        mode.ok_or_else(|| invalid(&format!("`{text}` is not an attachment mode")))
+    });
+    let alloc = given(&document.alloc_id);
+    let alloc = alloc.ok_or_else(|| invalid("the request names no allocation (`AllocID`)"))?;
+    Ok(MountRequest {
+        volume,
+        alloc: AllocId::new(alloc),
+        node: given(&document.node_id).map(NodeId::new),
+        alias: given(&document.alias).map(VolumeAlias::new),
+        read_only: document.read_only,
+        access_mode: access_mode.transpose()?,
+        attachment_mode: attachment_mode.transpose()?,
+        mount_options: document.mount_options.map(|options| MountOptions {
+            fs_type: options.fs_type,
+            mount_flags: options.mount_flags.unwrap_or_default(),
+        }),
+    })
+}
+
+const fn known_name(known: Known) -> &'static str {
+    match known {
+        Known::No => "no",
+        Known::Maybe => "maybe",
+        Known::Yes => "yes",
+    }
+}
+
+fn problem_to_wire(problem: &StepProblem) -> ClaimProblemDocument {
+    ClaimProblemDocument {
+        error: problem.error.clone(),
+        since: problem.since,
+        step: problem.step.clone(),
+    }
+}
+
+fn path_text(path: Option<&std::path::PathBuf>) -> String {
+    path.map(|path| path.display().to_string())
+        .unwrap_or_default()
+}
+
+fn status_to_wire(status: &ClaimStatus) -> ClaimDocument {
+    ClaimDocument {
+        access_mode: status.capability.access_mode.to_string(),
+        alias: status.key.alias.to_string(),
+        alloc_id: status.key.alloc.to_string(),
+        attached: known_name(status.attached).to_owned(),
+        attachment_mode: status.capability.attachment_mode.to_string(),
+        external_id: status.remote.external_id.to_string(),
+        granted_at: status.granted_at,
+        namespace: status.volume.namespace.to_string(),
+        node_id: status.node.to_string(),
+        plugin_id: status.remote.plugin_id.to_string(),
+        problem: status.problem.as_ref().map(problem_to_wire),
+        published: known_name(status.published).to_owned(),
+        read_only: status.read_only,
+        staged: known_name(status.staged).to_owned(),
+        state: status.progress.as_str().to_owned(),
+        target_path: path_text(status.target.as_ref()),
+        volume_id: status.volume.id.to_string(),
+    }
+}
+
+/// The claim of a request. What other claims share with it, the list of claims shows.
+fn outcome_to_wire(volume: &NamespacedId, outcome: &ClaimOutcome) -> ClaimDocument {
+    let ClaimKey { alloc, alias } = &outcome.key;
+    let known = ClaimDocument {
+        alias: alias.to_string(),
+        alloc_id: alloc.to_string(),
+        namespace: volume.namespace.to_string(),
+        volume_id: volume.id.to_string(),
+        ..ClaimDocument::default()
+    };
+    match &outcome.claim {
+        None => known,
+        Some(claim) => with_claim(known, claim),
+    }
+}
+
+fn with_claim(known: ClaimDocument, claim: &Claim) -> ClaimDocument {
+    ClaimDocument {
+        access_mode: claim.usage.capability.access_mode.to_string(),
+        attachment_mode: claim.usage.capability.attachment_mode.to_string(),
+        granted_at: claim.granted_at,
+        node_id: claim.node.to_string(),
+        problem: claim.problem.as_ref().map(problem_to_wire),
+        published: known_name(claim.published).to_owned(),
+        read_only: claim.read_only,
+        state: claim.progress().as_str().to_owned(),
+        target_path: path_text(claim.target.as_ref()),
+        ..known
+    }
+}

@@ -1,0 +1,99 @@
+//! Claims of volumes: documents that only this program's agent has.
+
+use serde::{Deserialize, Serialize};
+
+use super::volume::MountOptionsDocument;
+
+/// The body of a request to use a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ClaimRequestDocument {
+    /// The access mode; empty for that in force, or the first that fits.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub access_mode: String,
+    /// The name by which the allocation knows the volume; empty for the volume's ID.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub alias: String,
+    /// The allocation.
+    #[serde(rename = "AllocID")]
+    pub alloc_id: String,
+    /// The attachment mode; empty for that in force, or the first that fits.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub attachment_mode: String,
+    /// Mount options that override the volume's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_options: Option<MountOptionsDocument>,
+    /// The node; empty for the allocation's, or the only one.
+    #[serde(rename = "NodeID", skip_serializing_if = "String::is_empty")]
+    pub node_id: String,
+    /// Whether the allocation only reads.
+    pub read_only: bool,
+    /// The longest time to wait until the volume is published, as a Go duration; empty for 30 s.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub wait: String,
+}
+
+/// The failure of the last step of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ClaimProblemDocument {
+    /// The error.
+    pub error: String,
+    /// When it was first seen, in nanoseconds since the epoch.
+    pub since: i64,
+    /// The step: CSI's RPC.
+    pub step: String,
+}
+
+/// A claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ClaimDocument {
+    /// The access mode.
+    pub access_mode: String,
+    /// The name by which the allocation knows the volume.
+    pub alias: String,
+    /// The allocation.
+    #[serde(rename = "AllocID")]
+    pub alloc_id: String,
+    /// Whether the volume is attached to the node: `no`, `maybe` or `yes`.
+    pub attached: String,
+    /// The attachment mode.
+    pub attachment_mode: String,
+    /// The provider's ID of the volume.
+    #[serde(rename = "ExternalID")]
+    pub external_id: String,
+    /// When the claim was granted, in nanoseconds since the epoch.
+    pub granted_at: i64,
+    /// The namespace of the volume.
+    pub namespace: String,
+    /// The node.
+    #[serde(rename = "NodeID")]
+    pub node_id: String,
+    /// The plugin.
+    #[serde(rename = "PluginID")]
+    pub plugin_id: String,
+    /// The failure of the last step; `null` if it succeeded.
+    pub problem: Option<ClaimProblemDocument>,
+    /// Whether the volume is published for the claim: `no`, `maybe` or `yes`.
+    pub published: String,
+    /// Whether the allocation only reads.
+    pub read_only: bool,
+    /// Whether the volume is staged on the node: `no`, `maybe` or `yes`.
+    pub staged: String,
+    /// `publishing`, `published`, `unpublishing` or `detaching`.
+    pub state: String,
+    /// The target path on the node; empty until it is published.
+    pub target_path: String,
+    /// The volume.
+    #[serde(rename = "VolumeID")]
+    pub volume_id: String,
+}
+
+/// The response to a release or a detach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ReleaseResponse {
+    /// How many claims are still being released.
+    pub remaining: usize,
+}
