@@ -15,9 +15,9 @@ use super::claims::{ClaimHosts, NodeHosts};
 use super::services::{AgentInfo, Services};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::{
-    AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, Health, Namespace,
-    NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance, VolumeId,
-    VolumeRequest,
+    AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, ExternalNodeId, Health,
+    Namespace, NamespacedId, Node, NodeId, NodeInfo, NodeStatus, PluginId, PluginInstance,
+    VolumeId, VolumeRequest,
 };
 use crate::ports::fake::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeSealer, FakeStepHost,
@@ -56,6 +56,8 @@ impl FakeAgent {
     pub const PLUGIN: &'static str = "fake";
     /// The node's ID.
     pub const NODE: &'static str = "11111111-2222-4333-8444-555555555555";
+    /// The ID of the second node, which [`FakeAgent::add_node`] adds.
+    pub const SECOND_NODE: &'static str = "22222222-2222-4333-8444-555555555555";
     /// The ID of the allocation that runs the plugin.
     pub const ALLOC: &'static str = "99999999-2222-4333-8444-555555555555";
 
@@ -74,7 +76,7 @@ impl FakeAgent {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn restart(self, limits: VolumeLimits) -> Result<Self, JournalError> {
-        self.volumes.stop(Duration::ZERO).await;
+        self.services.drain(Duration::ZERO).await;
         let Self {
             backend,
             journal,
@@ -146,13 +148,16 @@ impl FakeAgent {
 
     /// The hosts of steps: the node, and the controllers.
     pub fn hosts(backend: &Arc<FakeBackend>) -> ClaimHosts {
-        let host = || FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), None, "session");
+        let host = |node| FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, "session");
+        let node = |id: &str, node| -> (NodeId, Arc<dyn NodeHost>) {
+            (NodeId::new(id), Arc::new(host(node)))
+        };
         ClaimHosts {
-            nodes: NodeHosts::new([(
-                NodeId::new(Self::NODE),
-                Arc::new(host()) as Arc<dyn NodeHost>,
-            )]),
-            controllers: Arc::new(host()),
+            nodes: NodeHosts::new([
+                node(Self::NODE, None),
+                node(Self::SECOND_NODE, Some(Self::second_external_node())),
+            ]),
+            controllers: Arc::new(host(None)),
         }
     }
 
@@ -173,6 +178,30 @@ impl FakeAgent {
         self.record_event(EventKind::AgentStarted { origin }).await;
         self.record_event(EventKind::NodeRegistered { node }).await;
         self.observe(true).await;
+    }
+
+    /// The provider's ID of the second node.
+    pub fn second_external_node() -> ExternalNodeId {
+        ExternalNodeId::new("fake-node-2")
+    }
+
+    /// Adds a second node, on which the plugin runs too.
+    pub async fn add_node(&self) {
+        let external_node_id = Self::second_external_node();
+        self.backend.add_node(external_node_id.clone(), None);
+        let node = Node {
+            id: NodeId::new(Self::SECOND_NODE),
+            name: "there".into(),
+            datacenter: "dc1".into(),
+            status: NodeStatus::Ready,
+        };
+        self.record_event(EventKind::NodeRegistered { node }).await;
+        let mut settings = self.backend.settings();
+        settings.description.external_node_id = external_node_id;
+        settings.controller = None;
+        let alloc = "88888888-2222-4333-8444-555555555555";
+        self.observe_on(Self::PLUGIN, alloc, settings, true, Self::SECOND_NODE)
+            .await;
     }
 
     /// Adds another healthy plugin to the node.
@@ -202,6 +231,18 @@ impl FakeAgent {
     }
 
     async fn observe_as(&self, id: &str, alloc: &str, settings: PluginSettings, healthy: bool) {
+        self.observe_on(id, alloc, settings, healthy, Self::NODE)
+            .await;
+    }
+
+    async fn observe_on(
+        &self,
+        id: &str,
+        alloc: &str,
+        settings: PluginSettings,
+        healthy: bool,
+        node: &str,
+    ) {
         let instance = PluginInstance {
             alloc_id: AllocId::new(alloc),
             health: Health {
@@ -225,7 +266,7 @@ impl FakeAgent {
         };
         self.record_event(EventKind::PluginAllocObserved {
             plugin: PluginId::new(id),
-            node: NodeId::new(Self::NODE),
+            node: NodeId::new(node),
             instance: Box::new(instance),
         })
         .await;

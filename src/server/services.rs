@@ -6,13 +6,37 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
-use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
+use super::claims::{ClaimDriver, ClaimHosts, ClaimPorts, ClaimService};
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::ports::IdSource;
 
-/// How long steps of claims may run when the agent stops. The next start continues the others.
-const STEP_GRACE: Duration = Duration::from_secs(5);
+/// The task that drives claims. A clone is the same task.
+#[derive(Clone)]
+struct DriverTask {
+    task: TaskTracker,
+    stop: CancellationToken,
+    abort: CancellationToken,
+}
+
+impl DriverTask {
+    fn start(driver: ClaimDriver) -> Self {
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+        let task = TaskTracker::new();
+        task.spawn(driver.run(stop.clone(), abort.clone()));
+        task.close();
+        Self { task, stop, abort }
+    }
+
+    /// Starts no more steps, and aborts those that exceed `grace`.
+    async fn stop(&self, grace: Duration) {
+        self.stop.cancel();
+        if tokio::time::timeout(grace, self.task.wait()).await.is_err() {
+            self.abort.cancel();
+            self.task.wait().await;
+        }
+    }
+}
 
 /// What the agent reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +73,7 @@ pub struct Services {
     pub volumes: VolumeService,
     /// Claims of volumes.
     pub claims: ClaimService,
-    claim_driver: TaskTracker,
-    claim_stop: CancellationToken,
+    driver: DriverTask,
     /// Variables.
     pub variables: VariableService,
     /// What the agent reports about itself.
@@ -79,10 +102,7 @@ impl Services {
             calls: ports.calls.clone(),
         };
         let claims = ClaimService::new(claim_ports, limits.claims);
-        let claim_driver = TaskTracker::new();
-        let claim_stop = CancellationToken::new();
-        claim_driver.spawn(claims.driver().run(claim_stop.clone(), STEP_GRACE));
-        claim_driver.close();
+        let driver = DriverTask::start(claims.driver());
         let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),
@@ -92,8 +112,7 @@ impl Services {
         Self {
             cell: ports.cell.clone(),
             claims,
-            claim_driver,
-            claim_stop,
+            driver,
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: VolumeService::new(ports, limits),
@@ -107,9 +126,7 @@ impl Services {
     /// commits.
     pub async fn drain(&self, grace: Duration) {
         self.stopping.cancel();
-        self.claim_stop.cancel();
-        self.volumes.stop(grace).await;
-        self.claim_driver.wait().await;
+        tokio::join!(self.volumes.stop(grace), self.driver.stop(grace));
         self.variables.wait_stopped().await;
     }
 }

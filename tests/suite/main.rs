@@ -12,7 +12,11 @@ mod architecture;
 mod bad_input;
 mod behaviours;
 mod canary;
+#[cfg(feature = "agent")]
+mod claims;
 mod claims_model;
+#[cfg(feature = "agent")]
+mod claims_simulation;
 mod client_answers;
 mod client_failures;
 mod client_neighbours;

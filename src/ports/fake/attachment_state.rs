@@ -2,7 +2,7 @@
 //!
 //! Violations: a node that NodeGetInfo never named (B36), `readonly` without PUBLISH_READONLY (W26), a
 //! second node for a volume of one node, and a detach from a node where the volume is still staged or
-//! published.
+//! published, unless the node is lost.
 
 use super::in_use::FakeAttachment;
 use super::provider_state::ProviderState;
@@ -114,7 +114,7 @@ impl ProviderState {
         if self.settings.unknown_is_not_found && !self.volumes.contains_key(id) {
             return unknown(id);
         }
-        if self.is_used_on(node, id) {
+        if self.is_used_on(node, id) && !self.lost.contains(node) {
             let what = format!("{id} is still staged or published on {node}");
             return self.violation(rpc, StatusCode::FailedPrecondition, what);
         }

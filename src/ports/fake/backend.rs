@@ -185,6 +185,16 @@ impl FakeBackend {
         }
     }
 
+    /// Declares a node lost: volumes may be detached from it although it has them.
+    pub fn lose_node(&self, node: ExternalNodeId) {
+        self.inner().state.lost.insert(node);
+    }
+
+    /// Ends the loss of a node.
+    pub fn find_node(&self, node: &ExternalNodeId) {
+        self.inner().state.lost.remove(node);
+    }
+
     /// Changes the settings of the plugin.
     pub fn update_settings(&self, change: impl FnOnce(&mut PluginSettings)) {
         change(&mut self.inner().state.settings);

@@ -74,6 +74,8 @@ pub struct ProviderState {
     pub(super) targets: BTreeMap<(ExternalNodeId, ExternalId, PathBuf), FakeTarget>,
     pub(super) expanded: BTreeMap<(ExternalNodeId, ExternalId), Bytes>,
     pub(super) machines: BTreeMap<ExternalNodeId, Option<FakeMachine>>,
+    /// Nodes that are gone for good as far as the provider knows: a volume may be detached from them.
+    pub(super) lost: BTreeSet<ExternalNodeId>,
     pub(super) violations: Vec<String>,
     created: u64,
     pub(super) snapshots_created: u64,

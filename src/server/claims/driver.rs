@@ -76,9 +76,9 @@ impl ClaimDriver {
         }
     }
 
-    /// Drives until it is stopped. Steps that run then get `grace` to end; the rest is continued by the
-    /// next run.
-    pub async fn run(mut self, stop: CancellationToken, grace: Duration) {
+    /// Drives until it is stopped, and then waits for running steps until it is aborted. The next run
+    /// continues the others.
+    pub async fn run(mut self, stop: CancellationToken, abort: CancellationToken) {
         while !stop.is_cancelled() {
             self.start_due();
             let wake_up = self.next_wake_up();
@@ -90,8 +90,11 @@ impl ClaimDriver {
             }
         }
         let ended = async { while self.work.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(grace, ended).await.is_err() {
-            tracing::warn!("steps of claims were still running; the next start continues them");
+        tokio::select! {
+            () = ended => {}
+            () = abort.cancelled() => {
+                tracing::warn!("steps of claims were still running; the next start continues them");
+            }
         }
     }
 

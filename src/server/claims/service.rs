@@ -14,6 +14,7 @@ use tracing::info;
 use super::driver::ClaimDriver;
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
+use super::view::{ClaimStatus, claim_status};
 use super::waiters::{Waiter, Waiters};
 use crate::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
@@ -58,9 +59,7 @@ pub struct ClaimOutcome {
     /// The index of the last change of the volume's claims.
     pub index: u64,
     /// The claim; `None` if it is gone.
-    pub claim: Option<Claim>,
-    /// The key of the claim.
-    pub key: ClaimKey,
+    pub claim: Option<ClaimStatus>,
 }
 
 /// Grants and releases claims. A clone is the same service.
@@ -260,7 +259,7 @@ impl ClaimService {
                 }
                 .into());
             }
-            let progress = outcome.claim.as_ref().map(Claim::progress);
+            let progress = outcome.claim.as_ref().map(|claim| claim.progress);
             let waits = progress == Some(ClaimProgress::Publishing);
             if !waits || Instant::now() >= deadline {
                 return Ok(outcome);
@@ -277,8 +276,7 @@ impl ClaimService {
             let record = state.claims(remote);
             ClaimOutcome {
                 index: record.map_or(state.claims_index(), |record| record.modify_index),
-                claim: record.and_then(|record| record.claims.claims.get(key).cloned()),
-                key: key.clone(),
+                claim: record.and_then(|record| claim_status(record, key)),
             }
         })
     }

@@ -52,6 +52,12 @@ pub fn claim_statuses(
     found
 }
 
+/// Returns one claim; `None` if it is gone.
+pub(super) fn claim_status(record: &ClaimsRecord, key: &ClaimKey) -> Option<ClaimStatus> {
+    let claim = record.claims.claims.get(key)?;
+    Some(status(record, key, claim))
+}
+
 fn status(record: &ClaimsRecord, key: &ClaimKey, claim: &Claim) -> ClaimStatus {
     ClaimStatus {
         remote: record.volume.clone(),

@@ -7,12 +7,12 @@ use http::StatusCode;
 use super::blocking::wait_for_index;
 use super::reply::Reply;
 use super::request::ApiRequest;
-use crate::claim::{Claim, ClaimKey, Known, StepProblem};
+use crate::claim::{Known, StepProblem};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, MountOptions, Namespace, NamespacedId, NodeId,
     VolumeAlias, VolumeId,
 };
-use crate::server::claims::{ClaimOutcome, ClaimStatus, MountRequest, claim_statuses};
+use crate::server::claims::{ClaimStatus, MountRequest, claim_statuses};
 use crate::server::error::{ClaimError, ServerError};
 use crate::state::{State, Table, Topic, volume};
 use crate::wire::{
@@ -73,7 +73,13 @@ pub(super) async fn claim(request: &ApiRequest, id: &str) -> Result {
         Some(claim) if claim.published == Known::Yes => StatusCode::OK,
         Some(_) | None => StatusCode::ACCEPTED,
     };
-    let document = outcome_to_wire(&mount.volume, &outcome);
+    let claim = outcome.claim.as_ref();
+    let document = claim.map(status_to_wire).unwrap_or_else(|| ClaimDocument {
+        alloc_id: mount.alloc.to_string(),
+        namespace: mount.volume.namespace.to_string(),
+        volume_id: mount.volume.id.to_string(),
+        ..ClaimDocument::default()
+    });
     let reply = Reply::json(&document, request.pretty)?;
     Ok(reply.with_status(status).with_index(outcome.index))
 }
@@ -204,36 +210,5 @@ fn status_to_wire(status: &ClaimStatus) -> ClaimDocument {
         state: status.progress.as_str().to_owned(),
         target_path: path_text(status.target.as_ref()),
         volume_id: status.volume.id.to_string(),
-    }
-}
-
-/// The claim of a request. What other claims share with it, the list of claims shows.
-fn outcome_to_wire(volume: &NamespacedId, outcome: &ClaimOutcome) -> ClaimDocument {
-    let ClaimKey { alloc, alias } = &outcome.key;
-    let known = ClaimDocument {
-        alias: alias.to_string(),
-        alloc_id: alloc.to_string(),
-        namespace: volume.namespace.to_string(),
-        volume_id: volume.id.to_string(),
-        ..ClaimDocument::default()
-    };
-    match &outcome.claim {
-        None => known,
-        Some(claim) => with_claim(known, claim),
-    }
-}
-
-fn with_claim(known: ClaimDocument, claim: &Claim) -> ClaimDocument {
-    ClaimDocument {
-        access_mode: claim.usage.capability.access_mode.to_string(),
-        attachment_mode: claim.usage.capability.attachment_mode.to_string(),
-        granted_at: claim.granted_at,
-        node_id: claim.node.to_string(),
-        problem: claim.problem.as_ref().map(problem_to_wire),
-        published: known_name(claim.published).to_owned(),
-        read_only: claim.read_only,
-        state: claim.progress().as_str().to_owned(),
-        target_path: path_text(claim.target.as_ref()),
-        ..known
     }
 }
