@@ -248,8 +248,8 @@ impl NodeHost for FakeStepHost {
         order: CallOrder,
         volume: RemoteVolume,
     ) -> Result<SweepOutcome, HostError> {
-        let targets = self.targets(&volume);
-        if targets.is_empty() && !self.is_staged(&volume) {
+        let (targets, is_staged) = (self.targets(&volume), self.is_staged(&volume));
+        if targets.is_empty() && !is_staged {
             return Ok(SweepOutcome::NothingLeft);
         }
         let plugin = self.plugin.clone();
@@ -259,7 +259,10 @@ impl NodeHost for FakeStepHost {
             for target in targets {
                 ignore_done(plugin.unpublish_volume(id.clone(), target).await)?;
             }
-            ignore_done(plugin.unstage_volume(id, staging).await)
+            if is_staged {
+                ignore_done(plugin.unstage_volume(id, staging).await)?;
+            }
+            Ok(())
         };
         self.run(&order, &volume, HostOperation::Sweep, call)
             .await?;
