@@ -389,3 +389,29 @@ async fn resolve(step: Rpc, fault: Fault, reaction: Reaction) {
     }
     host.check_nothing_left(&what).await;
 }
+
+/// B23: secrets are in the calls, and in no file, event or debug text.
+#[tokio::test]
+async fn no_file_event_or_debug_text_contains_a_secret() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let mut texts = vec![
+        format!("{:?}", host.attach_request()),
+        format!("{:?}", FakeHost::detach_request()),
+        format!("{:?}", host.stage_request()),
+        format!("{:?}", host.publish_request(ALLOC)),
+        format!("{:?}", host.events.take()),
+    ];
+    let root = host.directory.path().join("fake");
+    for file in [
+        "staging/vol%2f1/volume.json",
+        "targets/alloc-1/data/volume.json",
+    ] {
+        texts.push(std::fs::read_to_string(root.join(file)).unwrap());
+    }
+    for text in texts {
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("db"), "{text}");
+    }
+    host.manager.sweep(host.order(9), volume()).await.unwrap();
+}
