@@ -9,7 +9,7 @@ use crate::ports::HostOperation;
 
 /// Why a lane does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LaneRefusal {
+pub enum LaneRefusal {
     /// This operation has not ended.
     Busy(HostOperation),
     /// A request with this index has arrived before.
@@ -18,7 +18,7 @@ pub(super) enum LaneRefusal {
 
 /// The lane of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CallLane {
+pub struct CallLane {
     latest: u64,
     running: Option<HostOperation>,
 }
@@ -28,7 +28,7 @@ impl CallLane {
     ///
     /// # Errors
     /// If another call runs, or a later request was seen.
-    pub(super) fn admit(
+    pub fn admit(
         &mut self,
         index: Option<u64>,
         operation: HostOperation,
@@ -49,17 +49,17 @@ impl CallLane {
     }
 
     /// Ends the running call.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.running = None;
     }
 
     /// The operation that runs.
-    pub(super) fn running(self) -> Option<HostOperation> {
+    pub fn running(self) -> Option<HostOperation> {
         self.running
     }
 
     /// Whether the lane is as if it had never been used.
-    pub(super) fn is_unused(self) -> bool {
+    pub fn is_unused(self) -> bool {
         self == Self::default()
     }
 }

@@ -22,6 +22,7 @@ mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
+pub use call_lane::{CallLane, LaneRefusal};
 pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;
 pub use process_run::ProcessRun;

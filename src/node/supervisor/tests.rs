@@ -334,5 +334,6 @@ async fn a_process_that_does_not_stop_is_not_gone() {
     bed.driver.end(1, "was killed by signal 9");
     bed.driver.until_started(2).await;
     first.wait_until_gone().await;
+    bed.driver.is_stuck.store(false, Ordering::Relaxed);
     bed.end(run).await;
 }

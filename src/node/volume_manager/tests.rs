@@ -16,11 +16,14 @@ const FILES: AttachmentMode = AttachmentMode::FileSystem;
 async fn two_allocations_share_a_staging() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodePublishVolume).await;
-    let mut paths = vec![];
-    for alloc in [ALLOC, "alloc-2"] {
-        let request = host.publish_request(alloc);
-        paths.push(host.manager.publish(host.order(3), request).await.unwrap());
-    }
+    let publish = |host: &FakeHost, alloc| {
+        let (order, request) = (host.order(3), host.publish_request(alloc));
+        let manager = host.manager.clone();
+        async move { manager.publish(order, request).await.unwrap() }
+    };
+    let mut paths = vec![publish(&host, ALLOC).await];
+    let host = host.restart("session-2").await;
+    paths.push(publish(&host, "alloc-2").await);
     assert_ne!(paths[0].on_host(), paths[1].on_host());
     assert_eq!(host.mounter.mounts().len(), 3);
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 1);
@@ -243,7 +246,7 @@ async fn an_unpublish_of_what_is_gone_succeeds() {
 async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     let host = FakeHost::start();
     host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
-    let foreign = host.directory.path().join("fake/staging/vol%2f1/mount");
+    let foreign = host.directory.path().join("fake/vol%2f1/staging/mount");
     host.mounter.mount_foreign(&foreign);
     let refused = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
     let expected = format!(
@@ -287,6 +290,7 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     host.manager.publish(host.order(3), request).await.unwrap();
     let host = host.restart("session-2").await;
     assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.events.take(), []);
     let sweep = |index| host.manager.sweep(host.order(index), volume());
     let crash = [Fault::CrashAfterEffect];
     host.backend.inject_faults(Rpc::NodeUnstageVolume, crash);
@@ -294,6 +298,12 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     host.restart_plugin().await;
     assert_eq!(sweep(1).await, Ok(SweepOutcome::UndidSomething));
     assert_eq!(sweep(1).await, Ok(SweepOutcome::NothingLeft));
+    let events = host.events.take();
+    let allocs: Vec<_> = events
+        .iter()
+        .filter_map(|event| event.alloc.as_ref())
+        .collect();
+    assert_eq!(allocs, [&AllocId::new(ALLOC), &AllocId::new("alloc-2")]);
     host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
     host.check_nothing_left("").await;
     let mut old = host.order(9);
@@ -404,8 +414,8 @@ async fn no_file_event_or_debug_text_contains_a_secret() {
     ];
     let root = host.directory.path().join("fake");
     for file in [
-        "staging/vol%2f1/volume.json",
-        "targets/alloc-1/data/volume.json",
+        "vol%2f1/staging/volume.json",
+        "vol%2f1/targets/alloc-1/data/volume.json",
     ] {
         texts.push(std::fs::read_to_string(root.join(file)).unwrap());
     }
