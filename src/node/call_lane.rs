@@ -66,6 +66,8 @@ impl CallLane {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const STAGE: HostOperation = HostOperation::Stage;
@@ -112,5 +114,29 @@ mod tests {
         lane.admit(Some(1), STAGE).unwrap();
         lane.end();
         assert!(!lane.is_unused());
+    }
+
+    proptest! {
+        /// Whatever arrives in whatever order: one call runs at a time, and none that was decided before
+        /// a request that has arrived.
+        #[test]
+        fn every_history_keeps_the_rules(
+            requests in prop::collection::vec((prop::option::of(0_u64..6), any::<bool>()), 0..40),
+        ) {
+            let mut lane = CallLane::default();
+            let (mut is_running, mut seen) = (false, 0);
+            for (index, ends_first) in requests {
+                if ends_first {
+                    lane.end();
+                    is_running = false;
+                }
+                let is_late = index.is_some_and(|index| index < seen);
+                seen = seen.max(index.unwrap_or_default());
+                let admitted = lane.admit(index, STAGE).is_ok();
+                prop_assert_eq!(admitted, !is_running && !is_late);
+                is_running |= admitted;
+                prop_assert_eq!(lane.running().is_some(), is_running);
+            }
+        }
     }
 }

@@ -119,6 +119,22 @@ async fn a_call_without_an_answer_is_an_error() {
     host.check_nothing_left("").await;
 }
 
+/// B30: an answer that comes after the server's patience is still the answer of a caller that waits.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_the_answer() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    let hang = [Fault::Hang];
+    host.backend.inject_faults(Rpc::NodePublishVolume, hang);
+    let publish = host.take(Rpc::NodePublishVolume, 2);
+    tokio::pin!(publish);
+    let given_up = tokio::time::timeout(Duration::from_secs(150), &mut publish).await;
+    assert!(given_up.is_err());
+    host.backend.release();
+    publish.await.unwrap();
+    assert_eq!(host.backend.targets().len(), 1);
+}
+
 /// The caller gives up; the step ends all the same, with its event.
 #[tokio::test(start_paused = true)]
 async fn a_step_goes_on_without_its_caller() {
