@@ -17,6 +17,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::assemble::{AgentParts, assemble_agent};
@@ -205,11 +206,13 @@ impl Agent {
 
     /// Stops everything in order.
     pub(super) async fn stop(mut self) {
+        let begun = Instant::now();
         self.stop_http.cancel();
         drop(self.unserved.take());
         let served = async { while self.http.join_next().await.is_some() {} };
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
-        self.hosts.drain(DRAIN_LIMIT).await;
+        let left = DRAIN_LIMIT.saturating_sub(begun.elapsed());
+        self.hosts.drain(left).await;
         self.stop_plugin.cancel();
         while self.supervision.join_next().await.is_some() {}
         self.services.cell.stop().await;

@@ -1,16 +1,16 @@
 //! Where volumes are staged and published on a node: the only place that spells these paths.
 //!
 //! ```text
-//! ROOT/staging/VOLUME/volume.json            which volume it is
-//! ROOT/staging/VOLUME/mount                  CSI's staging_target_path
-//! ROOT/targets/ALLOCATION/ALIAS/volume.json
-//! ROOT/targets/ALLOCATION/ALIAS/mount        CSI's target_path
+//! ROOT/VOLUME/staging/volume.json                     which volume it is
+//! ROOT/VOLUME/staging/mount                           CSI's staging_target_path
+//! ROOT/VOLUME/targets/ALLOCATION/ALIAS/volume.json
+//! ROOT/VOLUME/targets/ALLOCATION/ALIAS/mount          CSI's target_path
 //! ```
 //!
 //! A volume has one staging path on a node, whatever it is registered as and used for (W48). Every ID is
 //! one path segment: characters other than ASCII letters, digits, `-`, `_` and inner dots are escaped,
 //! and a long one ends with its hash (W49). Different IDs have different segments, and no path leaves
-//! its root. The root has two names where the plugin sees another file system than the agent.
+//! its root. All of one volume is in one directory, which only its lane changes. The root has two names where the plugin sees another file system than the agent.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -81,42 +81,45 @@ impl MountRoot {
         &self.host
     }
 
+    /// The directory of a volume, as the agent sees it.
+    pub fn volume(&self, volume: &ExternalId) -> PathBuf {
+        self.host.join(segment(volume.as_str()))
+    }
+
     /// The path at which a volume is staged.
     pub fn staging(&self, volume: &ExternalId) -> StagingPath {
-        let relative = Path::new(STAGING).join(segment(volume.as_str()));
+        let relative = Path::new(&segment(volume.as_str())).join(STAGING);
         StagingPath(self.place(&relative))
     }
 
     /// The path at which a volume is published for one allocation.
-    pub fn target(&self, alloc: &AllocId, alias: &VolumeAlias) -> TargetPath {
-        let relative = Path::new(TARGETS)
+    pub fn target(&self, volume: &ExternalId, alloc: &AllocId, alias: &VolumeAlias) -> TargetPath {
+        let relative = Path::new(&segment(volume.as_str()))
+            .join(TARGETS)
             .join(segment(alloc.as_str()))
             .join(segment(alias.as_str()));
         TargetPath(self.place(&relative))
     }
 
-    /// The directory of all stagings, as the agent sees it.
-    pub fn stagings(&self) -> PathBuf {
-        self.host.join(STAGING)
+    /// The directory of all targets of a volume, whose own directory the agent sees at `volume`: one
+    /// directory for each allocation.
+    pub fn targets_in(&self, volume: &Path) -> PathBuf {
+        volume.join(TARGETS)
     }
 
-    /// The directory of all targets, as the agent sees it: one directory for each allocation.
-    pub fn targets(&self) -> PathBuf {
-        self.host.join(TARGETS)
-    }
-
-    /// The staging path whose directory the agent sees at `directory`.
-    pub fn staging_in(&self, directory: &Path) -> Option<StagingPath> {
-        let relative = directory.strip_prefix(self.stagings()).ok()?;
+    /// The staging path of the volume whose directory the agent sees at `volume`.
+    pub fn staging_in(&self, volume: &Path) -> Option<StagingPath> {
+        let relative = volume.strip_prefix(&self.host).ok()?;
         let is_one = relative.components().count() == 1 && is_plain(relative);
-        is_one.then(|| StagingPath(self.place(&Path::new(STAGING).join(relative))))
+        is_one.then(|| StagingPath(self.place(&relative.join(STAGING))))
     }
 
     /// The target path whose directory the agent sees at `directory`.
     pub fn target_in(&self, directory: &Path) -> Option<TargetPath> {
-        let relative = directory.strip_prefix(self.targets()).ok()?;
-        let is_one = relative.components().count() == 2 && is_plain(relative);
-        is_one.then(|| TargetPath(self.place(&Path::new(TARGETS).join(relative))))
+        let relative = directory.strip_prefix(&self.host).ok()?;
+        let is_target = relative.iter().nth(1) == Some(TARGETS.as_ref());
+        let is_one = relative.components().count() == 4 && is_plain(relative);
+        (is_one && is_target).then(|| TargetPath(self.place(relative)))
     }
 
     fn place(&self, relative: &Path) -> Place {
@@ -236,26 +239,29 @@ mod tests {
         let staging = root().staging(&"vol-1".into());
         assert_eq!(
             staging.on_host(),
-            Path::new("/host/csi/staging/vol-1/mount")
+            Path::new("/host/csi/vol-1/staging/mount")
         );
         assert_eq!(
             staging.in_plugin(),
-            Path::new("/local/csi/staging/vol-1/mount")
+            Path::new("/local/csi/vol-1/staging/mount")
         );
         assert_eq!(
             staging.record(),
-            Path::new("/host/csi/staging/vol-1/volume.json")
+            Path::new("/host/csi/vol-1/staging/volume.json")
         );
-        let target = root().target(&"a1".into(), &"data".into());
+        let target = root().target(&"vol-1".into(), &"a1".into(), &"data".into());
         assert_eq!(
             target.on_host(),
-            Path::new("/host/csi/targets/a1/data/mount")
+            Path::new("/host/csi/vol-1/targets/a1/data/mount")
         );
         assert_eq!(
             target.in_plugin(),
-            Path::new("/local/csi/targets/a1/data/mount")
+            Path::new("/local/csi/vol-1/targets/a1/data/mount")
         );
-        assert_eq!(root().staging_in(staging.directory()), Some(staging));
+        assert_eq!(
+            root().staging_in(&root().volume(&"vol-1".into())),
+            Some(staging)
+        );
         assert_eq!(root().target_in(target.directory()), Some(target));
     }
 
@@ -295,16 +301,16 @@ mod tests {
         let mut seen = BTreeSet::new();
         for id in ids {
             let staging = root().staging(&id.into());
-            let relative = staging.on_host().strip_prefix("/host/csi/staging").unwrap();
-            assert_eq!(relative.components().count(), 2, "{id:?}: {staging:?}");
+            let relative = staging.on_host().strip_prefix("/host/csi").unwrap();
+            assert_eq!(relative.components().count(), 3, "{id:?}: {staging:?}");
             assert!(is_plain(relative), "{id:?}: {staging:?}");
             let name = relative.iter().next().unwrap();
             assert!(name.len() <= MAX_SEGMENT, "{id:?}: {staging:?}");
             assert!(!name.to_str().unwrap().starts_with('.'), "{id:?}");
             assert!(seen.insert(name.to_owned()), "{id:?}: {staging:?}");
-            let target = root().target(&id.into(), &id.into());
-            assert!(target.on_host().starts_with("/host/csi/targets"));
-            assert_eq!(target.on_host().components().count(), 7, "{id:?}");
+            let target = root().target(&id.into(), &id.into(), &id.into());
+            assert!(target.on_host().starts_with(root().volume(&id.into())));
+            assert_eq!(target.on_host().components().count(), 8, "{id:?}");
         }
     }
 
@@ -323,17 +329,13 @@ mod tests {
 
     #[test]
     fn only_the_directory_of_a_path_is_read_back() {
-        for directory in [
-            "/host/csi/staging",
-            "/host/csi/staging/a/b",
-            "/elsewhere/staging/a",
-        ] {
+        for directory in ["/host/csi", "/host/csi/a/b", "/elsewhere/a"] {
             assert_eq!(root().staging_in(Path::new(directory)), None, "{directory}");
         }
         for directory in [
-            "/host/csi/targets/a",
-            "/host/csi/targets/a/b/c",
-            "/host/csi/staging/a/b",
+            "/host/csi/v/targets/a",
+            "/host/csi/v/targets/a/b/c",
+            "/host/csi/v/staging/a/b",
         ] {
             assert_eq!(root().target_in(Path::new(directory)), None, "{directory}");
         }

@@ -9,7 +9,7 @@ use crate::ports::HostOperation;
 
 /// Why a lane does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LaneRefusal {
+pub enum LaneRefusal {
     /// This operation has not ended.
     Busy(HostOperation),
     /// A request with this index has arrived before.
@@ -18,7 +18,7 @@ pub(super) enum LaneRefusal {
 
 /// The lane of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CallLane {
+pub struct CallLane {
     latest: u64,
     running: Option<HostOperation>,
 }
@@ -28,7 +28,7 @@ impl CallLane {
     ///
     /// # Errors
     /// If another call runs, or a later request was seen.
-    pub(super) fn admit(
+    pub fn admit(
         &mut self,
         index: Option<u64>,
         operation: HostOperation,
@@ -49,23 +49,25 @@ impl CallLane {
     }
 
     /// Ends the running call.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.running = None;
     }
 
     /// The operation that runs.
-    pub(super) fn running(self) -> Option<HostOperation> {
+    pub fn running(self) -> Option<HostOperation> {
         self.running
     }
 
     /// Whether the lane is as if it had never been used.
-    pub(super) fn is_unused(self) -> bool {
+    pub fn is_unused(self) -> bool {
         self == Self::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const STAGE: HostOperation = HostOperation::Stage;
@@ -112,5 +114,29 @@ mod tests {
         lane.admit(Some(1), STAGE).unwrap();
         lane.end();
         assert!(!lane.is_unused());
+    }
+
+    proptest! {
+        /// Whatever arrives in whatever order: one call runs at a time, and none that was decided before
+        /// a request that has arrived.
+        #[test]
+        fn every_history_keeps_the_rules(
+            requests in prop::collection::vec((prop::option::of(0_u64..6), any::<bool>()), 0..40),
+        ) {
+            let mut lane = CallLane::default();
+            let (mut is_running, mut seen) = (false, 0);
+            for (index, ends_first) in requests {
+                if ends_first {
+                    lane.end();
+                    is_running = false;
+                }
+                let is_late = index.is_some_and(|index| index < seen);
+                seen = seen.max(index.unwrap_or_default());
+                let admitted = lane.admit(index, STAGE).is_ok();
+                prop_assert_eq!(admitted, !is_running && !is_late);
+                is_running |= admitted;
+                prop_assert_eq!(lane.running().is_some(), is_running);
+            }
+        }
     }
 }

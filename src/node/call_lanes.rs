@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::call_lane::{CallLane, LaneRefusal};
 use super::process_run::ProcessRun;
@@ -135,6 +136,8 @@ impl CallLanes {
         index: Option<u64>,
         operation: HostOperation,
     ) -> Result<LanePermit, HostError> {
+        // Before the check, so that `drain` waits for what passes it.
+        let token = self.shared.tasks.token();
         if self.shared.stopping.is_cancelled() {
             return Err(HostError::Stopping);
         }
@@ -145,6 +148,7 @@ impl CallLanes {
                 lanes: self.clone(),
                 key,
                 operation,
+                _token: token,
             }),
             Err(LaneRefusal::Busy(running)) => Err(HostError::Busy {
                 volume: key.volume(),
@@ -202,6 +206,7 @@ pub(super) struct LanePermit {
     lanes: CallLanes,
     key: LaneKey,
     operation: HostOperation,
+    _token: TaskTrackerToken,
 }
 
 impl LanePermit {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -309,6 +310,8 @@ pub(crate) struct FakeDriver {
     pub(crate) failures: Mutex<VecDeque<std::io::ErrorKind>>,
     processes: Mutex<BTreeMap<usize, watch::Sender<Option<String>>>>,
     started: watch::Sender<usize>,
+    /// Whether processes ignore every signal, as those that wait for a disk do.
+    pub(crate) is_stuck: Arc<AtomicBool>,
 }
 
 impl FakeDriver {
@@ -344,6 +347,15 @@ impl FakeDriver {
 
 struct FakeTask {
     exit: watch::Sender<Option<String>>,
+    is_stuck: Arc<AtomicBool>,
+}
+
+fn stuck(action: &'static str) -> DriverError {
+    DriverError {
+        task: "p".to_owned(),
+        action,
+        source: std::io::ErrorKind::TimedOut.into(),
+    }
 }
 
 #[async_trait]
@@ -355,6 +367,9 @@ impl Task for FakeTask {
     }
 
     async fn stop(&self, _: Duration) -> Result<(), DriverError> {
+        if self.is_stuck.load(Ordering::Relaxed) && self.exit.borrow().is_none() {
+            return Err(stuck("stop"));
+        }
         self.exit
             .send_if_modified(|exit| exit.replace("was stopped".to_owned()).is_none());
         Ok(())
@@ -375,11 +390,15 @@ impl TaskDriver for FakeDriver {
                 source: kind.into(),
             });
         }
+        if self.is_stuck.load(Ordering::Relaxed) && !self.all_ended() {
+            return Err(stuck("stop the earlier process of"));
+        }
         assert!(self.all_ended(), "two processes of one task");
         let (exit, _) = watch::channel(None);
         let number = self.started() + 1;
         self.processes.lock().unwrap().insert(number, exit.clone());
         self.started.send_replace(number);
-        Ok(Box::new(FakeTask { exit }))
+        let is_stuck = self.is_stuck.clone();
+        Ok(Box::new(FakeTask { exit, is_stuck }))
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
 //! [`Registry`], where the server half finds it, and reports the plugin's health to
-//! [`crate::ports::PluginObserver`]. Processes, sockets and gRPC are behind ports.
+//! [`crate::ports::PluginObserver`]. [`VolumeManager`] and [`LocalControllerHost`] carry out the steps of
+//! claims that the server decides, one at a time for a volume ([`CallLanes`]). Processes, sockets, mounts
+//! and gRPC are behind ports.
 
 mod call_lane;
 mod call_lanes;
@@ -20,6 +22,7 @@ mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
+pub use call_lane::{CallLane, LaneRefusal};
 pub use call_lanes::CallLanes;
 pub use controller_host::LocalControllerHost;
 pub use process_run::ProcessRun;

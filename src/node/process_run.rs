@@ -23,6 +23,11 @@ impl ProcessRun {
         (!self.is_gone()).then_some(token)
     }
 
+    /// Returns how many calls have been sent to the process and have no answer.
+    pub fn pending_calls(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Whether the process is known to be gone.
     pub fn is_gone(&self) -> bool {
         self.gone.is_cancelled()
@@ -59,6 +64,7 @@ mod tests {
     async fn a_run_ends_after_its_last_call() {
         let run = ProcessRun::default();
         let call = run.enter().unwrap();
+        assert_eq!(run.pending_calls(), 1);
         let ended = run.end();
         tokio::pin!(ended);
         assert!(ended.as_mut().now_or_never().is_none());

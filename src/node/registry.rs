@@ -5,7 +5,7 @@
 //! allocation again replaces its connection. Nothing is stored: after a restart the supervisors
 //! register their tasks.
 //!
-//! Whoever asks for a connection gets a controller on the lanes of this process.
+//! Every connection has a controller that takes the lanes of this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

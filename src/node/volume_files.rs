@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AllocId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath, VolumeAlias,
+    AllocId, ExternalId, MountRoot, NamespacedId, RemoteVolume, StagingPath, TargetPath,
+    VolumeAlias,
 };
 use crate::ports::HostFileError;
 use crate::private::{create_directory, create_subdirectory, open_to_read, replace};
@@ -47,18 +48,16 @@ impl Place {
     pub(super) fn of_staging(root: &MountRoot, path: &StagingPath) -> Self {
         Self {
             mount: path.on_host().to_owned(),
-            directories: vec![root.stagings(), path.directory().to_owned()],
+            directories: directories(root, path.directory()),
             record: path.record(),
         }
     }
 
-    /// The place of a target. The directory of its allocation holds the targets of all its volumes.
+    /// The place of a target.
     pub(super) fn of_target(root: &MountRoot, path: &TargetPath) -> Self {
-        let directory = path.directory();
-        let alloc = directory.parent().unwrap_or(directory);
         Self {
             mount: path.on_host().to_owned(),
-            directories: vec![root.targets(), alloc.to_owned(), directory.to_owned()],
+            directories: directories(root, path.directory()),
             record: path.record(),
         }
     }
@@ -186,18 +185,31 @@ impl Found {
 ///
 /// # Errors
 /// If a directory or a record cannot be read.
-pub(super) fn find(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
+pub(super) fn find_all(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
     let mut found = vec![];
-    for directory in entries(&root.stagings())? {
-        let Some(path) = root.staging_in(&directory) else {
-            continue;
-        };
+    for volume in entries(root.on_host())? {
+        found.extend(find_in(root, &volume)?);
+    }
+    Ok(found)
+}
+
+/// Returns what one volume has below its plugin's root.
+///
+/// # Errors
+/// If a directory or a record cannot be read.
+pub(super) fn find_volume(root: &MountRoot, id: &ExternalId) -> Result<Vec<Found>, HostFileError> {
+    find_in(root, &root.volume(id))
+}
+
+fn find_in(root: &MountRoot, volume: &Path) -> Result<Vec<Found>, HostFileError> {
+    let mut found = vec![];
+    if let Some(path) = root.staging_in(volume) {
         let place = Place::of_staging(root, &path);
         if let Some(record) = place.read()? {
             found.push(Found::Staging(place, record));
         }
     }
-    for alloc in entries(&root.targets())? {
+    for alloc in entries(&root.targets_in(volume))? {
         for directory in entries(&alloc)? {
             let Some(path) = root.target_in(&directory) else {
                 continue;
@@ -209,6 +221,15 @@ pub(super) fn find(root: &MountRoot) -> Result<Vec<Found>, HostFileError> {
         }
     }
     Ok(found)
+}
+
+/// Returns the root and every directory from there to `directory`.
+fn directories(root: &MountRoot, directory: &Path) -> Vec<PathBuf> {
+    let ancestors = directory.ancestors();
+    let below = ancestors.take_while(|at| at.starts_with(root.on_host()));
+    let mut chain: Vec<_> = below.map(Path::to_owned).collect();
+    chain.reverse();
+    chain
 }
 
 /// Returns the directories in `directory`, sorted; none if it does not exist.
@@ -268,7 +289,7 @@ mod tests {
     fn a_place_is_prepared_found_and_removed_without_trace() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let path = root.target(&"a1".into(), &"data".into());
+        let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
         let place = Place::of_target(&root, &path);
         assert_eq!(place.read(), Ok(None));
         assert_eq!(place.prepare(&record()), Ok(true));
@@ -277,13 +298,13 @@ mod tests {
         place.create_mount_point().unwrap();
         place.create_mount_point().unwrap();
         let found = Found::Target(place.clone(), path, record());
-        assert_eq!(find(&root), Ok(vec![found]));
+        assert_eq!(find_all(&root), Ok(vec![found]));
         assert_eq!(place.remove_mount_point(), Ok(true));
         assert_eq!(place.remove_mount_point(), Ok(false));
         place.remove_record().unwrap();
         place.remove_record().unwrap();
-        assert_eq!(find(&root), Ok(vec![]));
-        assert_eq!(entries(&root.targets()), Ok(vec![]));
+        assert_eq!(find_all(&root), Ok(vec![]));
+        assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
 
     /// The content of a directory that was thought to be empty stays.
@@ -297,7 +318,7 @@ mod tests {
         std::fs::write(place.mount.join("data"), "precious").unwrap();
         let refused = place.remove_mount_point().unwrap_err();
         assert_eq!(refused.kind, io::ErrorKind::DirectoryNotEmpty);
-        assert_eq!(find(&root).unwrap().len(), 1, "it is still found");
+        assert_eq!(find_all(&root).unwrap().len(), 1, "it is still found");
     }
 
     #[test]
@@ -307,7 +328,7 @@ mod tests {
         let place = Place::of_staging(&root, &root.staging(&"v".into()));
         place.prepare(&record()).unwrap();
         std::fs::write(&place.record, "{").unwrap();
-        let refused = find(&root).unwrap_err();
+        let refused = find_all(&root).unwrap_err();
         assert_eq!((refused.action, refused.path), ("read", place.record));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A request takes the node lane of its volume, and runs as a task of its own
 //! ([`super::call_lanes`]); [`super::volume_steps`] is what it does. Events are sent when a step ends,
-//! also if nobody waits for it any more. Claims are not recorded here: what this node has of a volume
+//! also if its caller has given up. Claims are not recorded here: what this node has of a volume
 //! is in the mount table and in the files beside the mount points.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use super::call_lanes::{CallLanes, LaneKey, PluginProcess};
 use super::registry::{Registry, RunningInstance};
-use super::volume_files::{Found, entries, find};
+use super::volume_files::{Found, entries, find_all};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use crate::model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
@@ -123,6 +123,7 @@ impl VolumeManager {
                 node: connection.node,
                 capabilities,
                 mounter,
+                observer: observer.clone(),
                 calls,
             };
             let result = work(steps).await;
@@ -203,7 +204,8 @@ impl NodeHost for VolumeManager {
             event: event(MountAction::Unmount, &request.name, Some(&request.alloc)),
         };
         let work = |steps: VolumeSteps| async move {
-            let path = steps.root.target(&request.alloc, &request.alias);
+            let id = &request.volume.external_id;
+            let path = steps.root.target(id, &request.alloc, &request.alias);
             steps.unpublish(&request.volume, &path).await
         };
         self.run(&order, lane, work).await
@@ -235,7 +237,7 @@ impl NodeHost for VolumeManager {
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
         let directories = self.directories.clone();
-        let found = run_blocking(move || find_all(&directories)).await;
+        let found = run_blocking(move || find_of_all_plugins(&directories)).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
         let volumes: BTreeSet<_> = found.iter().map(Found::volume).cloned().collect();
@@ -258,7 +260,7 @@ impl NodeHost for VolumeManager {
 }
 
 impl VolumeManager {
-    /// Refuses a mount that no record names: nobody could undo it.
+    /// Refuses a mount that no record names: no sweep could undo it.
     async fn check_identified(&self, found: &[Found]) -> Result<(), HostError> {
         let base = &self.directories.base;
         let mounts = self.mounter.list().await.map_err(|error| {
@@ -278,14 +280,14 @@ impl VolumeManager {
 }
 
 /// Returns what is below the directories of all plugins, also of those that do not run.
-fn find_all(directories: &MountDirectories) -> Result<Vec<Found>, HostFileError> {
+fn find_of_all_plugins(directories: &MountDirectories) -> Result<Vec<Found>, HostFileError> {
     let mut found = vec![];
     for directory in entries(&directories.base)? {
         let root = MountRoot::new(&directory, &directory).map_err(|problem| {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
             HostFileError::new("use", &directory, &error)
         })?;
-        found.extend(find(&root)?);
+        found.extend(find_all(&root)?);
     }
     Ok(found)
 }

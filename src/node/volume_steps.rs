@@ -13,13 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::call_lanes::PluginCalls;
-use super::volume_files::{Found, Place, VolumeRecord, find};
+use super::volume_files::{Found, Place, VolumeRecord, find_volume};
 use crate::model::{
     AttachmentMode, Bytes, MountRoot, NodeCapabilities, RemoteVolume, StagingPath, TargetPath,
 };
 use crate::ports::{
-    Delivery, HostError, HostFileError, Mounter, NodeExpandRequest, NodeExpandVolume, NodeService,
-    PluginError, PublishRequest, PublishVolume, StageRequest, StageVolume, SweepOutcome,
+    Delivery, HostError, HostFileError, MountAction, MountEvent, MountObserver, Mounter,
+    NodeExpandRequest, NodeExpandVolume, NodeService, PluginError, PublishRequest, PublishVolume,
+    StageRequest, StageVolume, SweepOutcome,
 };
 
 /// What the steps of one request work with.
@@ -28,6 +29,7 @@ pub(super) struct VolumeSteps {
     pub(super) node: Arc<dyn NodeService>,
     pub(super) capabilities: NodeCapabilities,
     pub(super) mounter: Arc<dyn Mounter>,
+    pub(super) observer: Arc<dyn MountObserver>,
     pub(super) calls: PluginCalls,
 }
 
@@ -61,7 +63,8 @@ impl VolumeSteps {
 
     /// Publishes a volume.
     pub(super) async fn publish(&self, request: PublishRequest) -> Result<TargetPath, HostError> {
-        let path = self.root.target(&request.alloc, &request.alias);
+        let id = &request.volume.external_id;
+        let path = self.root.target(id, &request.alloc, &request.alias);
         let place = Place::of_target(&self.root, &path);
         let record = VolumeRecord {
             volume: request.volume.clone(),
@@ -105,7 +108,7 @@ impl VolumeSteps {
         {
             return answer;
         }
-        if self.is_mounted(&place.mount).await? {
+        if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return answer.and(Err(self.still_there(&place)));
         }
         let removed = match blocking(&place, Place::remove_mount_point).await {
@@ -136,7 +139,7 @@ impl VolumeSteps {
             .node
             .unstage_volume(volume.external_id.clone(), staging);
         self.calls.send(call).await?;
-        if self.is_mounted(&place.mount).await? {
+        if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
         }
         let removed = blocking(&place, Place::remove_mount_point).await;
@@ -149,7 +152,7 @@ impl VolumeSteps {
         self.require(self.capabilities.expand_volume, "EXPAND_VOLUME")?;
         let staging = self.staging_in_plugin(&request.volume);
         let target = request.target.as_ref().map(|(alloc, alias)| {
-            let path = self.root.target(alloc, alias);
+            let path = self.root.target(&request.volume.external_id, alloc, alias);
             path.in_plugin().to_owned()
         });
         let message = NodeExpandVolume {
@@ -166,16 +169,12 @@ impl VolumeSteps {
 
     /// Undoes whatever is here of a volume, targets before the staging.
     pub(super) async fn sweep(&self, volume: &RemoteVolume) -> Result<SweepOutcome, HostError> {
-        let root = self.root.clone();
-        let found = run_blocking(move || find(&root)).await;
-        let found = found.map_err(HostError::NotPrepared)?;
-        let found: Vec<_> = found
-            .into_iter()
-            .filter(|it| it.volume() == volume)
-            .collect();
+        let found = self.found(volume).await?;
         for each in &found {
-            if let Found::Target(_, path, _) = each {
-                self.unpublish(volume, path).await?;
+            if let Found::Target(_, path, record) = each {
+                let undone = self.unpublish(volume, path).await;
+                self.report(record, undone.as_ref().err());
+                undone?;
             }
         }
         for each in &found {
@@ -192,6 +191,16 @@ impl VolumeSteps {
         } else {
             SweepOutcome::UndidSomething
         })
+    }
+
+    /// Sends the event of a target that a sweep unpublished.
+    fn report(&self, record: &VolumeRecord, error: Option<&HostError>) {
+        self.observer.observed(MountEvent {
+            volume: record.name.clone(),
+            alloc: record.target.as_ref().map(|(alloc, _)| alloc.clone()),
+            action: MountAction::Unmount,
+            error: error.map(ToString::to_string),
+        });
     }
 
     /// Removes the staging of a plugin that no longer stages, if nothing is mounted there.
@@ -214,10 +223,11 @@ impl VolumeSteps {
         self.check_owner(place, &record.volume).await?;
         let prepare = move |place: &Place| {
             let is_new = place.prepare(&record)?;
-            if with_mount_point {
-                place.create_mount_point()?;
+            match with_mount_point.then(|| place.create_mount_point()) {
+                None | Some(Ok(())) => Ok(is_new),
+                Some(Err(error)) if is_new => place.remove_record().and(Err(error)),
+                Some(Err(error)) => Err(error),
             }
-            Ok(is_new)
         };
         let prepared = blocking(place, prepare).await;
         prepared.map_err(HostError::NotPrepared)
@@ -238,15 +248,20 @@ impl VolumeSteps {
         Err(HostError::Occupied { path, found })
     }
 
+    /// Returns what is here of a volume.
+    async fn found(&self, volume: &RemoteVolume) -> Result<Vec<Found>, HostError> {
+        let (root, id) = (self.root.clone(), volume.external_id.clone());
+        let found = run_blocking(move || find_volume(&root, &id)).await;
+        let mut found = found.map_err(HostError::NotPrepared)?;
+        found.retain(|each| each.volume() == volume);
+        Ok(found)
+    }
+
     /// Refuses to unstage a volume that has a target here (W03).
     async fn check_no_target(&self, volume: &RemoteVolume) -> Result<(), HostError> {
-        let root = self.root.clone();
-        let found = run_blocking(move || find(&root)).await;
-        let found = found.map_err(HostError::NotPrepared)?;
-        let target = found.iter().find(|each| {
-            let is_target = matches!(each, Found::Target(..));
-            is_target && each.volume() == volume
-        });
+        let found = self.found(volume).await?;
+        let mut found = found.iter();
+        let target = found.find(|each| matches!(each, Found::Target(..)));
         match target {
             None => Ok(()),
             Some(target) => Err(HostError::InUse {

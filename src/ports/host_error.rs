@@ -1,8 +1,8 @@
 //! Why a host did not carry out a request for one volume.
 //!
-//! A host is the agent that calls the plugin of a lane. The caller decides by three questions, never by
-//! the text: was the request certainly not sent to the plugin, may it have taken effect, and can it
-//! ever succeed. A request that was sent and got no clear answer may have taken effect, and may still
+//! A host is the agent that calls the plugin of a lane. The caller decides by questions, never by the
+//! text: was the request certainly not sent to the plugin, may it have taken effect, can the plugin ever
+//! carry it out, and is the request out of date. A request that was sent and got no clear answer may have taken effect, and may still
 //! do so while the plugin's process lives.
 
 use std::io;
@@ -242,12 +242,20 @@ impl HostError {
         }
     }
 
-    /// Whether the same request can never succeed.
+    /// Whether the request was decided for another run of the host, or before one that arrived. It says
+    /// nothing about the step: decide again.
+    pub fn is_out_of_date(&self) -> bool {
+        matches!(self, Self::OtherSession { .. } | Self::Overtaken { .. })
+    }
+
+    /// Whether the plugin can never carry out this step.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Plugin(error) => error.verdict == Verdict::Permanent,
-            Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Unsupported { .. } => true,
-            Self::Busy { .. }
+            Self::Unsupported { .. } => true,
+            Self::OtherSession { .. }
+            | Self::Overtaken { .. }
+            | Self::Busy { .. }
             | Self::NoPlugin { .. }
             | Self::ProcessEnded { .. }
             | Self::NotThere { .. }
@@ -337,6 +345,28 @@ mod tests {
                 let verdict = verdict_of(rpc, code);
                 assert_eq!(answered.is_permanent(), verdict == Verdict::Permanent);
             }
+        }
+    }
+
+    /// A restart of the host says nothing about the plugin, so it never ends a claim.
+    #[test]
+    fn a_request_that_is_out_of_date_is_not_impossible() {
+        let volume = RemoteVolume {
+            plugin_id: "p".into(),
+            external_id: "v".into(),
+        };
+        for error in [
+            HostError::OtherSession {
+                wanted: "before".into(),
+                own: "now".into(),
+            },
+            HostError::Overtaken {
+                volume,
+                index: 1,
+                latest: 2,
+            },
+        ] {
+            assert!(error.is_out_of_date() && error.was_not_sent() && !error.is_permanent());
         }
     }
 

@@ -152,7 +152,8 @@ pub trait NodeHost: Send + Sync {
     /// Returns the volumes of which the node still has a mount or a directory.
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
 
-    /// Undoes whatever the node has of a volume, targets before the staging.
+    /// Undoes whatever the node has of a volume, targets before the staging. An error does not tell
+    /// what was undone before it.
     async fn sweep(
         &self,
         order: CallOrder,

@@ -36,6 +36,7 @@ mod plugin_client;
 mod readme;
 mod reconcile;
 mod strangers;
+mod volume_host;
 mod volume_manager;
 #[path = "../support/volumes.rs"]
 mod volumes;

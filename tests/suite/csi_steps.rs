@@ -9,7 +9,7 @@ use nomad_csi::model::{
 };
 use nomad_csi::ports::fake::{FakeBackend, Fault, PluginSettings};
 use nomad_csi::ports::{
-    Connector as _, ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume,
+    Connector as _, ControllerPublishVolume, ControllerUnpublishVolume, Delivery, NodeExpandVolume,
     PluginConnection, PluginError, PublishVolume, Rpc, StageVolume, StatusCode, verdict_of,
 };
 use nomad_csi::retry::Verdict;
@@ -281,7 +281,19 @@ async fn every_fault_of_every_step_has_its_verdict() {
                 fixture.take(earlier).await.unwrap();
             }
             backend.inject_faults(step, [*fault]);
-            let verdict = fixture.take(step).await.err().map(|error| error.verdict);
+            let error = fixture.take(step).await.err();
+            let delivery = error.as_ref().map(|error| error.delivery);
+            let is_answer = matches!(fault, Fault::Fail(_) | Fault::FailAfterEffect(_));
+            let expected = if is_answer {
+                Delivery::Answered
+            } else {
+                Delivery::Unanswered
+            };
+            assert!(
+                delivery.is_none_or(|it| it == expected),
+                "{what}: {error:?}"
+            );
+            let verdict = error.map(|error| error.verdict);
             let expected = match fault {
                 Fault::ApplyTwice => None,
                 Fault::Fail(code) => Some(verdict_of(step, *code)),

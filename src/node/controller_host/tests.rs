@@ -107,3 +107,30 @@ async fn a_delete_does_not_run_into_an_attach() {
     deleted.await.unwrap();
     assert_eq!(backend.volumes(), []);
 }
+
+/// The controller's calls for one volume are one lane, whichever node they are for.
+#[tokio::test]
+async fn an_attach_to_another_node_waits_for_the_first() {
+    let host = FakeHost::start();
+    let backend = host.backend.clone();
+    backend.add_node("i-43".into(), None);
+    backend.inject_faults(Rpc::ControllerPublishVolume, [Fault::Hang]);
+    let other = || {
+        let mut request = host.attach_request();
+        request.node = "i-43".into();
+        host.controller.publish(host.order(2), request)
+    };
+    let first = host
+        .controller
+        .publish(host.order(1), host.attach_request());
+    let second = async {
+        backend.wait_for_calls(1).await;
+        let refused = other().await.unwrap_err();
+        assert!(matches!(refused, HostError::Busy { .. }), "{refused}");
+        backend.release();
+    };
+    let (first, ()) = tokio::join!(first, second);
+    first.unwrap();
+    other().await.unwrap();
+    assert_eq!(backend.attachments().len(), 2);
+}

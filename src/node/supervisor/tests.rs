@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use tokio::task::JoinHandle;
 
@@ -296,4 +297,43 @@ async fn it_stops_during_the_pause_before_a_restart() {
     let stopped = Instant::now();
     bed.end(run).await;
     assert!(stopped.elapsed() < Duration::from_millis(1));
+}
+
+/// A run of a process ends when the process was waited for, and not before.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_process_ends_its_run() {
+    let bed = TestBed::new();
+    let (status, run) = bed.supervise(None);
+    let healthy = wait_until_healthy(status, Duration::from_secs(10)).await;
+    healthy.unwrap();
+    let first = bed.registry.running(&"p".into(), &"task".into()).ok();
+    let first = first.unwrap().run;
+    assert!(!first.is_gone());
+    bed.driver.end(1, "was killed by signal 9");
+    first.wait_until_gone().await;
+    assert!(bed.is_registered().await, "callers retry");
+    bed.driver.until_started(2).await;
+    bed.end(run).await;
+}
+
+/// A process that ignores every signal is not gone, whatever its connection does. It is gone when the
+/// driver can start the next one.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_stop_is_not_gone() {
+    let bed = TestBed::new();
+    let (status, run) = bed.supervise(None);
+    let healthy = wait_until_healthy(status, Duration::from_secs(10)).await;
+    healthy.unwrap();
+    let first = bed.registry.running(&"p".into(), &"task".into()).ok();
+    let first = first.unwrap().run;
+    bed.driver.is_stuck.store(true, Ordering::Relaxed);
+    bed.plugin.set_probe_response(ProbeResponse::Unavailable);
+    bed.observer.until("cannot stop the earlier process").await;
+    assert!(!first.is_gone());
+    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    bed.driver.end(1, "was killed by signal 9");
+    bed.driver.until_started(2).await;
+    first.wait_until_gone().await;
+    bed.driver.is_stuck.store(false, Ordering::Relaxed);
+    bed.end(run).await;
 }

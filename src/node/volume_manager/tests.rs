@@ -16,11 +16,14 @@ const FILES: AttachmentMode = AttachmentMode::FileSystem;
 async fn two_allocations_share_a_staging() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodePublishVolume).await;
-    let mut paths = vec![];
-    for alloc in [ALLOC, "alloc-2"] {
-        let request = host.publish_request(alloc);
-        paths.push(host.manager.publish(host.order(3), request).await.unwrap());
-    }
+    let publish = |host: &FakeHost, alloc| {
+        let (order, request) = (host.order(3), host.publish_request(alloc));
+        let manager = host.manager.clone();
+        async move { manager.publish(order, request).await.unwrap() }
+    };
+    let mut paths = vec![publish(&host, ALLOC).await];
+    let host = host.restart("session-2").await;
+    paths.push(publish(&host, "alloc-2").await);
     assert_ne!(paths[0].on_host(), paths[1].on_host());
     assert_eq!(host.mounter.mounts().len(), 3);
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 1);
@@ -114,6 +117,22 @@ async fn a_call_without_an_answer_is_an_error() {
     host.take(Rpc::NodeUnstageVolume, 6).await.unwrap();
     host.take(Rpc::ControllerUnpublishVolume, 6).await.unwrap();
     host.check_nothing_left("").await;
+}
+
+/// B30: an answer that comes after the server's patience is still the answer of a caller that waits.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_the_answer() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodePublishVolume).await;
+    let hang = [Fault::Hang];
+    host.backend.inject_faults(Rpc::NodePublishVolume, hang);
+    let publish = host.take(Rpc::NodePublishVolume, 2);
+    tokio::pin!(publish);
+    let given_up = tokio::time::timeout(Duration::from_secs(150), &mut publish).await;
+    assert!(given_up.is_err());
+    host.backend.release();
+    publish.await.unwrap();
+    assert_eq!(host.backend.targets().len(), 1);
 }
 
 /// The caller gives up; the step ends all the same, with its event.
@@ -243,7 +262,7 @@ async fn an_unpublish_of_what_is_gone_succeeds() {
 async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     let host = FakeHost::start();
     host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
-    let foreign = host.directory.path().join("fake/staging/vol%2f1/mount");
+    let foreign = host.directory.path().join("fake/vol%2f1/staging/mount");
     host.mounter.mount_foreign(&foreign);
     let refused = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
     let expected = format!(
@@ -287,6 +306,7 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     host.manager.publish(host.order(3), request).await.unwrap();
     let host = host.restart("session-2").await;
     assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.events.take(), []);
     let sweep = |index| host.manager.sweep(host.order(index), volume());
     let crash = [Fault::CrashAfterEffect];
     host.backend.inject_faults(Rpc::NodeUnstageVolume, crash);
@@ -294,6 +314,12 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     host.restart_plugin().await;
     assert_eq!(sweep(1).await, Ok(SweepOutcome::UndidSomething));
     assert_eq!(sweep(1).await, Ok(SweepOutcome::NothingLeft));
+    let events = host.events.take();
+    let allocs: Vec<_> = events
+        .iter()
+        .filter_map(|event| event.alloc.as_ref())
+        .collect();
+    assert_eq!(allocs, [&AllocId::new(ALLOC), &AllocId::new("alloc-2")]);
     host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
     host.check_nothing_left("").await;
     let mut old = host.order(9);
@@ -388,4 +414,30 @@ async fn resolve(step: Rpc, fault: Fault, reaction: Reaction) {
         undone.unwrap_or_else(|error| panic!("{what}, {undo}: {error}"));
     }
     host.check_nothing_left(&what).await;
+}
+
+/// B23: secrets are in the calls, and in no file, event or debug text.
+#[tokio::test]
+async fn no_file_event_or_debug_text_contains_a_secret() {
+    let host = FakeHost::start();
+    host.take_until(Rpc::NodeUnpublishVolume).await;
+    let mut texts = vec![
+        format!("{:?}", host.attach_request()),
+        format!("{:?}", FakeHost::detach_request()),
+        format!("{:?}", host.stage_request()),
+        format!("{:?}", host.publish_request(ALLOC)),
+        format!("{:?}", host.events.take()),
+    ];
+    let root = host.directory.path().join("fake");
+    for file in [
+        "vol%2f1/staging/volume.json",
+        "vol%2f1/targets/alloc-1/data/volume.json",
+    ] {
+        texts.push(std::fs::read_to_string(root.join(file)).unwrap());
+    }
+    for text in texts {
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("db"), "{text}");
+    }
+    host.manager.sweep(host.order(9), volume()).await.unwrap();
 }
