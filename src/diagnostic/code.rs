@@ -139,6 +139,10 @@ codes! {
         "Reduce the nesting; a volume needs at most seven levels.";
     SpecTooManyAliases = "spec/too-many-aliases": "YAML aliases expand the file to far more than its size.",
         "Write the values without aliases, or split the file.";
+    SpecTooManyValues = "spec/too-many-values": "The file has more values and keys than this program reads from one file.",
+        "Split the file: `-f` accepts several files and directories.";
+    SpecTooManyVolumes = "spec/too-many-volumes": "The files declare more volumes than one command manages.",
+        "Run one command per directory or per set.";
     SpecNoVolume = "spec/no-volume": "The specification declares no volume. It is empty, or contains only comments or the name of a set.",
         "Declare a volume; `volume init` writes an example. To remove every volume that a set owns, use `apply --prune`.";
     SpecMixedForms = "spec/mixed-forms": "The file mixes Nomad's flat form, which declares one volume, with `volume` blocks.",

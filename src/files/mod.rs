@@ -14,6 +14,6 @@ pub use config::{
 };
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
-pub use specs::{MAX_BYTES, SpecFilesRequest, read_spec_files};
+pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_spec_files};
 pub use text::{read_text, read_trusted_text};
 pub use write::{write_many, write_new, write_over, write_private};

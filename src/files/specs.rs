@@ -19,6 +19,9 @@ use crate::spec::Syntax;
 /// The largest file that is read.
 pub const MAX_BYTES: u64 = 16 << 20;
 
+/// The largest size of all specifications of one command.
+pub const MAX_TOTAL_BYTES: u64 = 128 << 20;
+
 /// The files to read.
 pub struct SpecFilesRequest<'r> {
     /// The arguments of `-f`.
@@ -45,6 +48,8 @@ pub fn read_spec_files(
         syntax: request.syntax,
         seen: BTreeSet::new(),
         stdin_was_read: false,
+        bytes_left: MAX_TOTAL_BYTES,
+        is_done: false,
         sources,
         diagnostics,
         texts: vec![],
@@ -65,6 +70,9 @@ struct SpecFilesReader<'r> {
     /// Files that have been read, by their real paths.
     seen: BTreeSet<PathBuf>,
     stdin_was_read: bool,
+    bytes_left: u64,
+    /// Whether the rest is not read, because it is too much.
+    is_done: bool,
     sources: &'r mut SourceMap,
     diagnostics: &'r mut Diagnostics,
     texts: Vec<(SourceId, Syntax)>,
@@ -205,6 +213,9 @@ impl SpecFilesReader<'_> {
     }
 
     fn file(&mut self, name: &str, path: &Path) {
+        if self.is_done {
+            return;
+        }
         let opened = fs::canonicalize(path).and_then(|real| Ok((real, File::open(path)?)));
         let (real, mut file) = match opened {
             Ok(opened) => opened,
@@ -230,6 +241,16 @@ impl SpecFilesReader<'_> {
         );
     }
 
+    /// Reports once that the files are too large together.
+    fn too_much(&mut self) {
+        let message = "the specifications are larger than 128 MiB together";
+        self.diagnostics.push(
+            Diagnostic::error(Code::FilesTooLarge, message)
+                .help("run one command per directory or per set"),
+        );
+        self.is_done = true;
+    }
+
     fn text(&mut self, name: &str, syntax: Option<Syntax>, from: &mut dyn Read) {
         let mut bytes = vec![];
         if let Err(error) = from.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
@@ -238,6 +259,10 @@ impl SpecFilesReader<'_> {
         if bytes.len() as u64 > MAX_BYTES {
             return self.too_large(name);
         }
+        if bytes.len() as u64 > self.bytes_left {
+            return self.too_much();
+        }
+        self.bytes_left -= bytes.len() as u64;
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

@@ -1,5 +1,6 @@
 //! Parses one text to the volumes that it declares.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::decode::{self, Document};
@@ -8,8 +9,8 @@ use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
-use super::{hcl, json, mask, yaml};
-use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
+use super::{hcl, json, mask, mask_text, yaml};
+use crate::diagnostic::{Code, Diagnostics, SourceId, SourceMap, Span};
 use crate::model::SetName;
 
 /// The content of one text.
@@ -52,7 +53,7 @@ pub fn parse_text(
     let documents = match read(&text, source, syntax, diagnostics) {
         Ok(documents) => documents,
         Err(problem) => {
-            for range in mask::possible_secrets(&text, syntax) {
+            for range in hidden_ranges(&text, syntax, &problem) {
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
@@ -77,6 +78,14 @@ pub fn parse_text(
         volumes: decoded.volumes,
         sets: decoded.sets,
     }
+}
+
+/// Returns what to hide in a text that does not parse: all of it if it is too much to search.
+fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
+    if problem.code == Code::SpecTooManyValues {
+        return std::iter::once(0..text.len()).collect();
+    }
+    mask_text::possible_secrets(text, syntax)
 }
 
 fn read<'a>(

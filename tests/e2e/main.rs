@@ -28,6 +28,7 @@ mod hostpath_reflink;
 mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
+mod long_input;
 #[path = "../support/namespace.rs"]
 mod namespace;
 mod plugin_check;

@@ -254,6 +254,26 @@ fn a_file_above_16_mib_is_refused_without_reading() {
     );
 }
 
+/// All files together have a limit, too: the last file is one byte too many.
+#[test]
+fn files_above_128_mib_together_are_refused_once() {
+    let directory = directory(&[]);
+    for at in 0..8 {
+        let file = fs::File::create(directory.path().join(format!("{at}.hcl")));
+        file.and_then(|file| file.set_len(MAX_BYTES))
+            .expect("a sparse file");
+    }
+    assert_eq!(8 * MAX_BYTES, MAX_TOTAL_BYTES);
+    let found = find(directory.path(), &["."]);
+    assert_eq!((found.codes().len(), found.texts.len()), (0, 8));
+    for name in ["8.hcl", "9.hcl"] {
+        fs::write(directory.path().join(name), "x").expect("a file");
+    }
+    let found = find(directory.path(), &["."]);
+    assert_eq!(found.codes(), ["files/too-large"]);
+    assert_eq!(found.texts.len(), 8);
+}
+
 #[test]
 fn an_unreadable_stdin_is_reported() {
     struct Broken;

@@ -159,6 +159,16 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "unreadable_files_are_named",
     ),
     (
+        Code::SpecTooManyValues,
+        "src/spec/tests/limits.rs",
+        "a_file_has_a_limit_of_values",
+    ),
+    (
+        Code::SpecTooManyVolumes,
+        "src/spec/tests/limits.rs",
+        "a_file_has_a_limit_of_volumes",
+    ),
+    (
         Code::FilesNotUtf8,
         "tests/suite/bad_input.rs",
         "unreadable_files_are_named",
