@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files::{self, MAX_BYTES};
+use nomad_csi::files::{self, MAX_BYTES, MAX_TOTAL_BYTES};
 use nomad_csi::spec::Syntax;
 use tempfile::TempDir;
 
