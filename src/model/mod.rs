@@ -11,6 +11,7 @@ mod external;
 mod hex;
 mod hidden_field;
 mod id;
+mod limit;
 mod mount_options;
 mod node;
 mod plugin;
@@ -33,6 +34,7 @@ pub use id::{
     AllocId, ExternalId, ExternalNodeId, IdProblem, Namespace, NamespacedId, NodeId, PluginId,
     SnapshotId, VariablePath, VolumeId,
 };
+pub use limit::{LimitField, set_limit};
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
 pub use plugin::{

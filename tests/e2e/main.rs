@@ -20,6 +20,7 @@ mod browsers;
 mod crowds;
 mod embedded;
 mod giants;
+mod hostile_server;
 mod hostpath;
 mod hostpath_concurrency;
 mod hostpath_fixture;

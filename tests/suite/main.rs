@@ -14,6 +14,7 @@ mod behaviours;
 mod canary;
 mod client_answers;
 mod client_failures;
+mod client_limits;
 mod client_neighbours;
 mod client_recorded;
 mod client_requests;
