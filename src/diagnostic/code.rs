@@ -185,7 +185,7 @@ codes! {
         "Correct one of the two sizes.";
     SpecTwoContentSources = "spec/two-content-sources": "The specification gives both a snapshot to restore and a volume to clone.",
         "Remove one of the two.";
-    SpecVolumeId = "spec/volume-id": "Nomad's HTTP API cannot address this ID, or it is too long for CSI. Such a volume could never be read or deleted.",
+    SpecVolumeId = "spec/volume-id": "Nomad's HTTP API cannot address this ID, it is too long for CSI, or it contains characters that terminals do not show. Such a volume could never be read or deleted, or could be taken for another one.",
         "Choose an ID of up to 128 bytes without slashes and control characters.";
     SpecNamespace = "spec/namespace": "The name is not a valid Nomad namespace.",
         "Use up to 128 letters, digits and hyphens.";

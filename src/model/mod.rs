@@ -26,7 +26,7 @@ mod volume;
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
-pub use display::{ago, one_line, visible_char};
+pub use display::{ago, escape_json, escape_json_for_yaml, is_invisible, one_line, visible_char};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;

@@ -45,6 +45,7 @@ mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
 mod imports;
+mod invisible_characters;
 mod ledger;
 mod ledger_real;
 mod neighbours_real;
