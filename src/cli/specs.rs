@@ -112,6 +112,7 @@ pub(super) fn read_specifications(
             base_directory: &context.directory,
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
+            pipe_limit: files::PIPE_LIMIT,
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });

@@ -106,7 +106,9 @@ mod tests {
         ] {
             let index = LineIndex::new(text);
             let near = |at: &usize| {
-                at % 997 == 0 || [0, 1, BLOCK - 1].contains(&(at % BLOCK)) || text.len() - at < 3
+                at.is_multiple_of(997)
+                    || [0, 1, BLOCK - 1].contains(&(at % BLOCK))
+                    || text.len() - at < 3
             };
             let places = (0..=text.len()).filter(near);
             for at in places.filter(|at| text.is_char_boundary(*at)) {

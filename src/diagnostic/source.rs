@@ -62,6 +62,7 @@ struct Source {
     lines: LineIndex,
     /// Sorted ranges that do not touch each other.
     hidden: Vec<Range<usize>>,
+    is_withheld: bool,
 }
 
 /// Omits the text, which may contain secrets.
@@ -90,8 +91,21 @@ impl SourceMap {
             text,
             lines,
             hidden: vec![],
+            is_withheld: false,
         });
         id
+    }
+
+    /// Marks a text of which nothing may be shown, not even in messages: it may be another file than
+    /// the person who gave it knows.
+    pub fn withhold(&mut self, id: SourceId) {
+        self.sources[id.0 as usize].is_withheld = true;
+        self.hide(Self::span(id, 0..self.source(id).text.len()));
+    }
+
+    /// Returns whether nothing of a text may be shown.
+    pub fn is_withheld(&self, id: SourceId) -> bool {
+        self.source(id).is_withheld
     }
 
     /// Marks a range as secret: [`SourceMap::redacted_text`] does not contain it.

@@ -10,6 +10,7 @@ mod call_observer;
 mod clock;
 mod cluster_api;
 mod connector;
+mod contained;
 mod document;
 mod driver;
 #[cfg(any(test, feature = "testing"))]
@@ -38,6 +39,7 @@ pub use call_observer::{CallLoad, CallObserver};
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use connector::{Connector, PluginConnection};
+pub use contained::{ContainedPanic, contained};
 pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use ids::{IdSource, RandomIds};

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer as _, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::bounded::{DecodeLimits, decode_bounded};
@@ -25,7 +25,7 @@ pub enum ElementProblem<E> {
 ///
 /// # Errors
 /// Fails at the first element that is not the expected document, or that `see` refuses.
-pub fn for_each_element<T: serde::de::DeserializeOwned, E>(
+pub fn for_each_element<T: DeserializeOwned, E>(
     body: &[u8],
     limits: DecodeLimits,
     mut see: impl FnMut(T, &RawValue) -> Result<(), E>,

@@ -15,6 +15,7 @@ mod agent_crash;
 mod agent_disk;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
+mod agent_remains;
 mod agent_stop;
 mod browsers;
 mod crowds;

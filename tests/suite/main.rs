@@ -31,6 +31,7 @@ mod csi_storage;
 mod faults;
 #[cfg(feature = "agent")]
 mod fixpoint;
+mod fuzz_corpus;
 mod generated;
 #[cfg(feature = "agent")]
 mod hostpath_check;

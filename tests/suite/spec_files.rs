@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files::{self, MAX_BYTES, MAX_TOTAL_BYTES};
+use nomad_csi::files::{self, MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT};
 use nomad_csi::spec::Syntax;
 use tempfile::TempDir;
 
@@ -42,6 +42,7 @@ fn find_with(
         base_directory: directory,
         stdin,
         syntax,
+        pipe_limit: PIPE_LIMIT,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let text = |(id, syntax)| {
@@ -306,4 +307,46 @@ fn cyclic_links_are_followed_once() {
         ["files/not-found"],
         "a broken link with the name of a specification"
     );
+}
+
+/// Makes a pipe with a name.
+#[cfg(unix)]
+fn pipe(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_a_writer_ends_at_its_limit() {
+    let directory = directory(&[]);
+    pipe(&directory.path().join("pipe.hcl"));
+    let limit = std::time::Duration::from_millis(20);
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut request = files::SpecFilesRequest {
+        arguments: &["pipe.hcl".to_owned()],
+        base_directory: directory.path(),
+        stdin: &mut io::empty(),
+        syntax: None,
+        pipe_limit: limit,
+    };
+    let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
+    assert!(texts.is_empty());
+    let problem = diagnostics.iter().next().expect("a problem");
+    assert_eq!(problem.code.as_str(), "files/timed-out");
+    let expected = "cannot read `pipe.hcl`: nothing was written to it within 0s";
+    assert_eq!(problem.message, expected);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_with_a_writer_is_read_to_its_end() {
+    let directory = directory(&[]);
+    let path = directory.path().join("pipe.hcl");
+    pipe(&path);
+    let writer = std::thread::spawn(move || fs::write(path, "id = \"a\"\n"));
+    let found = find(directory.path(), &["pipe.hcl"]);
+    writer.join().expect("it ends").expect("it is written");
+    let texts: Vec<_> = found.texts.iter().map(|(.., text)| text.as_str()).collect();
+    assert_eq!(texts, ["id = \"a\"\n"]);
 }

@@ -193,12 +193,15 @@ fn colour_length(text: &str) -> usize {
     let length = numbers
         .find(|c: char| !c.is_ascii_digit() && c != ';')
         .unwrap_or(numbers.len());
-    let is_shown = |number: &str| {
+    let is_hidden = |number: &str| {
         let number = number.parse().unwrap_or(0_u8);
-        !matches!(number, 5..=8 | 10..=20 | 50..=74)
+        matches!(number, 5..=8 | 10..=20 | 50..=74)
     };
-    let is_colour =
-        numbers[length..].starts_with('m') && numbers[..length].split(';').all(is_shown);
+    // The numbers after 38 and 48 name a colour.
+    let mut styles = numbers[..length]
+        .split(';')
+        .take_while(|number| !matches!(*number, "38" | "48"));
+    let is_colour = numbers[length..].starts_with('m') && !styles.any(is_hidden);
     if is_colour { 3 + length } else { 0 }
 }
 
