@@ -117,7 +117,7 @@ mod tests {
             (r#"[{"Name":"refused"} not JSON"#, "refused"),
             (
                 "{}",
-                "json: invalid type: map, expected a sequence at line 1 column 0",
+                "json: invalid type: map, expected a sequence at line 1 column 2",
             ),
             ("[] x", "json: trailing characters at line 1 column 4"),
             ("[{}", "json: EOF while parsing a list at line 1 column 3"),
