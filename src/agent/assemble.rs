@@ -4,7 +4,7 @@
 //! starts and stops the parts in order. If a step fails, everything opened before is closed.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -52,6 +52,8 @@ pub(super) async fn assemble_agent(
     dirs: &AgentDirs,
 ) -> Result<AgentParts, Diagnostics> {
     let listeners = Listeners::open(config.http, &dirs.agent_socket()).await?;
+    let checked = dirs.clone();
+    blocking::run_blocking(move || require_journal(&checked)).await??;
     let journal = EmbeddedJournal::open(dirs.journal()).await;
     let journal = journal.map_err(|error| journal_problem(&error))?;
     let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
@@ -69,6 +71,22 @@ pub(super) async fn assemble_agent(
             Err(problems)
         }
     }
+}
+
+/// Refuses a directory whose journal is gone: the first start creates the journal before the key and
+/// the catalogue, so a new journal would forget what the old one recorded.
+fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    let journal = dirs.journal();
+    if exists(&journal) || !exists(&dirs.key_file()) || !exists(&dirs.plugin_catalog()) {
+        return Ok(());
+    }
+    let message = format!("the agent's journal `{}` is missing", journal.display());
+    let code = Code::JournalMissing;
+    Err(Diagnostic::error(code, message)
+        .note("the key of its secrets and the catalogue of its plugin exist")
+        .help(code.advice())
+        .into())
 }
 
 async fn wire(

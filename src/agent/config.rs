@@ -27,6 +27,8 @@ pub struct AgentOptions {
     pub allow_hosts: Vec<String>,
     /// `--limit NAME=VALUE`.
     pub limits: Vec<String>,
+    /// `--allow-core-dumps`.
+    pub allow_core_dumps: bool,
     /// `--plugin-…`: the profile of the embedded plugin.
     pub plugin: ProfileOptions,
     /// XDG_RUNTIME_DIR.
@@ -69,6 +71,8 @@ pub struct AgentConfig {
     pub calls: CallWidths,
     /// The TCP address for metrics.
     pub metrics: Option<SocketAddr>,
+    /// Whether the agent and the plugin may make core dumps.
+    pub allows_core_dumps: bool,
 }
 
 /// What to do if another agent has locked the data directory.
@@ -131,6 +135,7 @@ impl AgentConfig {
             on_lock_conflict: LockConflict::Fail,
             calls: options.calls,
             metrics: options.metrics,
+            allows_core_dumps: options.allow_core_dumps,
         })
     }
 
@@ -152,6 +157,7 @@ impl AgentConfig {
             },
             calls: CallWidths::DEFAULT,
             metrics: None,
+            allows_core_dumps: false,
         })
     }
 }

@@ -119,6 +119,11 @@ impl AgentDirs {
         self.data.join("plugins").join("hostpath")
     }
 
+    /// The catalogue of the embedded plugin.
+    pub(super) fn plugin_catalog(&self) -> PathBuf {
+        self.plugin_state().join("catalog.redb")
+    }
+
     /// The journal file.
     pub(super) fn journal(&self) -> PathBuf {
         self.data.join("journal.redb")

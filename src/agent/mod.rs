@@ -6,6 +6,7 @@
 mod assemble;
 mod blocking;
 mod config;
+mod core_dumps;
 mod data_dir_lock;
 mod directory;
 mod embedded;

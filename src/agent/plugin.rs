@@ -50,6 +50,9 @@ fn command(config: &AgentConfig, dirs: &AgentDirs) -> TaskCommand {
         dirs.plugin_state().into(),
         "--exit-on-stdin-eof".into(),
     ];
+    if config.allows_core_dumps {
+        arguments.push("--allow-core-dumps".into());
+    }
     arguments.extend(
         config
             .plugin_profile

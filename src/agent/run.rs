@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::assemble::{AgentParts, assemble_agent};
 use super::blocking;
 use super::config::AgentConfig;
+use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
@@ -42,6 +43,7 @@ use crate::store::{DataLock, LockOwner};
 /// # Errors
 /// If it cannot start. Nothing keeps running then.
 pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
+    restrict_core_dumps(config.allows_core_dumps);
     let mut agent = match open_agent(&config).await? {
         OpenResult::Started(agent) => agent,
         OpenResult::ServedBy(socket) => return Err(served_elsewhere(&socket)),

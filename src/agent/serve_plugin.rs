@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::core_dumps::restrict_core_dumps;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::hostpath::{Config, Host, PluginProfile, serve};
 use crate::mounts::{LinuxBlockStorage, LinuxMounter};
@@ -23,6 +24,8 @@ pub struct PluginOptions {
     pub node_id: Option<String>,
     /// `--exit-on-stdin-eof`: whether it exits with its standard input.
     pub exit_on_stdin_eof: bool,
+    /// `--allow-core-dumps`: whether it may make core dumps.
+    pub allow_core_dumps: bool,
     /// The profile of the plugin.
     pub profile: ProfileOptions,
 }
@@ -40,8 +43,10 @@ pub async fn serve_plugin(
         state_dir,
         node_id,
         exit_on_stdin_eof,
+        allow_core_dumps,
         profile,
     } = options;
+    restrict_core_dumps(allow_core_dumps);
     let profile = parse_profile(&profile, "")?;
     let config = Config::new(&endpoint, state_dir, node_id, exit_on_stdin_eof);
     let config = config.map_err(|error| serve_problem(&error))?;

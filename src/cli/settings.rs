@@ -12,7 +12,7 @@ use crate::agent::{AgentConfig, embedded_directory};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::ClusterContext;
 use crate::model::Namespace;
-use crate::nomad::{ClientSettings, ProxySettings, RedactedString, TlsSettings};
+use crate::nomad::{ClientSettings, ProxySettings, RedactedString, ResponseLimits, TlsSettings};
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 
 /// The server that a command connects to.
@@ -179,7 +179,29 @@ fn cluster_settings(
             https: hidden(Variable::HttpsProxy)?,
             no_proxy: environment.text(Variable::NoProxy)?.map(str::to_owned),
         },
+        limits: response_limits(global, environment)?,
     })
+}
+
+/// Returns the limits of responses: those of the variable, then those of the flag.
+fn response_limits(
+    global: &GlobalArgs,
+    environment: &Environment,
+) -> Result<ResponseLimits, CliError> {
+    let own = environment.text(Variable::ResponseLimits)?;
+    let own = own.into_iter().flat_map(|text| text.split(','));
+    let typed = global.response_limit.iter().map(String::as_str);
+    let mut limits = ResponseLimits::default();
+    for text in own.map(str::trim).chain(typed) {
+        if let Err(why) = limits.set(text) {
+            let message = format!("cannot set the limit `{text}`: {why}");
+            let help = "`docs/security.md` lists the limits of responses";
+            return Err(Diagnostic::error(Code::CliInvalidValue, message)
+                .help(help)
+                .into());
+        }
+    }
+    Ok(limits)
 }
 
 fn tls_settings(global: &GlobalArgs, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {

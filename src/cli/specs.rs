@@ -8,7 +8,10 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use crate::files::{self, SpecFilesRequest};
 use crate::model::{Namespace, SetName};
 use crate::reconcile::workflow::Specifications;
-use crate::spec::{Defaults, Purpose, Syntax, VolumeSpec, parse_text, single_set, validate};
+use crate::spec::{
+    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, single_set, too_many_volumes,
+    validate,
+};
 
 impl From<SpecSyntax> for Syntax {
     fn from(syntax: SpecSyntax) -> Self {
@@ -109,6 +112,7 @@ pub(super) fn read_specifications(
             base_directory: &context.directory,
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
+            pipe_limit: files::PIPE_LIMIT,
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
@@ -117,13 +121,20 @@ pub(super) fn read_specifications(
         let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
         volumes.extend(parsed.volumes);
         sets.extend(parsed.sets);
+        let is_reported = has_too_many_volumes(&diagnostics);
+        if volumes.len() > MAX_VOLUMES && !is_reported {
+            diagnostics.push(too_many_volumes());
+        }
+        if volumes.len() > MAX_VOLUMES || is_reported {
+            break;
+        }
     }
     validate(&volumes, options.purpose, &mut diagnostics);
     if context.global.namespace.is_some() {
         check_namespaces(&volumes, &defaults.namespace, &mut diagnostics);
     }
     if options.empty_files == EmptyFiles::Pruned {
-        diagnostics = diagnostics.into_iter().map(explain_emptying).collect();
+        diagnostics = diagnostics.map(explain_emptying);
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
         diagnostics.extend(no_volume(options.empty_files, sets.first()));
@@ -140,6 +151,11 @@ pub(super) fn read_specifications(
         },
         diagnostics,
     ))
+}
+
+fn has_too_many_volumes(diagnostics: &Diagnostics) -> bool {
+    let mut all = diagnostics.iter();
+    all.any(|one| one.code == Code::SpecTooManyVolumes)
 }
 
 /// Parses the value of `--set`.

@@ -139,6 +139,10 @@ codes! {
         "Reduce the nesting; a volume needs at most seven levels.";
     SpecTooManyAliases = "spec/too-many-aliases": "YAML aliases expand the file to far more than its size.",
         "Write the values without aliases, or split the file.";
+    SpecTooManyValues = "spec/too-many-values": "The file has more values and keys than this program reads from one file.",
+        "Split the file: `-f` accepts several files and directories.";
+    SpecTooManyVolumes = "spec/too-many-volumes": "The files declare more volumes than one command manages.",
+        "Run one command per directory or per set.";
     SpecNoVolume = "spec/no-volume": "The specification declares no volume. It is empty, or contains only comments or the name of a set.",
         "Declare a volume; `volume init` writes an example. To remove every volume that a set owns, use `apply --prune`.";
     SpecMixedForms = "spec/mixed-forms": "The file mixes Nomad's flat form, which declares one volume, with `volume` blocks.",
@@ -181,7 +185,7 @@ codes! {
         "Correct one of the two sizes.";
     SpecTwoContentSources = "spec/two-content-sources": "The specification gives both a snapshot to restore and a volume to clone.",
         "Remove one of the two.";
-    SpecVolumeId = "spec/volume-id": "Nomad's HTTP API cannot address this ID, or it is too long for CSI. Such a volume could never be read or deleted.",
+    SpecVolumeId = "spec/volume-id": "Nomad's HTTP API cannot address this ID, it is too long for CSI, or it contains characters that terminals do not show. Such a volume could never be read or deleted, or could be taken for another one.",
         "Choose an ID of up to 128 bytes without slashes and control characters.";
     SpecNamespace = "spec/namespace": "The name is not a valid Nomad namespace.",
         "Use up to 128 letters, digits and hyphens.";
@@ -229,6 +233,10 @@ codes! {
         "Correct its permissions, then run the command again.";
     FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, the limit for a specification.",
         "Check the path, or split the file.";
+    FilesForeignLink = "files/foreign-link": "The file is a link to a file outside its directory, so its content is not shown in messages.",
+        "Run the command with the file that the link leads to, or replace the link by a copy.";
+    FilesTimedOut = "files/timed-out": "A pipe or a device did not deliver its content in time.",
+        "Check the process that writes to it, or write its output to a file first.";
     FilesNotUtf8 = "files/not-utf8": "The file is not UTF-8 text.",
         "Save the file as UTF-8.";
     FilesNoSpecs = "files/no-specs": "The directory contains no specification in a *.hcl, *.yaml, *.yml or *.json file. Nomad jobs and plugin files do not count.",
@@ -433,6 +441,8 @@ codes! {
         "Fix the operating system error for the file, its directory or its disk, and restart the agent if it has exited.";
     JournalInUse = "journal/in-use": "Another process has the agent's journal open. Only one process may write to it.",
         "Stop the other process, or use another data directory.";
+    JournalMissing = "journal/missing": "The agent's journal is missing, but the key of its secrets and the catalogue of its plugin are there. A new journal would forget every volume.",
+        "Restore `journal.redb`, or the whole data directory, from a backup. Without a backup, start with an empty data directory; the data of the volumes stays in `plugins/hostpath` of this one.";
     JournalDamaged = "journal/damaged": "The agent's journal is damaged, or another program wrote it.",
         "Copy the data directory, then restore a backup of the whole directory. Without a backup, start with an empty directory and register the volumes again; the provider still has their data.";
     JournalTooNew = "journal/too-new": "A later version of this program wrote the agent's journal, and this version cannot read it.",

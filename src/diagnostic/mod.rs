@@ -5,11 +5,14 @@
 //! Every diagnostic has a [`Code`] whose meaning never changes, so scripts match codes, not texts.
 
 mod code;
+mod lines;
+mod list;
 mod report;
 mod source;
 mod suggest;
 
 pub use code::Code;
-pub use report::{Diagnostic, Diagnostics, Label, Replacement, Severity};
+pub use list::{Diagnostics, DiagnosticsLength, MAX_DIAGNOSTICS};
+pub use report::{Diagnostic, Label, Replacement, Severity};
 pub use source::{Location, SourceId, SourceMap, Span};
 pub use suggest::closest_match;

@@ -1,4 +1,4 @@
-//! [`Diagnostic`], one error or warning, and [`Diagnostics`], a collection of them.
+//! [`Diagnostic`], one error or warning: what happened to which object, why, and what to do.
 
 use super::code::Code;
 use super::source::Span;
@@ -113,80 +113,5 @@ impl Diagnostic {
             title: title.into(),
         });
         self
-    }
-}
-
-/// A list of diagnostics in the order of detection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Diagnostics {
-    list: Vec<Diagnostic>,
-}
-
-impl Diagnostics {
-    /// Adds a diagnostic.
-    pub fn push(&mut self, diagnostic: Diagnostic) {
-        self.list.push(diagnostic);
-    }
-
-    /// Adds all diagnostics of another list.
-    pub fn extend(&mut self, others: Self) {
-        self.list.extend(others.list);
-    }
-
-    /// Whether any of them is an error.
-    pub fn has_errors(&self) -> bool {
-        self.list
-            .iter()
-            .any(|diagnostic| diagnostic.severity == Severity::Error)
-    }
-
-    /// Whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Iterates over the diagnostics.
-    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
-        self.list.iter()
-    }
-
-    /// Sorts the diagnostics by their first place. Those without a place come first.
-    pub fn sort(&mut self) {
-        self.list
-            .sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
-    }
-}
-
-impl From<Diagnostic> for Diagnostics {
-    fn from(diagnostic: Diagnostic) -> Self {
-        Self {
-            list: vec![diagnostic],
-        }
-    }
-}
-
-impl FromIterator<Diagnostic> for Diagnostics {
-    fn from_iter<I: IntoIterator<Item = Diagnostic>>(list: I) -> Self {
-        Self {
-            list: list.into_iter().collect(),
-        }
-    }
-}
-
-impl IntoIterator for Diagnostics {
-    type Item = Diagnostic;
-    type IntoIter = std::vec::IntoIter<Diagnostic>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.list.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Diagnostics {
-    type Item = &'a Diagnostic;
-    type IntoIter = std::slice::Iter<'a, Diagnostic>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.list.iter()
     }
 }

@@ -10,6 +10,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::lines::LineIndex;
+
 /// One text of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(u32);
@@ -57,9 +59,10 @@ pub struct Location {
 struct Source {
     name: String,
     text: Arc<str>,
-    line_starts: Vec<u32>,
+    lines: LineIndex,
     /// Sorted ranges that do not touch each other.
     hidden: Vec<Range<usize>>,
+    is_withheld: bool,
 }
 
 /// Omits the text, which may contain secrets.
@@ -81,18 +84,28 @@ impl SourceMap {
     /// A text may have at most `u32::MAX` bytes; the readers of files enforce a lower limit.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> SourceId {
         let text = text.into();
-        let newlines = text.match_indices('\n');
-        let line_starts = std::iter::once(0)
-            .chain(newlines.map(|(at, _)| offset(at + 1)))
-            .collect();
+        let lines = LineIndex::new(&text);
         let id = SourceId(offset(self.sources.len()));
         self.sources.push(Source {
             name: name.into(),
             text,
-            line_starts,
+            lines,
             hidden: vec![],
+            is_withheld: false,
         });
         id
+    }
+
+    /// Marks a text of which nothing may be shown, not even in messages: it may be another file than
+    /// the person who gave it knows.
+    pub fn withhold(&mut self, id: SourceId) {
+        self.sources[id.0 as usize].is_withheld = true;
+        self.hide(Self::span(id, 0..self.source(id).text.len()));
+    }
+
+    /// Returns whether nothing of a text may be shown.
+    pub fn is_withheld(&self, id: SourceId) -> bool {
+        self.source(id).is_withheld
     }
 
     /// Marks a range as secret: [`SourceMap::redacted_text`] does not contain it.
@@ -174,19 +187,8 @@ impl SourceMap {
     /// Returns line and column of the first character of a span.
     pub fn location(&self, span: Span) -> Location {
         let source = self.source(span.source);
-        let line = source
-            .line_starts
-            .partition_point(|start| *start <= span.start)
-            .max(1);
-        let line_start = source.line_starts[line - 1] as usize;
-        let before = source
-            .text
-            .get(line_start..span.start as usize)
-            .unwrap_or_default();
-        Location {
-            line,
-            column: before.chars().count() + 1,
-        }
+        let (line, column) = source.lines.location(&source.text, span.start as usize);
+        Location { line, column }
     }
 
     fn source(&self, id: SourceId) -> &Source {

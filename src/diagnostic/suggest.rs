@@ -3,16 +3,23 @@
 /// Returns the candidate that is most similar to `word`, if it is similar enough.
 ///
 /// The threshold is a Jaro–Winkler similarity of 0.85, ignoring case: `acess_mode` matches
-/// `access_mode`, `foo` matches nothing. The first of equal candidates wins.
+/// `access_mode`, `foo` matches nothing. The first of equal candidates wins. A word of more than four
+/// times the length of a candidate cannot reach the threshold, and is not compared.
 pub fn closest_match<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     const NEAR: f64 = 0.85;
-    let word = word.to_lowercase();
+    /// Four times the characters, in bytes: a character has up to four.
+    const TOO_LONG: usize = 4 * 4;
+    let mut lower = None;
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates {
-        let similarity = strsim::jaro_winkler(&word, &candidate.to_lowercase());
+        if word.len() > TOO_LONG * candidate.len() {
+            continue;
+        }
+        let word = &**lower.get_or_insert_with(|| word.to_lowercase());
+        let similarity = strsim::jaro_winkler(word, &candidate.to_lowercase());
         if similarity >= NEAR && best.is_none_or(|(score, _)| similarity > score) {
             best = Some((similarity, candidate));
         }

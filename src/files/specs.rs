@@ -4,20 +4,26 @@
 //! specification below it: `*.hcl *.yaml *.yml *.json`, except `*.nomad.hcl` (jobs),
 //! `*.plugin.json` and hidden files. A pattern means the matching files. Files come in the order of
 //! the arguments, then by name, and each only once. The size is checked before a file is read,
-//! cyclic links are followed once, and every unreadable file is reported with its own code.
+//! cyclic links are followed once, and every unreadable file is reported with its own code. Nothing of
+//! a file is shown that a link outside its tree leads to. A pipe has a time limit.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use globset::GlobBuilder;
 
+use super::timed::{TimedReader, open};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
 use crate::spec::Syntax;
 
 /// The largest file that is read.
 pub const MAX_BYTES: u64 = 16 << 20;
+
+/// The largest size of all specifications of one command.
+pub const MAX_TOTAL_BYTES: u64 = 128 << 20;
 
 /// The files to read.
 pub struct SpecFilesRequest<'r> {
@@ -30,7 +36,12 @@ pub struct SpecFilesRequest<'r> {
     /// The syntax of texts without a known file extension. The default is JSON if the text starts with
     /// `{`, otherwise HCL.
     pub syntax: Option<Syntax>,
+    /// How long a pipe or a device may take to deliver its content.
+    pub pipe_limit: Duration,
 }
+
+/// How long a pipe or a device may take to deliver a specification.
+pub const PIPE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads the files into `sources`, and returns the syntax of each text.
 ///
@@ -43,8 +54,11 @@ pub fn read_spec_files(
     let mut reader = SpecFilesReader {
         base_directory: request.base_directory,
         syntax: request.syntax,
+        pipe_limit: request.pipe_limit,
         seen: BTreeSet::new(),
         stdin_was_read: false,
+        bytes_left: MAX_TOTAL_BYTES,
+        is_done: false,
         sources,
         diagnostics,
         texts: vec![],
@@ -62,9 +76,13 @@ pub fn read_spec_files(
 struct SpecFilesReader<'r> {
     base_directory: &'r Path,
     syntax: Option<Syntax>,
+    pipe_limit: Duration,
     /// Files that have been read, by their real paths.
     seen: BTreeSet<PathBuf>,
     stdin_was_read: bool,
+    bytes_left: u64,
+    /// Whether the rest is not read, because it is too much.
+    is_done: bool,
     sources: &'r mut SourceMap,
     diagnostics: &'r mut Diagnostics,
     texts: Vec<(SourceId, Syntax)>,
@@ -81,25 +99,31 @@ impl SpecFilesReader<'_> {
         let path = self.base_directory.join(argument);
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => self.directory_argument(argument, &path),
-            Ok(_) => self.file(argument, &path),
+            Ok(_) => self.file(argument, &path, path.parent().unwrap_or(&path)),
             Err(_) if is_pattern(argument) => self.pattern(argument),
             Err(error) => self.refuse_path(argument, &error),
         }
     }
 
     fn refuse_path(&mut self, name: &str, error: &io::Error) {
-        let (code, message) = if error.kind() == io::ErrorKind::NotFound {
-            (Code::FilesNotFound, format!("`{name}` does not exist"))
-        } else {
-            (
-                Code::FilesUnreadable,
-                format!("cannot read `{name}`: {}", reason(error)),
-            )
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::FilesNotFound,
+            io::ErrorKind::TimedOut => Code::FilesTimedOut,
+            _ => Code::FilesUnreadable,
         };
-        self.diagnostics.push(Diagnostic::error(code, message));
+        let message = match code {
+            Code::FilesNotFound => format!("`{name}` does not exist"),
+            _ => format!("cannot read `{name}`: {}", reason(error)),
+        };
+        let problem = Diagnostic::error(code, message);
+        self.diagnostics.push(match code {
+            Code::FilesTimedOut => problem.help(code.advice()),
+            _ => problem,
+        });
     }
 
-    fn directory_argument(&mut self, name: &str, path: &Path) {
+    fn directory_argument(&mut self, name: &str, root: &Path) {
+        let path = root;
         let mut found = vec![];
         self.walk(name, path, usize::MAX, &mut found);
         found.retain(|(name, _)| is_specification(Path::new(name)));
@@ -112,7 +136,7 @@ impl SpecFilesReader<'_> {
             );
         }
         for (name, path) in found {
-            self.file(&name, &path);
+            self.file(&name, &path, root);
         }
     }
 
@@ -200,26 +224,47 @@ impl SpecFilesReader<'_> {
                 .push(Diagnostic::error(Code::FilesNotFound, message));
         }
         for (name, path) in found {
-            self.file(&plain(&name), &path);
+            self.file(&plain(&name), &path, path.parent().unwrap_or(&path));
         }
     }
 
-    fn file(&mut self, name: &str, path: &Path) {
-        let opened = fs::canonicalize(path).and_then(|real| Ok((real, File::open(path)?)));
-        let (real, mut file) = match opened {
+    /// Reads a file of a tree. `root` is the directory of the tree.
+    fn file(&mut self, name: &str, path: &Path, root: &Path) {
+        if self.is_done {
+            return;
+        }
+        let opened = fs::canonicalize(path).and_then(|real| Ok((real, open(path)?)));
+        let (real, file) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.refuse_path(name, &error),
         };
+        let is_foreign = !self.is_inside(&real, root);
         if !self.seen.insert(real) {
             return;
         }
-        if file
-            .metadata()
-            .is_ok_and(|metadata| metadata.len() > MAX_BYTES)
-        {
+        let metadata = file.metadata();
+        if metadata.as_ref().is_ok_and(|file| file.len() > MAX_BYTES) {
             return self.too_large(name);
         }
-        self.text(name, Syntax::from_path(Path::new(name)), &mut file);
+        let syntax = Syntax::from_path(Path::new(name));
+        let read = match metadata {
+            Ok(metadata) if !metadata.is_file() => {
+                self.text(name, syntax, &mut TimedReader::new(file, self.pipe_limit))
+            }
+            Ok(_) | Err(_) => self.text(name, syntax, &mut { file }),
+        };
+        if let Some(source) = read.filter(|_| is_foreign) {
+            self.sources.withhold(source);
+        }
+    }
+
+    /// Returns whether a file is in a tree, or below the directory that relative paths start from.
+    /// A path whose directory cannot be resolved is outside. Pipes and devices have no place.
+    fn is_inside(&self, real: &Path, root: &Path) -> bool {
+        let below = |directory: &Path| {
+            fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
+        };
+        below(root) || below(self.base_directory) || !real.is_file()
     }
 
     fn too_large(&mut self, name: &str) {
@@ -230,14 +275,37 @@ impl SpecFilesReader<'_> {
         );
     }
 
-    fn text(&mut self, name: &str, syntax: Option<Syntax>, from: &mut dyn Read) {
+    /// Reports once that the files are too large together.
+    fn too_much(&mut self) {
+        let message = "the specifications are larger than 128 MiB together";
+        self.diagnostics.push(
+            Diagnostic::error(Code::FilesTooLarge, message)
+                .help("run one command per directory or per set"),
+        );
+        self.is_done = true;
+    }
+
+    /// Reads a text, and returns its source. Reports why it cannot be read.
+    fn text(
+        &mut self,
+        name: &str,
+        syntax: Option<Syntax>,
+        from: &mut dyn Read,
+    ) -> Option<SourceId> {
         let mut bytes = vec![];
         if let Err(error) = from.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
-            return self.refuse_path(name, &error);
+            self.refuse_path(name, &error);
+            return None;
         }
         if bytes.len() as u64 > MAX_BYTES {
-            return self.too_large(name);
+            self.too_large(name);
+            return None;
         }
+        if bytes.len() as u64 > self.bytes_left {
+            self.too_much();
+            return None;
+        }
+        self.bytes_left -= bytes.len() as u64;
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -250,8 +318,12 @@ impl SpecFilesReader<'_> {
                     });
                 let source = self.sources.add(name, text);
                 self.texts.push((source, syntax));
+                Some(source)
             }
-            Err(error) => self.not_utf8(name, error.utf8_error().valid_up_to(), error.as_bytes()),
+            Err(error) => {
+                self.not_utf8(name, error.utf8_error().valid_up_to(), error.as_bytes());
+                None
+            }
         }
     }
 

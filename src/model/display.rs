@@ -33,17 +33,109 @@ fn two_units(seconds: u64) -> String {
     shown.concat()
 }
 
-/// Replaces every control character, line ends included, with a visible one.
+/// Replaces every invisible character, line ends included, with a visible one.
 pub fn one_line(text: &str) -> String {
     text.chars().map(visible_char).collect()
 }
 
-/// Returns a visible character in place of a control character.
+/// Returns a visible character in place of an invisible one.
 pub fn visible_char(c: char) -> char {
     match c {
         '\u{7f}' => '\u{2421}',
         c if c.is_ascii_control() => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-        c if c.is_control() => '\u{fffd}',
+        c if is_invisible(c) => '\u{fffd}',
         c => c,
+    }
+}
+
+/// Returns whether a terminal does not show a character but obeys it: control characters (C0 and
+/// C1), controls of the writing direction, and characters without width, such as those of tags.
+pub fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Escapes invisible characters in JSON, which can only be within its texts. Line ends and tabs
+/// stay: they are between the values.
+pub fn escape_json(json: &str) -> String {
+    escape(json, |c, escaped| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            escaped.extend(["\\u".to_owned(), format!("{unit:04x}")]);
+        }
+    })
+}
+
+/// Escapes invisible characters in JSON that is read as YAML, which has no pairs of surrogates.
+pub fn escape_json_for_yaml(json: &str) -> String {
+    escape(json, |c, escaped| {
+        escaped.extend(["\\U".to_owned(), format!("{:08x}", u32::from(c))]);
+    })
+}
+
+fn escape(json: &str, mut write: impl FnMut(char, &mut String)) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_invisible(c) && !matches!(c, '\n' | '\t') {
+            write(c, &mut escaped);
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HIDDEN: [char; 12] = [
+        '\u{1b}',
+        '\u{7f}',
+        '\u{9b}',
+        '\u{85}',
+        '\u{ad}',
+        '\u{200b}',
+        '\u{202e}',
+        '\u{2066}',
+        '\u{2069}',
+        '\u{feff}',
+        '\u{e0041}',
+        '\u{2028}',
+    ];
+
+    #[test]
+    fn invisible_characters_are_replaced_and_all_others_stay() {
+        for c in HIDDEN {
+            assert!(is_invisible(c), "{c:?}");
+            assert!(!is_invisible(visible_char(c)), "{c:?}");
+        }
+        assert_eq!(
+            one_line("a\u{1b}[2J\u{9b}b\n\u{202e}"),
+            "a␛[2J\u{fffd}b␊\u{fffd}"
+        );
+        let shown = "db-0 日本 é 🦀 …";
+        assert_eq!(one_line(shown), shown);
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let text: String = HIDDEN.iter().collect();
+        let json = serde_json::json!({"ID": text, "é": [1]});
+        let written = serde_json::to_string_pretty(&json).unwrap();
+        let escaped = escape_json(&written);
+        assert!(escaped.chars().all(|c| c == '\n' || !is_invisible(c)));
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
+            json
+        );
+        let yaml = escape_json_for_yaml(&written);
+        assert!(yaml.chars().all(|c| c == '\n' || !is_invisible(c)));
+        assert_eq!(
+            serde_yaml::from_str::<serde_json::Value>(&yaml).unwrap(),
+            json
+        );
     }
 }

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::display::is_invisible;
+
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -121,6 +123,9 @@ pub enum IdProblem {
     /// The ID contains a character that splits or ends a URL path even if it is percent-encoded.
     #[error("Nomad's HTTP API cannot address an ID with {0:?}")]
     Unaddressable(char),
+    /// The ID contains a character that terminals do not show, so it may look like another ID.
+    #[error("it contains the invisible character U+{code:04X}", code = u32::from(*.0))]
+    Invisible(char),
     /// The ID is `.` or `..`, which HTTP clients remove from a path.
     #[error("HTTP clients remove `.` and `..` from a path")]
     DotSegment,
@@ -144,6 +149,13 @@ impl VolumeId {
                 .map(IdProblem::Unaddressable),
         }
     }
+
+    /// Returns why no specification may have this ID, if so. A server may have volumes of other IDs.
+    pub fn problem_in_specification(&self) -> Option<IdProblem> {
+        let invisible = || self.as_str().chars().find(|c| is_invisible(*c));
+        self.problem()
+            .or_else(|| invisible().map(IdProblem::Invisible))
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +177,25 @@ mod tests {
             (long.as_str(), Some(IdProblem::TooLong(129))),
         ] {
             assert_eq!(VolumeId::new(id).problem(), expected, "{id:?}");
+            assert_eq!(
+                VolumeId::new(id).problem_in_specification(),
+                expected,
+                "{id:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_specification_cannot_have_an_id_with_invisible_characters() {
+        for c in ['\u{202e}', '\u{200b}', '\u{2066}', '\u{feff}'] {
+            let id = VolumeId::new(format!("a{c}"));
+            assert_eq!(id.problem(), None);
+            assert_eq!(id.problem_in_specification(), Some(IdProblem::Invisible(c)));
+        }
+        let problem = IdProblem::Invisible('\u{202e}');
+        assert_eq!(
+            problem.to_string(),
+            "it contains the invisible character U+202E"
+        );
     }
 }

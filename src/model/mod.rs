@@ -11,6 +11,7 @@ mod external;
 mod hex;
 mod hidden_field;
 mod id;
+mod limit;
 mod mount_options;
 mod node;
 mod paths;
@@ -28,7 +29,7 @@ mod volume;
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
-pub use display::{ago, one_line, visible_char};
+pub use display::{ago, escape_json, escape_json_for_yaml, is_invisible, one_line, visible_char};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
@@ -36,6 +37,7 @@ pub use id::{
     AllocId, ExternalId, ExternalNodeId, HostSession, IdProblem, Namespace, NamespacedId, NodeId,
     PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
 };
+pub use limit::{LimitField, set_limit};
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
 pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath};

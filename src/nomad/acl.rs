@@ -32,16 +32,16 @@ impl AccessReader for NomadClient {
 
     async fn policies(&self) -> Result<Vec<Policy>, ApiError> {
         let action = "read the token's policies";
-        let listed = self
-            .session
-            .list::<PolicyDocument>(&["acl", "policies"], &[], action)
-            .await;
-        let listed = match listed {
-            Ok(listed) => listed,
+        let mut names = BTreeSet::new();
+        let add = |policy: PolicyDocument, _| {
+            names.insert(policy.name);
+        };
+        let listed = self.session.list(&["acl", "policies"], &[], action, add);
+        match listed.await {
+            Ok(()) => {}
             Err(error) if error.code == Code::ApiAclDisabled => return Ok(vec![]),
             Err(error) => return Err(error),
-        };
-        let names: BTreeSet<String> = listed.into_iter().map(|(policy, _)| policy.name).collect();
+        }
         let mut policies = vec![];
         for name in names {
             let path = ["acl", "policy", &name];
@@ -60,12 +60,13 @@ impl AccessReader for NomadClient {
 
     async fn namespaces(&self) -> Result<BTreeSet<Namespace>, ApiError> {
         let action = "list the namespaces";
-        let listed = self
-            .session
-            .list::<NamespaceDocument>(&["namespaces"], &[], action)
-            .await?;
-        let name = |(namespace, _): (NamespaceDocument, _)| Namespace::new(namespace.name);
-        Ok(listed.into_iter().map(name).collect())
+        let mut names = BTreeSet::new();
+        let add = |namespace: NamespaceDocument, _| {
+            names.insert(Namespace::new(namespace.name));
+        };
+        let listed = self.session.list(&["namespaces"], &[], action, add);
+        listed.await?;
+        Ok(names)
     }
 }
 

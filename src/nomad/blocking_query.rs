@@ -5,13 +5,12 @@
 //! means that the server's state was restored, and the wait continues from the new index. Blocking
 //! queries have no pages, because a server would delay every page.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{HeaderMap, Method};
 
-use super::client::{NomadClient, list_parameters, matches_query};
+use super::client::{ListedVolumes, NomadClient, add_volume, list_parameters};
 use super::request::{ApiRequest, check_addressable};
 use crate::diagnostic::Code;
 use crate::model::{NamespacedId, Volume, VolumeSummary};
@@ -79,15 +78,9 @@ impl VolumeWatch for NomadClient {
         };
         blocking.add_to(&mut get);
         let action = "watch the volumes";
-        let (listed, headers) = self.session.list_once::<VolumeStub>(&get, action).await?;
-        let mut volumes = BTreeMap::new();
-        for (stub, document) in listed {
-            let value = wire::summary_from_wire(&stub);
-            if matches_query(query, &value) {
-                let key = (value.namespace.clone(), value.id.clone());
-                volumes.insert(key, WithDocument { value, document });
-            }
-        }
+        let mut volumes = ListedVolumes::new();
+        let add = |stub: VolumeStub, document| add_volume(&mut volumes, query, &stub, document);
+        let headers = self.session.list_once(&get, action, add).await?;
         Ok(with_index(volumes.into_values().collect(), &headers, wait))
     }
 

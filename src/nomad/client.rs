@@ -18,12 +18,12 @@ use super::session::Session;
 use super::settings::ClientSettings;
 use crate::diagnostic::Code;
 use crate::model::{
-    Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, Volume,
+    Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeId,
     VolumeRequest, VolumeSummary,
 };
 use crate::ports::{
-    AccessReader as _, ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument,
-    WriteReply,
+    AccessReader as _, ApiError, Document, ServerKind, VolumeApi, VolumeQuery, VolumeReader,
+    WithDocument, WriteReply,
 };
 use crate::wire::{
     self, PluginDocument, PluginStub, VolumeDocument, VolumeStub, WriteKind, WriteRequest,
@@ -119,18 +119,10 @@ impl VolumeReader for NomadClient {
         let mut parameters = list_parameters(query);
         parameters.push(("per_page", PER_PAGE));
         let action = "list the volumes";
-        let listed = self
-            .session
-            .list::<VolumeStub>(&["volumes"], &parameters, action)
-            .await?;
         let mut volumes = BTreeMap::new();
-        for (stub, document) in listed {
-            let value = wire::summary_from_wire(&stub);
-            if matches_query(query, &value) {
-                let key = (value.namespace.clone(), value.id.clone());
-                volumes.insert(key, WithDocument { value, document });
-            }
-        }
+        let add = |stub: VolumeStub, document| add_volume(&mut volumes, query, &stub, document);
+        let listed = self.session.list(&["volumes"], &parameters, action, add);
+        listed.await?;
         Ok(volumes.into_values().collect())
     }
 
@@ -166,17 +158,15 @@ impl VolumeReader for NomadClient {
         let mut parameters = vec![("type", "csi")];
         parameters.extend(prefix.map(|prefix| ("prefix", prefix)));
         let action = "list the plugins";
-        let listed = self
-            .session
-            .list::<PluginStub>(&["plugins"], &parameters, action)
-            .await?;
         let mut plugins = BTreeMap::new();
-        for (stub, document) in listed {
+        let add = |stub: PluginStub, document| {
             let value = wire::plugin_summary_from_wire(&stub);
             if prefix.is_none_or(|prefix| value.id.as_str().starts_with(prefix)) {
                 plugins.insert(value.id.clone(), WithDocument { value, document });
             }
-        }
+        };
+        let listed = self.session.list(&["plugins"], &parameters, action, add);
+        listed.await?;
         Ok(plugins.into_values().collect())
     }
 
@@ -280,8 +270,25 @@ pub(super) fn list_parameters(query: &VolumeQuery) -> Vec<(&'static str, &str)> 
     parameters
 }
 
+/// Listed volumes by namespace and ID.
+pub(super) type ListedVolumes = BTreeMap<(Namespace, VolumeId), WithDocument<VolumeSummary>>;
+
+/// Adds a volume of a list if it matches the query.
+pub(super) fn add_volume(
+    volumes: &mut ListedVolumes,
+    query: &VolumeQuery,
+    stub: &VolumeStub,
+    document: Document,
+) {
+    let value = wire::summary_from_wire(stub);
+    if matches_query(query, &value) {
+        let key = (value.namespace.clone(), value.id.clone());
+        volumes.insert(key, WithDocument { value, document });
+    }
+}
+
 /// Returns whether a volume matches a query, which servers check only in part.
-pub(super) fn matches_query(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
+fn matches_query(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
     let prefix = query.prefix.as_deref().unwrap_or_default();
     let all = query.namespace.as_str() == Namespace::ALL;
     let plugin = query.plugin.as_ref();

@@ -10,11 +10,13 @@ use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::address::{Address, BasicAuth};
 use super::connection_error::{connection_error, timeout_error};
-use super::request::{ApiRequest, RequestContext};
+use super::limits::{ResponseLimits, limit_size};
+use super::request::{ApiRequest, RequestContext, limit_help};
 use super::retrying::{Access, AttemptError};
 use super::settings::{ClientSettings, RedactedString, TlsSettings};
 use super::transport::Transport;
@@ -27,10 +29,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limit until the response to a write begins. Nomad gives a controller two minutes, queues the
 /// requests of one plugin, and tries each of its instances.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// Limit of a pause within a response.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Limit of a response body, in bytes.
-const MAX_BODY: usize = 64 << 20;
 /// Limit of an error body, in bytes; the rest is not read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
@@ -61,6 +59,7 @@ pub(super) struct Endpoint {
     auth: Option<BasicAuth>,
     /// The headers of every request, with the token marked as sensitive.
     headers: HeaderMap,
+    limits: ResponseLimits,
     http: OnceCell<reqwest::Client>,
 }
 
@@ -95,6 +94,7 @@ impl Endpoint {
             auth,
             headers: common_headers(token, transport.host_header())?,
             transport,
+            limits: settings.limits.clone(),
             http: OnceCell::new(),
         })
     }
@@ -102,6 +102,11 @@ impl Endpoint {
     /// The server's name in messages.
     pub(super) fn name(&self) -> &str {
         &self.transport.address.name
+    }
+
+    /// What the server may send.
+    pub(super) fn limits(&self) -> &ResponseLimits {
+        &self.limits
     }
 
     /// The token, to remove it from errors.
@@ -148,7 +153,7 @@ impl Endpoint {
             .map_err(|_| timeout_error(timeout, context))?
             .map_err(|error| connection_error(&error, context))?;
         tracing::debug!(status = response.status().as_u16(), "response");
-        receive(response, context).await
+        receive(response, &self.limits, context).await
     }
 
     fn build_request(
@@ -221,15 +226,15 @@ fn common_headers(token: Option<&str>, host: Option<String>) -> Result<HeaderMap
 
 async fn receive(
     mut response: reqwest::Response,
+    limits: &ResponseLimits,
     context: RequestContext<'_>,
 ) -> Result<ApiResponse, AttemptError> {
     let status = response.status();
     let headers = response.headers().clone();
+    let until = Instant::now() + limits.response_time();
     let mut body = vec![];
     loop {
-        let chunk = tokio::time::timeout(BODY_TIMEOUT, response.chunk())
-            .await
-            .map_err(|_| timeout_error(BODY_TIMEOUT, context))?;
+        let chunk = next_chunk(&mut response, until, limits, context).await?;
         let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break,
@@ -243,8 +248,8 @@ async fn receive(
             if body.len() == MAX_ERROR_BODY {
                 break;
             }
-        } else if body.len() + chunk.len() > MAX_BODY {
-            return Err(too_large(status, context));
+        } else if body.len() + chunk.len() > limits.response_bytes {
+            return Err(too_large(status, limits, context));
         } else {
             body.extend_from_slice(&chunk);
         }
@@ -256,17 +261,55 @@ async fn receive(
     })
 }
 
-fn too_large(status: StatusCode, context: RequestContext<'_>) -> AttemptError {
+/// Waits for the next part of a response: neither a pause nor the whole response may take too long.
+async fn next_chunk(
+    response: &mut reqwest::Response,
+    until: Instant,
+    limits: &ResponseLimits,
+    context: RequestContext<'_>,
+) -> Result<reqwest::Result<Option<hyper::body::Bytes>>, AttemptError> {
+    let silence = Instant::now() + limits.silence();
+    match timeout_at(silence.min(until), response.chunk()).await {
+        Ok(chunk) => Ok(chunk),
+        Err(_) if silence <= until => Err(too_slow(
+            &format!("sent nothing for {}s", limits.silence_seconds),
+            "silence-seconds",
+            context,
+        )),
+        Err(_) => Err(too_slow(
+            &format!(
+                "did not complete its response within {}s",
+                limits.response_seconds
+            ),
+            "response-seconds",
+            context,
+        )),
+    }
+}
+
+fn too_slow(what: &str, limit: &str, context: RequestContext<'_>) -> AttemptError {
+    let reason = format!("`{}` {what} (limit `{limit}`)", context.server());
+    let mut error = context.no_clear_response(Code::ApiTimeout, &reason);
+    error.help.push(limit_help(limit));
+    AttemptError::permanent(error)
+}
+
+fn too_large(
+    status: StatusCode,
+    limits: &ResponseLimits,
+    context: RequestContext<'_>,
+) -> AttemptError {
+    let limit = "response-bytes";
     let reason = format!(
-        "the response of `{}` is larger than {} MiB",
+        "the response of `{}` is larger than {} (limit `{limit}`)",
         context.server(),
-        MAX_BODY >> 20
+        limit_size(limits.response_bytes)
     );
     AttemptError::permanent(ApiError {
         code: Code::ApiTooLarge,
         status: Some(status.as_u16()),
         message: context.failed(&reason),
-        help: vec![],
+        help: vec![limit_help(limit)],
         server_text: None,
     })
 }

@@ -13,6 +13,8 @@ mod connection_error;
 mod endpoint;
 mod error_table;
 mod ledger;
+mod limits;
+mod list_budget;
 mod provider;
 mod redaction;
 mod request;
@@ -27,4 +29,5 @@ mod variables;
 
 pub use client::NomadClient;
 pub use ledger::NomadLedger;
+pub use limits::{RESPONSE_LIMITS, ResponseLimits};
 pub use settings::{ClientSettings, ProxySettings, RedactedString, TlsSettings};

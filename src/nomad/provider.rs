@@ -4,7 +4,7 @@
 //! token then skips the rest (W29). The token in the body leads to the plugin's next page. Secrets
 //! of a list and of a delete are sent as a header, those of a create in the body.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -55,8 +55,9 @@ impl NomadClient {
         headers: &HeaderMap,
         action: &str,
     ) -> Result<Vec<P::Entry>, ApiError> {
+        let context = self.session.reading(action);
+        let mut budget = self.session.list_budget();
         let mut all = vec![];
-        let mut tokens = HashSet::new();
         let mut token = String::new();
         loop {
             let mut page = ApiRequest {
@@ -68,15 +69,17 @@ impl NomadClient {
             if !token.is_empty() {
                 page.query.push(("next_token", &token));
             }
-            let (page, _) = self.session.read::<P>(&page, action).await?;
+            let (page, document) = self.session.read::<P>(&page, action).await?;
+            budget.page(document.text().len(), context)?;
             let (entries, next) = page.split();
-            all.extend(entries);
+            for entry in entries {
+                budget.item(context)?;
+                all.push(entry);
+            }
             if next.is_empty() {
                 return Ok(all);
             }
-            if !tokens.insert(next.clone()) {
-                return Err(self.session.repeated_page(action));
-            }
+            budget.next(&next, context)?;
             token = next;
         }
     }

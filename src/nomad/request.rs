@@ -50,6 +50,11 @@ pub(super) struct RequestContext<'a> {
     pub(super) has_token: bool,
 }
 
+/// Says how to raise a limit.
+pub(super) fn limit_help(limit: &str) -> String {
+    format!("if the server is right, raise the limit with `--response-limit {limit}=VALUE`")
+}
+
 impl<'a> RequestContext<'a> {
     /// The server's name in messages.
     pub(super) fn server(self) -> &'a str {
@@ -59,6 +64,29 @@ impl<'a> RequestContext<'a> {
     /// The headline of a request that failed.
     pub(super) fn failed(self, reason: &str) -> String {
         format!("cannot {}: {reason}", self.action)
+    }
+
+    /// The error of a read whose response exceeds a limit: "more than 5 pages".
+    pub(super) fn above_limit(self, what: &str, limit: &str) -> ApiError {
+        let reason = format!("`{}` sent {what} (limit `{limit}`)", self.server());
+        ApiError {
+            code: Code::ApiTooLarge,
+            status: Some(200),
+            message: self.failed(&reason),
+            help: vec![limit_help(limit)],
+            server_text: None,
+        }
+    }
+
+    /// The error of a response that the request cannot have.
+    pub(super) fn unexpected_response(self, reason: &str) -> ApiError {
+        ApiError {
+            code: Code::ApiNotNomad,
+            status: Some(200),
+            message: self.failed(reason),
+            help: vec![],
+            server_text: None,
+        }
     }
 
     /// The error of a request without a response that shows its outcome. The outcome of a write is

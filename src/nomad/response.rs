@@ -7,6 +7,8 @@
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION};
 use serde::de::{DeserializeOwned, Error as _};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::endpoint::ApiResponse;
 use super::error_table::{self, ErrorMeaning};
@@ -15,7 +17,7 @@ use super::retrying::AttemptError;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
 use crate::retry::Verdict;
-use crate::wire::{DecodeError, ErrorBody, decode};
+use crate::wire::{self, DecodeError, DecodeLimits, ElementProblem, ErrorBody, decode};
 
 /// Returns a successful response, or the error of any other.
 pub(super) fn require_success(
@@ -35,28 +37,65 @@ pub(super) fn require_success(
     Ok(response)
 }
 
-/// Parses the JSON of a successful response.
-pub(super) fn parse_json<T: DeserializeOwned>(
+/// Parses the JSON of a successful response, within limits.
+pub(super) fn parse_json(
     response: &ApiResponse,
+    limits: DecodeLimits,
     context: RequestContext<'_>,
-) -> Result<T, ApiError> {
+) -> Result<Value, ApiError> {
+    require_body(response, context)?;
+    wire::parse_bounded(&response.body, limits).map_err(|problem| {
+        if problem.is_limit {
+            let most = format!(
+                "a document with more than {} JSON values",
+                limits.json_values
+            );
+            return context.above_limit(&most, "json-values");
+        }
+        not_json(&problem.error, response, context)
+    })
+}
+
+/// Passes on each document of a list, with its text.
+pub(super) fn for_each_document<T: DeserializeOwned>(
+    response: &ApiResponse,
+    limits: DecodeLimits,
+    context: RequestContext<'_>,
+    see: impl FnMut(T, &RawValue) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    require_body(response, context)?;
+    let read = wire::for_each_element(&response.body, limits, see);
+    read.map_err(|problem| match problem {
+        ElementProblem::Refused(error) => error,
+        ElementProblem::Document(error) => unexpected_document(&error, context),
+        ElementProblem::Json(error) => not_json(&error, response, context),
+    })
+}
+
+fn require_body(response: &ApiResponse, context: RequestContext<'_>) -> Result<(), ApiError> {
     if response.body.iter().all(u8::is_ascii_whitespace) {
         return Err(not_nomad(response, "an empty body", context));
     }
-    serde_json::from_slice(&response.body).map_err(|error| {
-        if error.is_data() {
-            return unexpected_document(&DecodeError::custom(error), context);
-        }
-        if !error.is_eof() {
-            return not_nomad(response, "a body that is not JSON", context);
-        }
-        let reason = format!("`{}` responded with truncated JSON", context.server());
-        ApiError {
-            status: Some(200),
-            server_text: Some(body_excerpt(&response.body)),
-            ..context.no_clear_response(Code::ApiNotNomad, &reason)
-        }
-    })
+    Ok(())
+}
+
+fn not_json(
+    error: &serde_json::Error,
+    response: &ApiResponse,
+    context: RequestContext<'_>,
+) -> ApiError {
+    if error.is_data() {
+        return unexpected_document(&DecodeError::custom(error), context);
+    }
+    if !error.is_eof() {
+        return not_nomad(response, "a body that is not JSON", context);
+    }
+    let reason = format!("`{}` responded with truncated JSON", context.server());
+    ApiError {
+        status: Some(200),
+        server_text: Some(body_excerpt(&response.body)),
+        ..context.no_clear_response(Code::ApiNotNomad, &reason)
+    }
 }
 
 /// The error of JSON that is not the requested document.

@@ -3,14 +3,11 @@
 //! Secrets are removed from every document, because Nomad 1.1 and 1.2 return them from Create
 //! Volume.
 
-use std::collections::HashSet;
-
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::endpoint::{ApiResponse, Endpoint};
+use super::list_budget::ListBudget;
 use super::redaction::{redact_texts, redact_volume};
 use super::request::{ApiRequest, RequestContext};
 use super::response;
@@ -111,7 +108,8 @@ impl Session {
         action: &str,
     ) -> Result<T, ApiError> {
         let context = self.context(action, Access::Write);
-        let json: Value = response::parse_json(response, context)?;
+        let limits = self.endpoint.limits().document();
+        let json = response::parse_json(response, limits, context)?;
         wire::decode_value(&json).map_err(|error| response::unexpected_document(&error, context))
     }
 
@@ -122,7 +120,7 @@ impl Session {
         action: &str,
     ) -> Result<(T, Document), ApiError> {
         let response = self.call(request, action, Access::Read).await?;
-        decode_document(response, self.context(action, Access::Read))
+        self.decode_document(response, self.context(action, Access::Read))
     }
 
     /// Reads a document, or returns `None` if the server reports the code `missing`.
@@ -160,7 +158,7 @@ impl Session {
         })
         .await?;
         match response {
-            Some(response) => Ok((Some(decode_document(response, context)?), headers)),
+            Some(response) => Ok((Some(self.decode_document(response, context)?), headers)),
             None => Ok((None, headers)),
         }
     }
@@ -177,7 +175,8 @@ impl Session {
             return Ok(WriteReply::default());
         }
         let context = self.context(action, Access::Write);
-        let mut json: Value = response::parse_json(&response, context)?;
+        let limits = self.endpoint.limits().document();
+        let mut json = response::parse_json(&response, limits, context)?;
         let mut document = json
             .get_mut("Volumes")
             .and_then(|volumes| volumes.get_mut(0));
@@ -197,27 +196,32 @@ impl Session {
         })
     }
 
-    /// Reads a list without pages, and the headers of the response.
+    /// The budget of one list.
+    pub(super) fn list_budget(&self) -> ListBudget<'_> {
+        ListBudget::new(self.endpoint.limits())
+    }
+
+    /// Reads a list without pages, and returns the headers of the response.
     pub(super) async fn list_once<T: DeserializeOwned>(
         &self,
         request: &ApiRequest<'_>,
         action: &str,
-    ) -> Result<(Vec<(T, Document)>, HeaderMap), ApiError> {
+        mut add: impl FnMut(T, Document) + Send,
+    ) -> Result<HeaderMap, ApiError> {
         let response = self.call(request, action, Access::Read).await?;
-        let mut all = vec![];
-        self.add_page(&response, action, &mut all)?;
-        Ok((all, response.headers))
+        self.add_page(&response, action, &mut self.list_budget(), &mut add)?;
+        Ok(response.headers)
     }
 
-    /// Reads all pages of a list.
+    /// Reads all pages of a list, and passes on each entry with its JSON.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &[&str],
         query: &[(&'static str, &str)],
         action: &str,
-    ) -> Result<Vec<(T, Document)>, ApiError> {
-        let mut all = vec![];
-        let mut tokens = HashSet::new();
+        mut add: impl FnMut(T, Document) + Send,
+    ) -> Result<(), ApiError> {
+        let mut budget = self.list_budget();
         let mut token: Option<String> = None;
         loop {
             let mut page = ApiRequest {
@@ -227,14 +231,14 @@ impl Session {
             page.query
                 .extend(token.as_deref().map(|token| ("next_token", token)));
             let response = self.call(&page, action, Access::Read).await?;
-            self.add_page(&response, action, &mut all)?;
+            self.add_page(&response, action, &mut budget, &mut add)?;
             let next = response.headers.get(NEXT_TOKEN).map(HeaderValue::as_bytes);
             let next = next.map(|next| String::from_utf8_lossy(next).into_owned());
-            match next.filter(|next| !next.is_empty()) {
-                None => return Ok(all),
-                Some(next) if tokens.insert(next.clone()) => token = Some(next),
-                Some(_) => return Err(self.repeated_page(action)),
-            }
+            let Some(next) = next.filter(|next| !next.is_empty()) else {
+                return Ok(());
+            };
+            budget.next(&next, self.context(action, Access::Read))?;
+            token = Some(next);
         }
     }
 
@@ -242,57 +246,45 @@ impl Session {
         &self,
         response: &ApiResponse,
         action: &str,
-        all: &mut Vec<(T, Document)>,
+        budget: &mut ListBudget<'_>,
+        add: &mut impl FnMut(T, Document),
     ) -> Result<(), ApiError> {
         let context = self.context(action, Access::Read);
-        let page: Option<Vec<Box<RawValue>>> = response::parse_json(response, context)?;
-        let stubs = wire::decode_list(page.unwrap_or_default())
-            .map_err(|error| response::unexpected_document(&error, context))?;
-        all.extend(
-            stubs
-                .into_iter()
-                .map(|(stub, text)| (stub, Document::new(text))),
-        );
-        Ok(())
+        budget.page(response.body.len(), context)?;
+        let limits = self.endpoint.limits().document();
+        response::for_each_document(response, limits, context, |entry, text| {
+            budget.item(context)?;
+            add(entry, Document::new(text.get()));
+            Ok(())
+        })
     }
 
-    /// The error of a list whose page token repeats.
-    pub(super) fn repeated_page(&self, action: &str) -> ApiError {
-        let context = self.context(action, Access::Read);
-        let reason = format!("`{}` sent the same page twice", context.server());
-        unexpected_response(context.failed(&reason))
+    /// The context of a read, for its errors.
+    pub(super) fn reading<'a>(&'a self, action: &'a str) -> RequestContext<'a> {
+        self.context(action, Access::Read)
+    }
+
+    /// Decodes a response to a document and its JSON, without secrets.
+    fn decode_document<T: DeserializeOwned>(
+        &self,
+        response: ApiResponse,
+        context: RequestContext<'_>,
+    ) -> Result<(T, Document), ApiError> {
+        let mut json = response::parse_json(&response, self.endpoint.limits().document(), context)?;
+        let has_secrets = redact_volume(&mut json);
+        let read = wire::decode_value(&json)
+            .map_err(|error| response::unexpected_document(&error, context))?;
+        let document = match String::from_utf8(response.body) {
+            Ok(text) if !has_secrets => Document::new(text),
+            Ok(_) | Err(_) => Document::of(&json),
+        };
+        Ok((read, document))
     }
 
     /// The error of a response about another object than the requested one.
     pub(super) fn unexpected_object(&self, action: &str, id: &str) -> ApiError {
         let context = self.context(action, Access::Read);
         let reason = format!("`{}` responded with `{id}`", context.server());
-        unexpected_response(context.failed(&reason))
+        context.unexpected_response(&reason)
     }
-}
-
-fn unexpected_response(message: String) -> ApiError {
-    ApiError {
-        code: Code::ApiNotNomad,
-        status: Some(200),
-        message,
-        help: vec![],
-        server_text: None,
-    }
-}
-
-/// Decodes a response to a document and its JSON, without secrets.
-fn decode_document<T: DeserializeOwned>(
-    response: ApiResponse,
-    context: RequestContext<'_>,
-) -> Result<(T, Document), ApiError> {
-    let mut json: Value = response::parse_json(&response, context)?;
-    let has_secrets = redact_volume(&mut json);
-    let read = wire::decode_value(&json)
-        .map_err(|error| response::unexpected_document(&error, context))?;
-    let document = match String::from_utf8(response.body) {
-        Ok(text) if !has_secrets => Document::new(text),
-        Ok(_) | Err(_) => Document::of(&json),
-    };
-    Ok((read, document))
 }

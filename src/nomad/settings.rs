@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
+use super::limits::ResponseLimits;
+
 /// A secret string that its `Debug` output does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedactedString(Zeroizing<String>);
@@ -48,6 +50,8 @@ pub struct ClientSettings {
     pub tls: TlsSettings,
     /// HTTP proxies.
     pub proxies: ProxySettings,
+    /// What the server may send.
+    pub limits: ResponseLimits,
 }
 
 impl ClientSettings {
@@ -65,6 +69,7 @@ impl ClientSettings {
             http_auth: None,
             tls: TlsSettings::default(),
             proxies: ProxySettings::default(),
+            limits: ResponseLimits::default(),
         }
     }
 }

@@ -52,12 +52,15 @@ impl Variables<'_> {
             ("prefix", prefix),
             ("per_page", PER_PAGE),
         ];
-        let listed = self
-            .session
-            .list::<VariableDocument>(&["vars"], &query, action)
-            .await?;
-        let paths = listed.into_iter().map(|(variable, _)| variable.path);
-        Ok(paths.filter(|path| path.starts_with(prefix)).collect())
+        let mut paths = vec![];
+        let add = |variable: VariableDocument, _| {
+            if variable.path.starts_with(prefix) {
+                paths.push(variable.path);
+            }
+        };
+        let listed = self.session.list(&["vars"], &query, action, add);
+        listed.await?;
+        Ok(paths)
     }
 
     /// Reads one variable; `None` if it does not exist.

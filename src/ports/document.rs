@@ -24,6 +24,11 @@ impl Document {
         Self::new(serde_json::to_string(what).unwrap_or_else(|_| "null".to_owned()))
     }
 
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Parses the text.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()

@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use super::syntax::Syntax;
 use super::tree::UNKNOWN;
 use crate::model::{
-    Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest,
+    Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest, escape_json,
+    escape_json_for_yaml, is_invisible,
 };
 
 /// A volume to write, with the fields of a specification that are not part of the request.
@@ -68,7 +69,7 @@ pub fn encode_file(volume: &WritableSpec, set: Option<&SetName>, syntax: Syntax)
     };
     match syntax {
         Syntax::Hcl => hcl_set(set) + &hcl_volume(volume, None),
-        Syntax::Json => format!("{:#}\n", flat(json_topologies)),
+        Syntax::Json => escape_json(&format!("{:#}\n", flat(json_topologies))),
         Syntax::Yaml => comments(&[volume]) + &yaml(&flat(yaml_topologies)),
     }
 }
@@ -97,7 +98,7 @@ pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Synta
                 .collect();
             hcl_set(set) + &blocks.join("\n")
         }
-        Syntax::Json => format!("{:#}\n", all(json_topologies)),
+        Syntax::Json => escape_json(&format!("{:#}\n", all(json_topologies))),
         Syntax::Yaml => {
             let volumes: Vec<_> = volumes.iter().collect();
             comments(&volumes) + &yaml(&all(yaml_topologies))
@@ -130,10 +131,7 @@ fn comments(volumes: &[&WritableSpec]) -> String {
 
 /// Replaces control characters and line breaks, which would end a comment.
 fn one_line(text: &str) -> String {
-    text.replace(
-        |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{85}'),
-        " ",
-    )
+    text.replace(is_invisible, " ")
 }
 
 /// Returns the fields with one text each, in reading order.
@@ -291,7 +289,12 @@ fn yaml_topologies(topologies: &[Topology]) -> Value {
 
 /// Returns a document as YAML. Texts, lists and objects always have a YAML form.
 pub(super) fn yaml(document: &Value) -> String {
-    serde_yaml::to_string(document).unwrap_or_else(|_| format!("{document:#}\n"))
+    let is_shown = |c: char| c == '\n' || !is_invisible(c);
+    match serde_yaml::to_string(document) {
+        Ok(text) if text.chars().all(is_shown) => text,
+        // JSON is YAML, and can escape every character.
+        Ok(_) | Err(_) => escape_json_for_yaml(&format!("{document:#}\n")),
+    }
 }
 
 /// Returns the `set` attribute at the top of a file.
@@ -475,7 +478,10 @@ fn escaped(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // U+E123 is reserved in Nomad's reader.
-            c if c < ' ' || opens || c == '\u{e123}' => {
+            c if c > '\u{ffff}' && is_invisible(c) => {
+                out.extend(["\\U".to_owned(), format!("{:08x}", u32::from(c))]);
+            }
+            c if is_invisible(c) || opens || c == '\u{e123}' => {
                 out.extend(["\\u".to_owned(), format!("{:04x}", u32::from(c))]);
             }
             c => out.push(c),

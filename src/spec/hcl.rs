@@ -33,10 +33,7 @@ pub(super) fn parse<'a>(
     for template in parsed.templates {
         diagnostics.push(literal_template(template));
     }
-    parsed
-        .diagnostics
-        .into_iter()
-        .for_each(|diagnostic| diagnostics.push(diagnostic));
+    diagnostics.extend(parsed.diagnostics);
     Ok(parsed.body)
 }
 
@@ -73,7 +70,7 @@ fn expression(
     let mut reader = Reader {
         source,
         range,
-        diagnostics: vec![],
+        diagnostics: Diagnostics::default(),
     };
     let node = reader.node(&parsed);
     Ok((node, reader.diagnostics))
@@ -83,7 +80,7 @@ fn expression(
 struct Reader {
     source: SourceId,
     range: Range<usize>,
-    diagnostics: Vec<Diagnostic>,
+    diagnostics: Diagnostics,
 }
 
 impl Reader {

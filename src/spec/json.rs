@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::parse_error::ParseError;
-use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
+use super::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value, ValueBudget};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads a file to a tree.
@@ -23,6 +23,7 @@ pub(super) fn parse<'a>(
         source,
         at: 0,
         depth: 0,
+        budget: ValueBudget::default(),
         diagnostics,
     };
     if parser.peek() != Some(b'{') {
@@ -52,6 +53,7 @@ struct Parser<'a, 'd> {
     source: SourceId,
     at: usize,
     depth: usize,
+    budget: ValueBudget,
     diagnostics: &'d mut Diagnostics,
 }
 
@@ -84,8 +86,16 @@ impl<'a> Parser<'a, '_> {
         );
     }
 
+    /// Counts one value or key at the next character.
+    fn count(&mut self) -> Result<(), ParseError> {
+        let counted = self.budget.take(1);
+        counted.ok_or_else(|| ParseError::too_many_values(self.here()))
+    }
+
     fn value(&mut self) -> Result<Node<'a>, ParseError> {
-        match self.peek() {
+        let next = self.peek();
+        self.count()?;
+        match next {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
             Some(b'"') => {
@@ -158,6 +168,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn member(&mut self, object: &mut Object<'a>) -> Result<(), ParseError> {
+        self.count()?;
         let (text, range) = self.string()?;
         let span = self.span(range);
         match self.peek() {

@@ -1,5 +1,6 @@
 //! Parses one text to the volumes that it declares.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::decode::{self, Document};
@@ -8,8 +9,8 @@ use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
 use super::volume_spec::VolumeSpec;
-use super::{hcl, json, mask, yaml};
-use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
+use super::{hcl, json, mask, mask_text, yaml};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 use crate::model::SetName;
 
 /// The content of one text.
@@ -36,8 +37,45 @@ pub fn parse(
 /// `diagnostics`; after an error, the result is good only for [`super::validate()`].
 ///
 /// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in
-/// `sources`, even if the text does not parse, so no diagnostic shows them.
+/// `sources`, even if the text does not parse, so no diagnostic shows them. Of a withheld text, no
+/// diagnostic shows anything.
 pub fn parse_text(
+    sources: &mut SourceMap,
+    source: SourceId,
+    syntax: Syntax,
+    defaults: &Defaults,
+    diagnostics: &mut Diagnostics,
+) -> Parsed {
+    if !sources.is_withheld(source) {
+        return parse_shown(sources, source, syntax, defaults, diagnostics);
+    }
+    let mut problems = Diagnostics::default();
+    let parsed = parse_shown(sources, source, syntax, defaults, &mut problems);
+    if problems.is_empty() {
+        return parsed;
+    }
+    diagnostics.push(withheld(sources.name(source), problems.has_errors()));
+    if problems.has_errors() {
+        return Parsed::default();
+    }
+    parsed
+}
+
+/// The problem of a text of which nothing may be shown.
+fn withheld(name: &str, has_errors: bool) -> Diagnostic {
+    let code = Code::FilesForeignLink;
+    let link = format!("`{name}` is a link to a file outside its directory");
+    let problem = if has_errors {
+        Diagnostic::error(code, format!("{link}, and not a valid specification"))
+    } else {
+        Diagnostic::warning(code, format!("{link}, and there are warnings about it"))
+    };
+    problem
+        .note("its content is not shown: it may be another file than you expect")
+        .help(code.advice())
+}
+
+fn parse_shown(
     sources: &mut SourceMap,
     source: SourceId,
     syntax: Syntax,
@@ -52,7 +90,7 @@ pub fn parse_text(
     let documents = match read(&text, source, syntax, diagnostics) {
         Ok(documents) => documents,
         Err(problem) => {
-            for range in mask::possible_secrets(&text, syntax) {
+            for range in hidden_ranges(&text, syntax, &problem) {
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
@@ -77,6 +115,14 @@ pub fn parse_text(
         volumes: decoded.volumes,
         sets: decoded.sets,
     }
+}
+
+/// Returns what to hide in a text that does not parse: all of it if it is too much to search.
+fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
+    if problem.code == Code::SpecTooManyValues {
+        return std::iter::once(0..text.len()).collect();
+    }
+    mask_text::possible_secrets(text, syntax)
 }
 
 fn read<'a>(

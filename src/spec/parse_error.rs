@@ -41,6 +41,19 @@ impl ParseError {
         }
     }
 
+    pub(super) fn too_many_values(range: Range<usize>) -> Self {
+        let message = format!(
+            "the file has more than {} values and keys",
+            super::tree::MAX_VALUES
+        );
+        Self {
+            code: Code::SpecTooManyValues,
+            is_conclusive: true,
+            ..Self::syntax(range, message)
+        }
+        .help(Code::SpecTooManyValues.advice())
+    }
+
     pub(super) fn certain(mut self) -> Self {
         self.is_conclusive = true;
         self

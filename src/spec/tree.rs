@@ -14,6 +14,27 @@ use crate::diagnostic::Span;
 /// the stack.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// Limit of values, keys and labels in one file. The tree of a file costs up to 120 bytes for each.
+pub(super) const MAX_VALUES: usize = 2_000_000;
+
+/// The values, keys and labels that a file may still have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ValueBudget(usize);
+
+impl Default for ValueBudget {
+    fn default() -> Self {
+        Self(MAX_VALUES)
+    }
+}
+
+impl ValueBudget {
+    /// Takes `count` values; `None` if fewer are left.
+    pub(super) fn take(&mut self, count: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(count)?;
+        Some(())
+    }
+}
+
 /// The word for an unknown hidden value.
 pub(super) const UNKNOWN: &str = "unknown";
 

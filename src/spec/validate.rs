@@ -66,7 +66,11 @@ impl Rules<'_> {
     fn names(&mut self) {
         let request = &self.spec.request;
         let id_is_given = !request.id.as_str().is_empty() || self.is_given("id");
-        if let Some(problem) = request.id.problem().filter(|_| id_is_given) {
+        if let Some(problem) = request
+            .id
+            .problem_in_specification()
+            .filter(|_| id_is_given)
+        {
             let message = format!("invalid volume ID `{}`: {problem}", request.id);
             self.error(Code::SpecVolumeId, message, "id", "");
         }

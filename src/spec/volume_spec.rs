@@ -2,8 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::diagnostic::Span;
+use crate::diagnostic::{Code, Diagnostic, Span};
 use crate::model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
+
+/// Limit of the volumes of one command. Each costs about a kilobyte.
+pub const MAX_VOLUMES: usize = 100_000;
+
+/// Returns the error of more volumes.
+pub fn too_many_volumes() -> Diagnostic {
+    let message = format!("the files declare more than {MAX_VOLUMES} volumes");
+    let code = Code::SpecTooManyVolumes;
+    Diagnostic::error(code, message).help(code.advice())
+}
 
 /// One wanted volume of one file.
 ///

@@ -6,8 +6,8 @@
 //! tags are allowed. Each document is a specification.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde_yaml::granit_parser::{
@@ -16,7 +16,9 @@ use serde_yaml::granit_parser::{
 };
 
 use super::parse_error::ParseError;
-use super::tree::{Entry, MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
+use super::tree::{
+    Entry, MAX_DEPTH, MAX_VALUES, Node, Object, ScalarKind, SpannedText, Value, ValueBudget,
+};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
 /// Reads all documents of a file.
@@ -28,9 +30,10 @@ pub(super) fn parse<'a>(
     let mut loader = Loader {
         text,
         source,
-        parser: Parser::new_from_str_with_options(text, limits(text)),
+        parser: Parser::new_from_str_with_options(text, limits()),
         anchors: HashMap::new(),
         expanded_nodes: 0,
+        budget: ValueBudget::default(),
         diagnostics,
     };
     let mut documents = vec![];
@@ -55,11 +58,14 @@ pub(super) fn parse<'a>(
     Ok(documents)
 }
 
-fn limits(text: &str) -> Options {
+/// Limit of the bytes of a key. The parser keeps as many while it looks for the `:` after it.
+const MAX_KEY: usize = 64 << 10;
+
+fn limits() -> Options {
     let mut options = options! {
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
-        simple_key_max_lookahead: text.len().max(1024),
+        simple_key_max_lookahead: MAX_KEY,
     };
     options.set_emit_comments(false);
     options
@@ -81,6 +87,7 @@ struct Loader<'a, 'd> {
     parser: Parser<'a, StrInput<'a>>,
     anchors: HashMap<usize, AnchoredNode<'a>>,
     expanded_nodes: usize,
+    budget: ValueBudget,
     diagnostics: &'d mut Diagnostics,
 }
 
@@ -168,6 +175,11 @@ impl<'a> Loader<'a, '_> {
         ParseError::syntax(end..end, "the file ends within a value")
     }
 
+    fn count(&mut self, values: usize, range: &Range<usize>) -> Result<(), ParseError> {
+        let counted = self.budget.take(values);
+        counted.ok_or_else(|| ParseError::too_many_values(range.start..range.start))
+    }
+
     /// Reads the node that starts with an event, at this depth.
     fn node(
         &mut self,
@@ -178,23 +190,26 @@ impl<'a> Loader<'a, '_> {
         if depth > MAX_DEPTH {
             return Err(ParseError::too_deep(range));
         }
+        self.count(1, &range)?;
         let (anchor, node) = match event {
             Event::Alias(id) => return self.alias(id, range, depth),
-            Event::Scalar(text, style, anchor, tag) => {
-                (anchor, self.scalar(text, style, tag.as_deref(), range)?)
-            }
+            Event::Scalar(text, style, anchor, tag) => (
+                anchor,
+                self.scalar(text, style, tag.as_deref(), range.clone())?,
+            ),
             Event::SequenceStart(_, anchor, tag) => {
                 self.structure_tag(tag.as_deref(), &range)?;
-                (anchor, self.sequence(range, depth)?)
+                (anchor, self.sequence(range.clone(), depth)?)
             }
             Event::MappingStart(style, anchor, tag) => {
                 self.structure_tag(tag.as_deref(), &range)?;
-                (anchor, self.mapping(style, range, depth)?)
+                (anchor, self.mapping(style, range.clone(), depth)?)
             }
             _ => return Err(self.ended()),
         };
         if anchor != 0 {
             let (nodes, depth) = node.size_and_depth();
+            self.count(2 * nodes, &range)?;
             let node = node.clone();
             self.anchors
                 .insert(anchor, AnchoredNode { node, nodes, depth });
@@ -218,14 +233,16 @@ impl<'a> Loader<'a, '_> {
             return Err(ParseError::too_deep(range));
         }
         self.expanded_nodes += anchor.nodes;
-        if self.expanded_nodes > self.text.len() + MAX_EXTRA_NODES {
+        if self.expanded_nodes > MAX_VALUES.min(self.text.len() + MAX_EXTRA_NODES) {
             let message = "the aliases of this file expand to too much data";
             return Err(ParseError {
                 code: Code::SpecTooManyAliases,
                 ..ParseError::syntax(range, message)
             });
         }
-        Ok(anchor.node.clone())
+        let (nodes, node) = (anchor.nodes, anchor.node.clone());
+        self.count(2 * nodes, &range)?;
+        Ok(node)
     }
 
     fn structure_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), ParseError> {
@@ -389,10 +406,15 @@ fn merge<'a>(
 ) -> Result<(), ()> {
     match value.value {
         Value::Object(other) => {
-            let own = keys.clone();
+            // A list of objects has several entries of one key.
+            let mut added = HashSet::new();
             for entry in other.entries {
-                if !own.contains_key(&entry.key.text) {
-                    keys.insert(entry.key.text.clone(), entry.key.span);
+                let key = entry.key.text.clone();
+                if !keys.contains_key(&key) {
+                    added.insert(key.clone());
+                    keys.insert(key.clone(), entry.key.span);
+                }
+                if added.contains(&key) {
                     object.entries.push(entry);
                 }
             }

@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 
 use super::codec::{CodecError, decode_event, decode_snapshot, encode_event, encode_snapshot};
 use super::storage::{FileStorage, Storage};
-use crate::ports::{Journal, JournalError, JournalErrorKind, Replay};
+use crate::ports::{ContainedPanic, Journal, JournalError, JournalErrorKind, Replay, contained};
 use crate::private::NotPrivate;
 use crate::state::{Event, State, StateSnapshot};
 
@@ -84,7 +84,8 @@ impl<S: Storage> EmbeddedJournal<S> {
         work: impl FnOnce(&Shared<S>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, JournalError> {
         let shared = self.0.clone();
-        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        let work = move || contained(|| work(&shared)).unwrap_or_else(|panic| Err(panic.into()));
+        let done = tokio::task::spawn_blocking(work).await;
         let result = done.unwrap_or_else(|ended| Err(Failure::Interrupted(ended)));
         result.map_err(|failure| JournalError {
             kind: failure.kind(),
@@ -362,7 +363,10 @@ enum Failure {
     FormatTooNew { found: u64 },
     #[error("event {expected} is missing")]
     Gap { expected: u64 },
-    /// The database panicked, which it does on a damaged file, or the runtime is stopping.
+    /// The database panicked, which it does on a damaged file.
+    #[error(transparent)]
+    Panicked(#[from] ContainedPanic),
+    /// The runtime is stopping.
     #[error("the operation was interrupted")]
     Interrupted(#[source] tokio::task::JoinError),
 }
@@ -393,7 +397,7 @@ impl Failure {
             )
             | Self::Foreign
             | Self::Gap { .. } => JournalErrorKind::Damaged,
-            Self::Interrupted(ended) if ended.is_panic() => JournalErrorKind::Damaged,
+            Self::Panicked(_) => JournalErrorKind::Damaged,
             Self::NotPrivate(_) | Self::Interrupted(_) => JournalErrorKind::Unavailable,
         }
     }

@@ -43,6 +43,33 @@ pub fn decode_bounded<T: DeserializeOwned>(
     decode_value(&value.map_err(DecodeError::custom)?)
 }
 
+/// Why a document was not parsed.
+#[derive(Debug)]
+pub struct ParseProblem {
+    /// The parser's error.
+    pub error: serde_json::Error,
+    /// Whether the document exceeds a limit.
+    pub is_limit: bool,
+}
+
+/// Parses JSON within limits. Unlike [`decode_bounded`], it refuses text after the value.
+///
+/// # Errors
+/// Fails if the body is not JSON or exceeds a limit.
+pub fn parse_bounded(body: &[u8], limits: DecodeLimits) -> Result<Value, ParseProblem> {
+    let budget = Budget {
+        limits,
+        left: Cell::new(limits.json_values),
+    };
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let parsed = Bounded(&budget).deserialize(&mut json);
+    let parsed = parsed.and_then(|value| json.end().map(|()| value));
+    parsed.map_err(|error| ParseProblem {
+        is_limit: budget.left.get() == 0 && error.is_data(),
+        error,
+    })
+}
+
 struct Budget {
     limits: DecodeLimits,
     left: Cell<usize>,

@@ -12,7 +12,6 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 /// Why JSON does not match the expected document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,8 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    fn within(mut self, step: String) -> Self {
+    /// Adds the key or the position that contains the faulty value.
+    pub(super) fn within(mut self, step: String) -> Self {
         self.path.push(step);
         self
     }
@@ -77,22 +77,6 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 /// Fails if a value has the wrong type. The message contains its path.
 pub fn decode_value<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
     T::deserialize(LenientValue(value))
-}
-
-/// Decodes the documents of a list one by one, and returns each with its text. The parsed JSON of a
-/// long list is therefore never in memory at once.
-///
-/// # Errors
-/// Fails if a document has the wrong type. The message contains its position.
-pub fn decode_list<T: DeserializeOwned>(
-    texts: Vec<Box<RawValue>>,
-) -> Result<Vec<(T, Box<RawValue>)>, DecodeError> {
-    let documents = texts.into_iter().enumerate().map(|(at, text)| {
-        let document = decode(text.get().as_bytes());
-        let document = document.map_err(|error| error.within(format!("[{at}]")))?;
-        Ok((document, text))
-    });
-    documents.collect()
 }
 
 #[derive(Clone, Copy)]
@@ -350,24 +334,6 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(expected.to_owned()), "{text}");
         }
-    }
-
-    #[test]
-    fn a_list_keeps_the_text_of_each_document() {
-        let read = |text: &str| {
-            let texts = serde_json::from_str(text).expect("not a list");
-            decode_list::<Inner>(texts).map_err(|error| error.to_string())
-        };
-        let listed = read(r#"[{"count":1, "X":1.50}, null]"#).expect("cannot decode the list");
-        let listed: Vec<_> = listed
-            .iter()
-            .map(|(inner, text)| (inner.count, text.get()))
-            .collect();
-        assert_eq!(listed, [(1, r#"{"count":1, "X":1.50}"#), (0, "null")]);
-        assert_eq!(
-            read(r#"[{},{"Count":"x"}]"#).expect_err("the second entry is not valid"),
-            r#"[1].Count: invalid type: string "x", expected i64"#
-        );
     }
 
     #[test]

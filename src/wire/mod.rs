@@ -1,7 +1,7 @@
 //! Nomad's JSON: one type per document, for the client and for the embedded agent.
 //!
 //! Documents match Nomad's exactly: sorted keys, and `null` where Nomad writes `null`. Decoding is
-//! lenient and uses [`decode()`], [`decode_bounded`] and [`decode_value`] only, because it must accept every Nomad from 1.1
+//! lenient and uses [`decode()`], the functions of `bounded` and [`decode_value`] only, because it must accept every Nomad from 1.1
 //! to 2.0 and the additional fields of Go clients. Nothing here checks the meaning of a document.
 
 mod acl;
@@ -12,6 +12,7 @@ mod claim;
 mod convert;
 mod decode;
 mod duration;
+mod elements;
 mod error;
 mod external;
 mod header;
@@ -27,7 +28,7 @@ mod volume;
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
-pub use bounded::{DecodeLimits, decode_bounded};
+pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
     RedactedValue, RequestProblem, WriteKind, allocation_to_wire, external_volume_from_wire,
@@ -35,8 +36,9 @@ pub use convert::{
     plugin_summary_to_wire, plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire,
     snapshot_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };
-pub use decode::{DecodeError, decode, decode_list, decode_value};
+pub use decode::{DecodeError, decode, decode_value};
 pub use duration::{GoDuration, InvalidDuration};
+pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
 pub use header::{

@@ -15,11 +15,13 @@ mod agent_crash;
 mod agent_disk;
 #[path = "../support/agent_process.rs"]
 mod agent_process;
+mod agent_remains;
 mod agent_stop;
 mod browsers;
 mod crowds;
 mod embedded;
 mod giants;
+mod hostile_server;
 mod hostpath;
 mod hostpath_concurrency;
 mod hostpath_fixture;
@@ -28,6 +30,7 @@ mod hostpath_reflink;
 mod hostpath_sequences;
 #[path = "../support/http.rs"]
 mod http;
+mod long_input;
 #[path = "../support/namespace.rs"]
 mod namespace;
 mod plugin_check;

@@ -115,3 +115,50 @@ fn an_embedded_plugin_that_does_not_start_is_reported() {
         ended.text
     );
 }
+
+/// A link in a tree of specifications leads to a file that its author cannot read, but the person who
+/// runs the command can.
+#[cfg(unix)]
+#[test]
+fn nothing_of_a_file_outside_the_tree_is_shown() {
+    use std::os::unix::fs::symlink;
+    let base = tempfile::tempdir().expect("the directory is created");
+    let path = |name: &str| base.path().join(name);
+    std::fs::create_dir_all(path("tree/inner")).expect("a directory");
+    for (name, text) in [
+        ("outside.key", "hunter2-key hunter2\n"),
+        ("outside.hcl", "hunter2 = 1\nid = \"hunter2\"\n"),
+        ("tree/inner/own.hcl", "own-key own\n"),
+    ] {
+        std::fs::write(path(name), text).expect("the file is writable");
+    }
+    let code = Code::FilesForeignLink;
+    for target in ["outside.key", "outside.hcl"] {
+        let link = path("tree/linked.hcl");
+        symlink(path(target), &link).expect("a link");
+        for line in [
+            "validate -f linked.hcl",
+            "validate -f .",
+            "validate -f *.hcl",
+            "validate -f linked.hcl -o json",
+            "apply -f linked.hcl",
+        ] {
+            let ended = run_in(&path("tree"), line, |_| {});
+            assert_eq!(ended.exit, Exit::Error, "{line}: {}", ended.text);
+            assert!(ended.text.contains(code.as_str()), "{line}: {}", ended.text);
+            assert!(!ended.text.contains("hunter2"), "{line}: {}", ended.text);
+        }
+        std::fs::remove_file(link).expect("the link is removable");
+    }
+    // A link within the tree is shown as the file itself.
+    symlink(path("tree/inner/own.hcl"), path("tree/linked.hcl")).expect("a link");
+    let ended = run_in(&path("tree"), "validate -f linked.hcl", |_| {});
+    assert!(ended.text.contains("own-key"), "{}", ended.text);
+    // A valid specification is accepted wherever it is.
+    let valid = include_str!("../../specs/hostpath.hcl");
+    std::fs::write(path("outside.hcl"), valid).expect("the file is writable");
+    std::fs::remove_file(path("tree/linked.hcl")).expect("the link is removable");
+    symlink(path("outside.hcl"), path("tree/linked.hcl")).expect("a link");
+    let ended = run_in(&path("tree"), "validate -f linked.hcl", |_| {});
+    assert_eq!(ended.exit, Exit::Done, "{}", ended.text);
+}

@@ -474,7 +474,9 @@ async fn a_response_above_the_limit_is_refused() {
         .expect_err("the response is too large");
     assert_eq!(error.code, Code::ApiTooLarge);
     assert!(
-        error.message.ends_with("is larger than 64 MiB"),
+        error
+            .message
+            .ends_with("is larger than 64MiB (limit `response-bytes`)"),
         "{}",
         error.message
     );

@@ -19,6 +19,7 @@ mod claims_model;
 mod claims_simulation;
 mod client_answers;
 mod client_failures;
+mod client_limits;
 mod client_neighbours;
 mod client_recorded;
 mod client_requests;
@@ -36,6 +37,7 @@ mod csi_storage;
 mod faults;
 #[cfg(feature = "agent")]
 mod fixpoint;
+mod fuzz_corpus;
 mod generated;
 #[cfg(feature = "agent")]
 mod hostpath_check;
@@ -50,6 +52,7 @@ mod hostpath_node;
 #[cfg(feature = "agent")]
 mod hostpath_serve;
 mod imports;
+mod invisible_characters;
 mod ledger;
 mod ledger_real;
 mod neighbours_real;

@@ -14,6 +14,7 @@ fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
         base_directory: Path::new(env!("CARGO_MANIFEST_DIR")),
         stdin: &mut std::io::empty(),
         syntax: None,
+        pipe_limit: files::PIPE_LIMIT,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let mut specs = vec![];

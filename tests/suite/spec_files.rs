@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
-use nomad_csi::files::{self, MAX_BYTES};
+use nomad_csi::files::{self, MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT};
 use nomad_csi::spec::Syntax;
 use tempfile::TempDir;
 
@@ -42,6 +42,7 @@ fn find_with(
         base_directory: directory,
         stdin,
         syntax,
+        pipe_limit: PIPE_LIMIT,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
     let text = |(id, syntax)| {
@@ -254,6 +255,26 @@ fn a_file_above_16_mib_is_refused_without_reading() {
     );
 }
 
+/// All files together have a limit, too: the last file is one byte too many.
+#[test]
+fn files_above_128_mib_together_are_refused_once() {
+    let directory = directory(&[]);
+    for at in 0..8 {
+        let file = fs::File::create(directory.path().join(format!("{at}.hcl")));
+        file.and_then(|file| file.set_len(MAX_BYTES))
+            .expect("a sparse file");
+    }
+    assert_eq!(8 * MAX_BYTES, MAX_TOTAL_BYTES);
+    let found = find(directory.path(), &["."]);
+    assert_eq!((found.codes().len(), found.texts.len()), (0, 8));
+    for name in ["8.hcl", "9.hcl"] {
+        fs::write(directory.path().join(name), "x").expect("a file");
+    }
+    let found = find(directory.path(), &["."]);
+    assert_eq!(found.codes(), ["files/too-large"]);
+    assert_eq!(found.texts.len(), 8);
+}
+
 #[test]
 fn an_unreadable_stdin_is_reported() {
     struct Broken;
@@ -286,4 +307,46 @@ fn cyclic_links_are_followed_once() {
         ["files/not-found"],
         "a broken link with the name of a specification"
     );
+}
+
+/// Makes a pipe with a name.
+#[cfg(unix)]
+fn pipe(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_a_writer_ends_at_its_limit() {
+    let directory = directory(&[]);
+    pipe(&directory.path().join("pipe.hcl"));
+    let limit = std::time::Duration::from_millis(20);
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut request = files::SpecFilesRequest {
+        arguments: &["pipe.hcl".to_owned()],
+        base_directory: directory.path(),
+        stdin: &mut io::empty(),
+        syntax: None,
+        pipe_limit: limit,
+    };
+    let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
+    assert!(texts.is_empty());
+    let problem = diagnostics.iter().next().expect("a problem");
+    assert_eq!(problem.code.as_str(), "files/timed-out");
+    let expected = "cannot read `pipe.hcl`: nothing was written to it within 0s";
+    assert_eq!(problem.message, expected);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_with_a_writer_is_read_to_its_end() {
+    let directory = directory(&[]);
+    let path = directory.path().join("pipe.hcl");
+    pipe(&path);
+    let writer = std::thread::spawn(move || fs::write(path, "id = \"a\"\n"));
+    let found = find(directory.path(), &["pipe.hcl"]);
+    writer.join().expect("it ends").expect("it is written");
+    let texts: Vec<_> = found.texts.iter().map(|(.., text)| text.as_str()).collect();
+    assert_eq!(texts, ["id = \"a\"\n"]);
 }

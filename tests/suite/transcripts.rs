@@ -159,6 +159,31 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "unreadable_files_are_named",
     ),
     (
+        Code::FilesForeignLink,
+        "tests/suite/bad_input.rs",
+        "nothing_of_a_file_outside_the_tree_is_shown",
+    ),
+    (
+        Code::FilesTimedOut,
+        "tests/suite/spec_files.rs",
+        "a_pipe_without_a_writer_ends_at_its_limit",
+    ),
+    (
+        Code::JournalMissing,
+        "tests/e2e/agent_remains.rs",
+        "a_journal_that_is_gone_is_not_replaced",
+    ),
+    (
+        Code::SpecTooManyValues,
+        "src/spec/tests/limits.rs",
+        "a_file_has_a_limit_of_values",
+    ),
+    (
+        Code::SpecTooManyVolumes,
+        "src/spec/tests/limits.rs",
+        "a_file_has_a_limit_of_volumes",
+    ),
+    (
         Code::FilesNotUtf8,
         "tests/suite/bad_input.rs",
         "unreadable_files_are_named",

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nomad_csi::nomad::{ClientSettings, NomadClient};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -42,6 +43,8 @@ impl ReceivedRequest {
 pub(crate) enum Reply {
     /// Sends bytes and closes the connection.
     Bytes(Vec<u8>),
+    /// Sends bytes, then one space after every pause, without end.
+    Drip(Vec<u8>, Duration),
     /// Closes the connection without a response.
     Close,
     /// Keeps the connection open and sends nothing.
@@ -205,6 +208,14 @@ async fn serve<S>(
     match script(&seen, number) {
         Reply::Close => {}
         Reply::Hang => std::future::pending().await,
+        Reply::Drip(bytes, pause) => {
+            let mut ticks = tokio::time::interval(pause);
+            let mut sent = stream.write_all(&bytes).await;
+            while sent.is_ok() {
+                ticks.tick().await;
+                sent = stream.write_all(b" ").await;
+            }
+        }
         // The client may have closed the connection.
         Reply::Bytes(bytes) => {
             let _gone = stream.write_all(&bytes).await;

@@ -12,6 +12,7 @@ pub(crate) mod exemplar;
 pub(crate) mod fake_plugin;
 #[cfg(feature = "agent")]
 pub(crate) mod faulty_proxy;
+pub(crate) mod fuzz_targets;
 pub(crate) mod hermetic;
 #[cfg(feature = "agent")]
 pub(crate) mod hostpath;

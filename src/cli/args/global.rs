@@ -62,6 +62,9 @@ pub(crate) struct GlobalArgs {
         default_missing_value = "true", help_heading = SERVER, hide_short_help = true
     )]
     pub tls_skip_verify: Option<bool>,
+    /// Limit of what a server may send, such as list-items=1000000, repeatable
+    #[arg(long, global = true, value_name = "NAME=VALUE", help_heading = SERVER, hide_short_help = true)]
+    pub response_limit: Vec<String>,
     /// Disable colours
     #[arg(long, global = true, help_heading = MESSAGES, conflicts_with = "force_color", hide_short_help = true)]
     pub no_color: bool,

@@ -33,6 +33,9 @@ pub(crate) struct AgentArgs {
     /// Limit of the HTTP API, such as connections-per-address=200, repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub limit: Vec<String>,
+    /// Allow core dumps of the agent and its plugin, which contain keys and secrets
+    #[arg(long)]
+    pub allow_core_dumps: bool,
     /// Address that serves Prometheus metrics at /metrics without authentication
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
@@ -60,6 +63,7 @@ pub(crate) async fn serve_agent(
         allow_unauthenticated: arguments.allow_unauthenticated,
         allow_hosts: arguments.allow_host.clone(),
         limits: arguments.limit.clone(),
+        allow_core_dumps: arguments.allow_core_dumps,
         plugin: ProfileOptions::from(&arguments.plugin),
         calls: CallWidths::from(&arguments.calls),
         metrics: arguments.metrics,

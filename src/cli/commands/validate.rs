@@ -65,19 +65,13 @@ pub(crate) fn validate_files(
 }
 
 fn report(specifications: &Specifications, diagnostics: &Diagnostics) -> Value {
-    let count = |severity| {
-        diagnostics
-            .iter()
-            .filter(|one| one.severity == severity)
-            .count()
-    };
     json!({
         "format_version": 1,
         "valid": !diagnostics.has_errors(),
         "files": specifications.file_count,
         "volumes": specifications.volumes.len(),
-        "errors": count(Severity::Error),
-        "warnings": count(Severity::Warning),
+        "errors": diagnostics.count(Severity::Error),
+        "warnings": diagnostics.count(Severity::Warning),
         "diagnostics": diagnostics.iter().map(|one| diagnostic_json(one, &specifications.sources)).collect::<Vec<_>>(),
     })
 }

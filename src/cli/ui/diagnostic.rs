@@ -10,12 +10,12 @@ use annotate_snippets::{
 use serde_json::{Value, json};
 
 use super::printer::escape_control_characters;
-use crate::diagnostic::{Diagnostic, Severity, SourceMap, Span};
+use crate::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span};
 
 /// Returns the diagnostic with its source lines, with colours and without a final line end.
 pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
     let mut primary = level(diagnostic.severity)
-        .primary_title(escape_control_characters(&diagnostic.message))
+        .primary_title(shown_text(&diagnostic.message))
         .id(diagnostic.code.as_str())
         .elements(snippets(diagnostic, sources));
     primary = primary.elements(messages(diagnostic));
@@ -29,10 +29,10 @@ pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usiz
 
 /// Returns the message and the position on one line, for a repeated problem.
 pub(crate) fn render_short(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
-    let mut title = escape_control_characters(&diagnostic.message);
+    let mut title = shown_text(&diagnostic.message);
     if let Some(label) = diagnostic.labels.first() {
         let place = sources.location(label.span);
-        let name = escape_control_characters(sources.name(label.span.source));
+        let name = shown_text(sources.name(label.span.source));
         title = format!("{title} ({name}:{}:{})", place.line, place.column);
     }
     let primary = level(diagnostic.severity)
@@ -48,64 +48,83 @@ fn level(severity: Severity) -> Level<'static> {
     }
 }
 
-/// Returns one snippet per source with labels, the source of the first label first.
+/// Returns one snippet per group of labels, the one of the first label first.
 fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
-    let mut seen = vec![];
-    for label in &diagnostic.labels {
-        if !seen.contains(&label.span.source) {
-            seen.push(label.span.source);
+    let fault = diagnostic.labels.first().map(|label| label.span);
+    let groups = neighbours(&diagnostic.labels, sources).into_iter();
+    groups
+        .flat_map(|labels| snippet(&labels, fault, sources))
+        .collect()
+}
+
+/// Groups the labels that are shown in one excerpt: those of one source that are near each other.
+fn neighbours<'l>(labels: &'l [Label], sources: &SourceMap) -> Vec<Vec<&'l Label>> {
+    let mut groups: Vec<(Span, Vec<&Label>)> = vec![];
+    for label in labels {
+        let near = groups.iter_mut().find(|(all, _)| {
+            let joined = all.to(label.span).range().len();
+            let line = |span: Span| sources.location(span).line;
+            all.source == label.span.source
+                && joined <= SPAN_BYTES
+                && (joined <= CONTEXT_BYTES || line(*all) != line(label.span))
+        });
+        match near {
+            Some((all, group)) => {
+                *all = all.to(label.span);
+                group.push(label);
+            }
+            None => groups.push((label.span, vec![label])),
         }
     }
-    let fault = diagnostic.labels.first().map(|label| label.span);
-    seen.into_iter()
-        .flat_map(|source| {
-            let labels = diagnostic
-                .labels
-                .iter()
-                .filter(|label| label.span.source == source);
-            let Some(all) = labels.clone().map(|label| label.span).reduce(Span::to) else {
-                return vec![];
-            };
-            let first = labels.clone().next().map_or(all, |label| label.span);
-            let excerpt = SourceExcerpt::around(all, sources);
-            let annotations = labels.map(|label| {
-                let kind = if Some(label.span) == fault {
-                    AnnotationKind::Primary
-                } else {
-                    AnnotationKind::Context
-                };
-                let annotation = kind.span(excerpt.inside(label.span));
-                if label.text.is_empty() {
-                    annotation
-                } else {
-                    annotation.label(escape_control_characters(&label.text))
-                }
-            });
-            let snippet = Snippet::source(excerpt.text.clone())
-                .line_start(excerpt.first_line)
-                .annotations(annotations.collect::<Vec<_>>());
-            let name = escape_control_characters(sources.name(source));
-            if !excerpt.starts_within_line {
-                return vec![snippet.path(name).into()];
-            }
-            let place = sources.location(first);
-            let origin = Origin::path(name)
-                .line(place.line)
-                .char_column(place.column);
-            vec![origin.into(), snippet.into()]
-        })
-        .collect()
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+fn snippet<'a>(
+    labels: &[&'a Label],
+    fault: Option<Span>,
+    sources: &'a SourceMap,
+) -> Vec<Element<'a>> {
+    let spans = || labels.iter().map(|label| label.span);
+    let (Some(first), Some(all)) = (spans().next(), spans().reduce(Span::to)) else {
+        return vec![];
+    };
+    let excerpt = SourceExcerpt::around(all, sources);
+    let annotations = labels.iter().map(|label| {
+        let kind = if Some(label.span) == fault {
+            AnnotationKind::Primary
+        } else {
+            AnnotationKind::Context
+        };
+        let annotation = kind.span(excerpt.inside(label.span));
+        if label.text.is_empty() {
+            annotation
+        } else {
+            annotation.label(shown_text(&label.text))
+        }
+    });
+    let snippet = Snippet::source(excerpt.text.clone())
+        .line_start(excerpt.first_line)
+        .annotations(annotations.collect::<Vec<_>>());
+    let name = shown_text(sources.name(first.source));
+    if !excerpt.starts_within_line {
+        return vec![snippet.path(name).into()];
+    }
+    let place = sources.location(first);
+    let origin = Origin::path(name)
+        .line(place.line)
+        .char_column(place.column);
+    vec![origin.into(), snippet.into()]
 }
 
 fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
     let notes = diagnostic
         .notes
         .iter()
-        .map(|text| Level::NOTE.message(escape_control_characters(text)));
+        .map(|text| Level::NOTE.message(shown_text(text)));
     let help = diagnostic
         .help
         .iter()
-        .map(|text| Level::HELP.message(escape_control_characters(text)));
+        .map(|text| Level::HELP.message(shown_text(text)));
     notes.chain(help).map(Element::from)
 }
 
@@ -116,7 +135,7 @@ fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option
         let message = format!("{}: `{}`", replacement.title, replacement.text);
         return Some(
             Level::HELP
-                .secondary_title(escape_control_characters(&message))
+                .secondary_title(shown_text(&message))
                 .elements(Vec::<Element<'_>>::new()),
         );
     }
@@ -126,9 +145,25 @@ fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option
         .patch(patch);
     Some(
         Level::HELP
-            .secondary_title(escape_control_characters(&replacement.title))
+            .secondary_title(shown_text(&replacement.title))
             .element(snippet),
     )
+}
+
+/// The bytes of one message, note or help line to show.
+const MESSAGE_BYTES: usize = 16 << 10;
+
+/// Returns a text of a diagnostic, which may quote a value of any length, for a terminal.
+fn shown_text(text: &str) -> String {
+    if text.len() <= MESSAGE_BYTES {
+        return escape_control_characters(text);
+    }
+    let mut ends = (0..=MESSAGE_BYTES).rev();
+    let end = ends
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or_default();
+    let shown = escape_control_characters(&text[..end]);
+    format!("{shown}… ({} more bytes)", text.len() - end)
 }
 
 /// The source lines of a span. Long lines are cut to the text near the span.
@@ -143,28 +178,28 @@ struct SourceExcerpt {
 /// many problems in one long line cheap.
 const CONTEXT_BYTES: usize = 1000;
 
+/// The bytes of a span to show.
+const SPAN_BYTES: usize = 16 << 10;
+
 impl SourceExcerpt {
     fn around(span: Span, sources: &SourceMap) -> Self {
         let text = sources.text(span.source);
         let range = span.range();
-        let start = text
-            .get(..range.start)
-            .and_then(|before| before.rfind('\n'))
-            .map_or(0, |at| at + 1);
-        let end = text
-            .get(range.end..)
-            .and_then(|after| after.find('\n'))
-            .map_or(text.len(), |at| range.end + at);
         let near = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at));
         let nearest = near(range.start.saturating_sub(CONTEXT_BYTES)).unwrap_or_default();
+        let shown_end = range.end.min(range.start.saturating_add(SPAN_BYTES));
         let farthest =
-            near(text.len().min(range.end.saturating_add(CONTEXT_BYTES))).unwrap_or_default();
-        let (first, last) = (start.max(nearest), end.min(farthest).max(start));
+            near(text.len().min(shown_end.saturating_add(CONTEXT_BYTES))).unwrap_or_default();
+        let before = text.get(nearest..range.start).unwrap_or_default();
+        let line_start = before.rfind('\n').map(|at| nearest + at + 1);
+        let first = line_start.unwrap_or(nearest);
+        let after = text.get(shown_end..farthest).unwrap_or_default();
+        let last = after.find('\n').map_or(farthest, |at| shown_end + at);
         Self {
             text: sources.redacted_snippet(SourceMap::span(span.source, first..last.max(first))),
             start: first,
             first_line: sources.location(span).line,
-            starts_within_line: first > start,
+            starts_within_line: line_start.is_none() && nearest > 0,
         }
     }
 
@@ -298,6 +333,40 @@ help: a similar one exists
             "{shown}"
         );
         assert!(shown.len() < 1000, "{shown}");
+    }
+
+    #[test]
+    fn labels_that_are_far_apart_have_excerpts_of_their_own() {
+        let text = format!("id = 1\n{}id = 2\n", "# line\n".repeat(10_000));
+        let mut sources = SourceMap::default();
+        let id = sources.add("x.hcl", text.as_str());
+        let last = text.len() - "id = 2\n".len();
+        let diagnostic = Diagnostic::error(Code::SpecDuplicateField, "duplicate field `id`")
+            .label(SourceMap::span(id, last..last + 2), "repeated here")
+            .label(SourceMap::span(id, 0..2), "first here");
+        let expected = "\
+error[spec/duplicate-field]: duplicate field `id`
+     --> x.hcl:10002:1
+      |
+10002 | id = 2
+      | ^^ repeated here
+      |
+     ::: x.hcl:1:1
+      |
+    1 | id = 1
+      | -- first here";
+        assert_eq!(plain(&diagnostic, &sources), expected);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_at_its_limit() {
+        let sources = SourceMap::default();
+        let shown = |length: usize| {
+            let message = "é".repeat(length / 2);
+            plain(&Diagnostic::error(Code::Internal, message), &sources)
+        };
+        assert!(shown(MESSAGE_BYTES).ends_with("éé"));
+        assert!(shown(MESSAGE_BYTES + 2).ends_with("éé… (2 more bytes)"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
+use crate::model::{escape_json, escape_json_for_yaml, is_invisible};
 use crate::ports::Document;
 
 /// An output format.
@@ -83,7 +84,7 @@ impl OutputFormat {
         match self {
             Self::Table | Self::Wide => None,
             Self::Json => Some(json_text(whole)),
-            Self::Yaml => Some(serde_yaml::to_string(&whole).unwrap_or_default()),
+            Self::Yaml => Some(yaml_text(whole)),
             Self::Name => Some(parts.iter().map(name).collect()),
             Self::JsonPath(path) => {
                 let whole = serde_json::to_value(whole).unwrap_or_default();
@@ -100,9 +101,19 @@ impl OutputFormat {
 
 /// Returns indented JSON with a final line end.
 pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    let mut text = escape_json(&serde_json::to_string_pretty(document).unwrap_or_default());
     text.push('\n');
     text
+}
+
+/// Returns YAML. JSON is YAML, and can escape every character, so it is used for invisible ones.
+fn yaml_text(document: &(impl Serialize + ?Sized)) -> String {
+    let text = serde_yaml::to_string(&document).unwrap_or_default();
+    if text.chars().all(|c| c == '\n' || !is_invisible(c)) {
+        return text;
+    }
+    let json = serde_json::to_string_pretty(document).unwrap_or_default();
+    escape_json_for_yaml(&json) + "\n"
 }
 
 fn name(document: &Document) -> String {
@@ -113,7 +124,7 @@ fn line(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text}\n"),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            format!("{value}\n")
+            escape_json(&value.to_string()) + "\n"
         }
     }
 }
@@ -165,6 +176,27 @@ mod tests {
                 expected,
                 "{form}"
             );
+        }
+    }
+
+    #[test]
+    fn invisible_characters_are_escaped_in_documents() {
+        let id = "a\u{202e}b\u{9b}\u{e0041}";
+        let document = Document::of(&json!({"ID": id}));
+        for form in ["json", "yaml", "jsonpath=$"] {
+            let text = output(form)
+                .render_one(&document)
+                .expect("a machine format");
+            assert!(text.contains(r"a\"), "{text}");
+            assert!(
+                text.trim_end()
+                    .chars()
+                    .all(|c| c == '\n' || !is_invisible(c)),
+                "{text:?}"
+            );
+            let read: Value =
+                serde_yaml::from_str(&text.replace(r"\udb40\udc41", r"\U000e0041")).unwrap();
+            assert_eq!(read["ID"], id, "{form}: {text}");
         }
     }
 

@@ -1,17 +1,20 @@
 //! Standard output carries results, standard error carries status messages.
 //!
 //! All output goes through one [`Printer`], which keeps progress lines, log lines and results apart.
+//! Text from outside may contain characters that a terminal obeys. The printer lets pass only line
+//! ends, tabs and this program's colours, and shows all others as symbols.
 //! Callers always write colours; the printer removes them from streams without colours. A closed pipe
 //! (`| head`) is not an error: the printer drops further output and the command continues. Any other
 //! failure of standard output, such as a full disk, ends the run with an error.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::MultiProgress;
 
 pub(crate) use crate::model::one_line;
-use crate::model::visible_char;
+use crate::model::{is_invisible, visible_char};
 
 /// An output stream and its properties.
 pub(crate) struct PrinterStream {
@@ -98,7 +101,7 @@ impl Printer {
 
     /// Writes progress lines to standard error, with their control codes.
     pub(super) fn draw_progress(&self, text: &str) {
-        write(&self.err, text, true);
+        write_raw(&self.err, text, true);
     }
 
     /// Sets the progress lines that stay below all other output; `None` removes them.
@@ -120,7 +123,12 @@ impl Printer {
     }
 }
 
+/// Writes text that a terminal only shows.
 fn write(target: &Mutex<StreamState>, text: &str, colour: bool) {
+    write_raw(target, &shown_text(text), colour);
+}
+
+fn write_raw(target: &Mutex<StreamState>, text: &str, colour: bool) {
     let mut target = lock(target);
     if target.closed {
         return;
@@ -143,13 +151,58 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Replaces control characters except line ends and tabs with visible symbols.
+/// Replaces invisible characters except line ends and tabs with visible symbols.
 pub(super) fn escape_control_characters(text: &str) -> String {
-    let shown = |c: char| match c {
+    text.chars().map(shown_char).collect()
+}
+
+fn shown_char(c: char) -> char {
+    match c {
         '\n' | '\t' => c,
         c => visible_char(c),
+    }
+}
+
+/// Replaces invisible characters except line ends, tabs and colours with visible symbols.
+fn shown_text(text: &str) -> Cow<'_, str> {
+    let passes = |c: char| matches!(c, '\n' | '\t') || !is_invisible(c);
+    if text.chars().all(passes) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = colour_length(rest);
+        if length > 0 {
+            shown.push_str(&rest[..length]);
+            rest = &rest[length..];
+        } else {
+            shown.push(shown_char(c));
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Returns the length of the colour at the start of a text: `ESC [ numbers m`, with the numbers that
+/// this program writes. None of them hides text. Zero if there is none.
+fn colour_length(text: &str) -> usize {
+    let Some(numbers) = text.strip_prefix("\u{1b}[") else {
+        return 0;
     };
-    text.chars().map(shown).collect()
+    let length = numbers
+        .find(|c: char| !c.is_ascii_digit() && c != ';')
+        .unwrap_or(numbers.len());
+    let is_hidden = |number: &str| {
+        let number = number.parse().unwrap_or(0_u8);
+        matches!(number, 5..=8 | 10..=20 | 50..=74)
+    };
+    // The numbers after 38 and 48 name a colour.
+    let mut styles = numbers[..length]
+        .split(';')
+        .take_while(|number| !matches!(*number, "38" | "48"));
+    let is_colour = numbers[length..].starts_with('m') && !styles.any(is_hidden);
+    if is_colour { 3 + length } else { 0 }
 }
 
 #[cfg(test)]
@@ -199,6 +252,28 @@ mod tests {
                 pipe.text.lock().expect("unpoisoned").as_slice(),
                 expected.as_bytes()
             );
+        }
+    }
+
+    #[test]
+    fn a_stream_receives_only_text_and_colours() {
+        for (text, expected) in [
+            (
+                "\u{1b}[1;31mred\u{1b}[0m\n\ta",
+                "\u{1b}[1;31mred\u{1b}[0m\n\ta",
+            ),
+            ("\u{1b}[m\u{1b}[38;5;4mx", "\u{1b}[m\u{1b}[38;5;4mx"),
+            ("a\u{1b}[2J\u{1b}]0;t\u{7}", "a␛[2J␛]0;t␇"),
+            ("a\u{1b}[8mb\u{1b}[31", "a␛[8mb␛[31"),
+            (
+                "a\u{9b}31mb\u{202e}c\u{200b}d\r",
+                "a\u{fffd}31mb\u{fffd}c\u{fffd}d␍",
+            ),
+        ] {
+            let pipe = Pipe::default();
+            printer(pipe.clone(), true).print_result(text);
+            let bytes = pipe.text.lock().expect("unpoisoned").clone();
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected, "{text:?}");
         }
     }
 

@@ -78,13 +78,10 @@ impl<'a> ProblemKind<'a> {
 
 /// Returns text such as `2 errors, 1 warning`, or `None` for a single problem.
 fn count(diagnostics: &Diagnostics) -> Option<String> {
-    let of = |severity| {
-        diagnostics
-            .iter()
-            .filter(|one| one.severity == severity)
-            .count()
-    };
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let (errors, warnings) = (
+        diagnostics.count(Severity::Error),
+        diagnostics.count(Severity::Warning),
+    );
     let words = |count: usize, word: &str| match count {
         0 => None,
         1 => Some(format!("1 {word}")),
@@ -94,7 +91,11 @@ fn count(diagnostics: &Diagnostics) -> Option<String> {
         .into_iter()
         .flatten()
         .collect();
-    (errors + warnings > 1).then(|| parts.join(", "))
+    let shown = match diagnostics.omitted() {
+        0 => String::new(),
+        _ => format!(" ({} shown)", diagnostics.iter().count()),
+    };
+    (errors + warnings > 1).then(|| parts.join(", ") + &shown)
 }
 
 #[cfg(test)]

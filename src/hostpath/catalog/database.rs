@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::records::VolumeRecord;
 use super::tables::{self, META, VOLUMES};
+use crate::ports::contained;
 use crate::private::{self, NotPrivate};
 
 /// The version of the record format. Opening rewrites an earlier version and refuses a later one.
@@ -74,6 +75,10 @@ pub(in crate::hostpath) struct Catalog {
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
     pub(in crate::hostpath) fn open(file: &Path) -> Result<Self, CatalogError> {
+        guarded(|| Self::open_file(file))
+    }
+
+    fn open_file(file: &Path) -> Result<Self, CatalogError> {
         let database = open_database(file)?;
         let transaction = begin(&database)?;
         {
@@ -171,7 +176,7 @@ impl Catalog {
     ) -> Result<T, CatalogError> {
         let first = {
             let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-            database.as_ref().map(&call)
+            database.as_ref().map(|database| guarded(|| call(database)))
         };
         match first {
             Some(Err(error)) if error.is_poisoned => {}
@@ -182,9 +187,22 @@ impl Catalog {
             .database
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        drop(database.take());
-        call(database.insert(open_database(&self.file)?))
+        let failed = database.take();
+        guarded(|| {
+            drop(failed);
+            call(database.insert(open_database(&self.file)?))
+        })
     }
+}
+
+/// Runs work with the database, which panics on some damaged files. It must be opened again then.
+fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, CatalogError> {
+    contained(work).unwrap_or_else(|panic| {
+        Err(CatalogError {
+            is_poisoned: true,
+            ..damaged(panic)
+        })
+    })
 }
 
 /// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.

@@ -162,7 +162,9 @@ impl NodeHost for FakeStepHost {
         request: PublishRequest,
     ) -> Result<TargetPath, HostError> {
         let plugin = self.plugin.clone();
-        let target = self.root.target(&request.alloc, &request.alias);
+        let target = self
+            .root
+            .target(&request.volume.external_id, &request.alloc, &request.alias);
         let stages = self.backend.settings().node.unwrap_or_default();
         let staging = self.staging(&request.volume).in_plugin().to_owned();
         let call = PublishVolume {
@@ -188,7 +190,9 @@ impl NodeHost for FakeStepHost {
         request: UnpublishRequest,
     ) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        let target = self.root.target(&request.alloc, &request.alias);
+        let target = self
+            .root
+            .target(&request.volume.external_id, &request.alloc, &request.alias);
         let id = request.volume.external_id.clone();
         let path = target.in_plugin().to_owned();
         let call = async move { ignore_done(plugin.unpublish_volume(id, path).await) };
@@ -213,7 +217,8 @@ impl NodeHost for FakeStepHost {
         let plugin = self.plugin.clone();
         let staging = self.staging(&request.volume).in_plugin().to_owned();
         let target = request.target.as_ref();
-        let target = target.map(|(alloc, alias)| self.root.target(alloc, alias));
+        let target = target
+            .map(|(alloc, alias)| self.root.target(&request.volume.external_id, alloc, alias));
         let path = target.map(|target| target.in_plugin().to_owned());
         let call = NodeExpandVolume {
             external_id: request.volume.external_id.clone(),

@@ -150,7 +150,7 @@ fn adoption<'a>(
         return Err(Box::new(registered(listed, other)));
     }
     let id = VolumeId::new(id);
-    if let Some(problem) = id.problem() {
+    if let Some(problem) = id.problem_in_specification() {
         let message = format!("a volume cannot have the ID `{}`", one_line(id.as_str()));
         let external_id = one_line(external_id);
         let problem = Diagnostic::error(Code::CliInvalidValue, message)

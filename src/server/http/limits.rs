@@ -9,8 +9,7 @@
 //!
 //! `docs/security.md` lists the limits; a test compares it with this table.
 
-use crate::diagnostic::closest_match;
-use crate::model::Bytes;
+use crate::model::{self, set_limit};
 
 /// The bytes of a body that need no reservation.
 pub const FREE_BODY: usize = 8 << 10;
@@ -66,121 +65,84 @@ impl Default for Limits {
     }
 }
 
-/// One limit: its name on the command line and what it limits.
-#[derive(Clone, Copy, Debug)]
-pub struct LimitField {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// What it limits.
-    pub what: &'static str,
-    /// Whether the value is a size in bytes.
-    pub is_size: bool,
-    range: (usize, usize),
-    field: fn(&mut Limits) -> &mut usize,
-}
-
-const fn number(
-    name: &'static str,
-    what: &'static str,
-    range: (usize, usize),
-    field: fn(&mut Limits) -> &mut usize,
-) -> LimitField {
-    LimitField {
-        name,
-        what,
-        is_size: false,
-        range,
-        field,
-    }
-}
-
-const fn size(
-    name: &'static str,
-    what: &'static str,
-    range: (usize, usize),
-    field: fn(&mut Limits) -> &mut usize,
-) -> LimitField {
-    LimitField {
-        is_size: true,
-        ..number(name, what, range, field)
-    }
-}
+/// One limit of the HTTP API.
+pub type LimitField = model::LimitField<Limits>;
 
 /// All limits, in the order of the documentation.
 pub const LIMITS: &[LimitField] = &[
-    number(
+    LimitField::number(
         "connections",
         "TCP connections that do not wait in a blocking query",
         (1, 1 << 20),
         |limits| &mut limits.connections,
     ),
-    number(
+    LimitField::number(
         "connections-per-address",
         "connections of one client address, in any state; 0 is no limit",
         (0, 1 << 20),
         |limits| &mut limits.connections_per_address,
     ),
-    number(
+    LimitField::number(
         "socket-connections",
         "connections of the Unix socket that do not wait in a blocking query",
         (1, 1 << 20),
         |limits| &mut limits.socket_connections,
     ),
-    number(
+    LimitField::number(
         "waiting-queries",
         "blocking queries over TCP, and as many over the socket",
         (1, 1 << 20),
         |limits| &mut limits.waiting_queries,
     ),
-    size(
+    LimitField::size(
         "head-bytes",
         "the request line and the headers of a request",
         (8 << 10, 1 << 20),
         |limits| &mut limits.head_bytes,
     ),
-    size(
+    LimitField::size(
         "body-bytes",
         "the body of a request",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.body_bytes,
     ),
-    size(
+    LimitField::size(
         "total-body-bytes",
         "the bodies of all requests, without the first 8 KiB of each; at least `body-bytes`",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.total_body_bytes,
     ),
-    number(
+    LimitField::number(
         "body-seconds",
         "seconds for a body to arrive",
         (1, 3600),
         |limits| &mut limits.body_seconds,
     ),
-    number(
+    LimitField::number(
         "json-values",
         "JSON values and keys in a body",
         (100, 1 << 30),
         |limits| &mut limits.json_values,
     ),
-    number(
+    LimitField::number(
         "list-elements",
         "elements of one JSON list in a body",
         (10, 1 << 30),
         |limits| &mut limits.list_elements,
     ),
-    number(
+    LimitField::number(
         "long-lists",
         "lists of 256 entries or more that are encoded at the same time",
         (1, 1 << 20),
         |limits| &mut limits.long_lists,
     ),
-    size(
+    LimitField::size(
         "total-response-bytes",
         "the responses of more than 16 KiB that are being sent; one always fits",
         (1 << 20, 1 << 30),
         |limits| &mut limits.total_response_bytes,
     ),
-    number(
+    LimitField::number(
         "write-seconds",
         "seconds in which a client reads nothing of its response",
         (1, 3600),
@@ -194,51 +156,7 @@ impl Limits {
     /// # Errors
     /// Returns why the text is not a limit.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| "it is not of the form NAME=VALUE".to_owned())?;
-        let limit = LIMITS.iter().find(|limit| limit.name == name);
-        let limit = limit.ok_or_else(|| unknown(name))?;
-        let number = limit.parse(value)?;
-        *(limit.field)(self) = number;
-        Ok(())
-    }
-
-    /// Returns the value of a limit.
-    pub fn get(&self, limit: &LimitField) -> usize {
-        *(limit.field)(&mut self.clone())
-    }
-}
-
-impl LimitField {
-    fn parse(&self, value: &str) -> Result<usize, String> {
-        let number = if self.is_size {
-            let bytes = Bytes::parse(value).map_err(|error| error.to_string())?;
-            usize::try_from(bytes.get()).ok()
-        } else {
-            value.parse().ok()
-        };
-        let number = number.ok_or_else(|| format!("`{value}` is not a number"))?;
-        let (least, most) = self.range;
-        if (least..=most).contains(&number) {
-            Ok(number)
-        } else {
-            Err(format!("`{value}` is not between {least} and {most}"))
-        }
-    }
-}
-
-fn unknown(name: &str) -> String {
-    let names = || LIMITS.iter().map(|limit| limit.name);
-    match closest_match(name, names()) {
-        Some(near) => format!("`{name}` is not a limit; did you mean `{near}`?"),
-        None => {
-            let names: Vec<_> = names().collect();
-            format!(
-                "`{name}` is not a limit; the limits are {}",
-                names.join(", ")
-            )
-        }
+        set_limit(self, LIMITS, text)
     }
 }
 
@@ -252,13 +170,13 @@ mod tests {
             let mut limits = Limits::default();
             let (least, most) = limit.range;
             assert!(
-                (least..=most).contains(&limits.get(limit)),
+                (least..=most).contains(&limit.get(&limits)),
                 "{}",
                 limit.name
             );
             for number in [least, most] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
-                assert_eq!(limits.get(limit), number, "{}", limit.name);
+                assert_eq!(limit.get(&limits), number, "{}", limit.name);
             }
             let above = format!("{}={}", limit.name, most + 1);
             assert!(limits.set(&above).is_err(), "{above}");

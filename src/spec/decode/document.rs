@@ -30,16 +30,17 @@ pub(in crate::spec) fn decode(
     let mut reader = Reader {
         document,
         diagnostics,
+        volume_count: 0,
         possible_secrets: vec![],
     };
-    let count_before = reader.diagnostics.iter().count();
+    let count_before = problem_count(reader.diagnostics);
     let mut decoded = Decoded::default();
     let mut aliases = BTreeMap::new();
     for object in documents {
         reader.object(object, &mut aliases, &mut decoded);
     }
     let is_empty = decoded.volumes.is_empty() && decoded.sets.is_empty();
-    if is_empty && reader.diagnostics.iter().count() == count_before {
+    if is_empty && problem_count(reader.diagnostics) == count_before {
         let start = SourceMap::span(document.source, 0..0);
         reader.diagnostics.push(
             Diagnostic::error(Code::SpecNoVolume, "the file declares no volume").label(start, ""),
@@ -47,6 +48,10 @@ pub(in crate::spec) fn decode(
     }
     decoded.doubtful = reader.possible_secrets;
     decoded
+}
+
+fn problem_count(diagnostics: &Diagnostics) -> usize {
+    diagnostics.iter().count() + diagnostics.omitted()
 }
 
 const UNDER_VOLUME: &str = "write the volume's name under `volume`, and its fields under the name";

@@ -31,6 +31,7 @@ pub(super) enum ScalarConversion {
 pub(super) struct Reader<'d> {
     pub(super) document: &'d Document<'d>,
     pub(super) diagnostics: &'d mut Diagnostics,
+    pub(super) volume_count: usize,
     /// Positions of values under unknown keys, which may be secrets.
     pub(super) possible_secrets: Vec<Span>,
 }

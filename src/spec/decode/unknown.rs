@@ -80,6 +80,10 @@ impl Reader<'_> {
 
     /// Reports a key that no volume has, or that belongs in one of its blocks.
     fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
+        if self.diagnostics.is_full() {
+            self.unknown_diagnostic(entry, "a volume", None, "");
+            return None;
+        }
         let key = &*entry.key.text;
         let of =
             |fields: &'static [Field]| closest_match(key, fields.iter().map(|field| field.key));
@@ -118,6 +122,10 @@ impl Reader<'_> {
         place: &str,
         fields: &'static [Field],
     ) -> Option<&'static str> {
+        if self.diagnostics.is_full() {
+            self.unknown_diagnostic(entry, place, None, "");
+            return None;
+        }
         let key = &*entry.key.text;
         let keys = || fields.iter().map(|field| field.key);
         let near = schema::by_api_name(fields, key)

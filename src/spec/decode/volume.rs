@@ -1,6 +1,6 @@
 //! Decodes the fields of one volume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::reader::{Reader, ScalarConversion};
 use crate::diagnostic::{Code, Diagnostic, Span, closest_match};
@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::spec::schema::{self, FieldPlacement};
 use crate::spec::tree::{Entry, SpannedText, Value};
-use crate::spec::volume_spec::VolumeSpec;
+use crate::spec::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 
 /// The form of a volume in a file.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ fn is_empty(entry: &Entry<'_>) -> bool {
 }
 
 impl<'t, 'a> Reader<'_> {
-    /// Decodes a volume; `None` if it is not a CSI volume.
+    /// Decodes a volume; `None` if it is not a CSI volume, or one too many.
     pub(super) fn volume(
         &mut self,
         entries: &[&'t Entry<'a>],
@@ -93,6 +93,9 @@ impl<'t, 'a> Reader<'_> {
         if fields.all("type").is_empty() {
             let csi = self.document.syntax.pair("type", "csi");
             self.missing("type", span, &format!("`{csi}`"));
+        }
+        if self.is_too_many(span) {
+            return None;
         }
         let id = self.id(&mut fields, form, span);
         let plugin_id = self.text_field(&fields, "plugin_id");
@@ -160,6 +163,15 @@ impl<'t, 'a> Reader<'_> {
         })
     }
 
+    /// Counts a volume. Reports the first one beyond the limit.
+    fn is_too_many(&mut self, span: Span) -> bool {
+        self.volume_count += 1;
+        if self.volume_count == MAX_VOLUMES + 1 {
+            self.diagnostics.push(too_many_volumes().label(span, ""));
+        }
+        self.volume_count > MAX_VOLUMES
+    }
+
     /// Assigns entries to fields. A misspelt key is read as the field that it resembles, so its
     /// value is checked and the field is not reported as missing.
     fn fields(&mut self, entries: &[&'t Entry<'a>], form: VolumeForm<'t, 'a>) -> Fields<'t, 'a> {
@@ -177,7 +189,8 @@ impl<'t, 'a> Reader<'_> {
                 }
             }
         }
-        misspelt.retain(|(key, _)| fields.all(key).is_empty());
+        let given: BTreeSet<_> = fields.entries.iter().map(|(key, _)| *key).collect();
+        misspelt.retain(|(key, _)| !given.contains(key));
         for (key, entry) in misspelt {
             fields.add(key, entry);
         }

@@ -50,8 +50,11 @@ pub(super) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
         match byte {
             b'"' => at = template_end(bytes, at) - 1,
             b'<' if text[at..].starts_with("<<") => {
-                if let Ok(parts) = token::heredoc(text, at) {
-                    at = parts.closing.end - 1;
+                match token::heredoc(text, at) {
+                    Ok(parts) => at = parts.closing.end - 1,
+                    // No expression contains an open here-document.
+                    Err(problem) if problem.is_conclusive => return text.len(),
+                    Err(_) => {}
                 }
             }
             b'(' | b'[' | b'{' => depth += 1,

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::expression_end::expression_end;
 use super::text;
 use super::token::{self, Kind, Scanner, Token};
-use crate::diagnostic::{Diagnostic, SourceId, SourceMap, Span};
+use crate::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
 use crate::spec::parse_error::ParseError;
-use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value};
+use crate::spec::tree::{MAX_DEPTH, Node, Object, ScalarKind, SpannedText, Value, ValueBudget};
 
 /// The version of HCL that decides the meaning of `"${x}"` and `010`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(in crate::spec) enum HclVersion {
 }
 
 /// The value of an expression, with its diagnostics.
-pub(in crate::spec) type Expression<'a> = (Node<'a>, Vec<Diagnostic>);
+pub(in crate::spec) type Expression<'a> = (Node<'a>, Diagnostics);
 
 /// A parsed file.
 pub(in crate::spec) struct ParsedHcl<'a> {
@@ -30,8 +30,8 @@ pub(in crate::spec) struct ParsedHcl<'a> {
     pub(in crate::spec) templates: Vec<Span>,
     /// Whether a number starts with zero, which HCL2 reads as decimal.
     pub(in crate::spec) has_octal: bool,
-    /// Diagnostics of the expressions.
-    pub(in crate::spec) diagnostics: Vec<Diagnostic>,
+    /// Diagnostics of the expressions, which are errors.
+    pub(in crate::spec) diagnostics: Diagnostics,
 }
 
 /// Parses a whole file. `expressions` reads a range of the text that is not an HCL1 value as an
@@ -48,13 +48,14 @@ pub(in crate::spec) fn parse<'a>(
         meaning,
         depth: 0,
         budget: MAX_REREADS * text.len(),
+        values: ValueBudget::default(),
         expressions,
         found: ParsedHcl {
             body: Object::default(),
             uses_expressions: false,
             templates: vec![],
             has_octal: false,
-            diagnostics: vec![],
+            diagnostics: Diagnostics::default(),
         },
     };
     parser.found.body = parser.items(None)?;
@@ -65,6 +66,9 @@ pub(in crate::spec) fn parse<'a>(
 /// again.
 const MAX_REREADS: usize = 8;
 
+/// Limit of the bytes of one expression. The tree of an expression is a hundred times as large.
+const MAX_EXPRESSION: usize = 256 << 10;
+
 struct Parser<'a, E> {
     scanner: Scanner<'a>,
     source: SourceId,
@@ -72,6 +76,7 @@ struct Parser<'a, E> {
     depth: usize,
     /// The number of bytes that may still be read as expressions.
     budget: usize,
+    values: ValueBudget,
     expressions: E,
     found: ParsedHcl<'a>,
 }
@@ -138,12 +143,18 @@ where
         }
     }
 
+    fn count(&mut self, values: usize, range: Range<usize>) -> Result<(), ParseError> {
+        let counted = self.values.take(values);
+        counted.ok_or_else(|| ParseError::too_many_values(range))
+    }
+
     /// Parses a key or a label; `before` contains the preceding ones.
     fn word(
-        &self,
+        &mut self,
         token: Token,
         before: &[SpannedText<'a>],
     ) -> Result<SpannedText<'a>, ParseError> {
+        self.count(1, token.range())?;
         let text = &self.scanner.text[token.range()];
         let text = match token.kind {
             Kind::Identifier => text.into(),
@@ -158,8 +169,8 @@ where
     fn value(&mut self, in_list: bool) -> Result<Node<'a>, ParseError> {
         let start = self.peek()?.start;
         let depth = self.depth;
-        let (diagnostic_count, template_count) =
-            (self.found.diagnostics.len(), self.found.templates.len());
+        let (length, template_count) =
+            (self.found.diagnostics.length(), self.found.templates.len());
         let problem = match self.plain_value(in_list) {
             Ok(node) if !self.operator_follows(in_list) => return Ok(node),
             Ok(_) => None,
@@ -169,15 +180,16 @@ where
             return Err(problem.clone());
         }
         let end = expression_end(self.scanner.text, start, in_list);
-        if end - start > self.budget {
+        if end - start > self.budget.min(MAX_EXPRESSION) {
             return Err(problem.unwrap_or_else(|| too_long(start..end)));
         }
         self.budget -= end - start;
         self.depth = depth;
-        self.found.diagnostics.truncate(diagnostic_count);
+        self.found.diagnostics.truncate(length);
         self.found.templates.truncate(template_count);
         match (self.expressions)(start..end) {
             Ok((node, diagnostics)) => {
+                self.count(2 * node.size_and_depth().0, start..start)?;
                 self.found.diagnostics.extend(diagnostics);
                 self.found.uses_expressions = true;
                 self.scanner.at = end;
@@ -193,6 +205,7 @@ where
     /// Parses an HCL1 value.
     fn plain_value(&mut self, in_list: bool) -> Result<Node<'a>, ParseError> {
         let token = self.scanner.next()?;
+        self.count(1, token.range())?;
         let written = &self.scanner.text[token.range()];
         let span = self.span(token.range());
         let hcl2 = self.meaning == HclVersion::Hcl2;

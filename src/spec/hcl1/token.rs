@@ -263,7 +263,7 @@ pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, ParseError> {
     let Some(closing) = closing else {
         let range = start..word_start + word.len();
         let message = format!("this here-document is not closed: expected a line with `{word}`");
-        return Err(ParseError::syntax(range, message));
+        return Err(ParseError::syntax(range, message).certain());
     };
     Ok(Heredoc {
         indented,

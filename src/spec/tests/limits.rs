@@ -2,6 +2,8 @@
 
 use super::harness::{ReadResult, read};
 use crate::spec::syntax::Syntax;
+use crate::spec::tree::MAX_VALUES;
+use crate::spec::volume_spec::MAX_VOLUMES;
 
 /// Reads on a stack of 2 MiB, the default of a thread, so unbounded recursion fails the test.
 /// Returns the codes.
@@ -98,4 +100,60 @@ fn excessive_alias_expansion_is_refused() {
         ["spec/too-deep"]
     );
     assert_eq!(codes("a: &a [*a]".into(), Syntax::Yaml), ["spec/syntax"]);
+}
+
+/// Returns JSON of this many values and keys: a key, its list, and numbers.
+fn values(count: usize) -> String {
+    format!("{{\"a\":[{}1]}}", "1,".repeat(count - 3))
+}
+
+#[test]
+fn a_file_has_a_limit_of_values() {
+    assert_eq!(
+        codes(values(MAX_VALUES), Syntax::Json),
+        ["spec/unknown-field"]
+    );
+    let too_many = ["spec/too-many-values"];
+    assert_eq!(codes(values(MAX_VALUES + 1), Syntax::Json), too_many);
+    let list = format!("a = [{}]", "1,".repeat(MAX_VALUES - 1));
+    assert_eq!(codes(list, Syntax::Hcl), too_many);
+    let labels = format!("{}{{}}", "a ".repeat(MAX_VALUES + 1));
+    assert_eq!(codes(labels, Syntax::Hcl), too_many);
+    // An anchored list is kept twice, and every list around it contains it.
+    let list = "x,".repeat(20_000);
+    let nested: String = (0..60).map(|at| format!("&a{at} [")).collect();
+    let text = format!("b: {nested}{list}{}", "]".repeat(60));
+    assert_eq!(codes(text, Syntax::Yaml), too_many);
+    let text = format!("b:\n{}", "- 1\n".repeat(MAX_VALUES));
+    assert_eq!(codes(text, Syntax::Yaml), too_many);
+}
+
+#[test]
+fn an_expression_has_a_limit_of_bytes() {
+    let of = |length: usize| {
+        let text = format!("a = f(\"{}\")", "x".repeat(length - "f(\"\")".len()));
+        codes(text, Syntax::Hcl)
+    };
+    const MOST: usize = 256 << 10;
+    assert_eq!(of(MOST), ["spec/expression", "spec/unknown-field"]);
+    assert_eq!(of(MOST + 1), ["spec/syntax"]);
+}
+
+#[test]
+fn a_file_has_a_limit_of_volumes() {
+    let of = |count: usize| {
+        let volumes =
+            (0..count).map(|at| format!("\"{at}\":{{\"type\":\"csi\",\"plugin_id\":\"p\"}},"));
+        let text = format!("{{\"volume\":{{{}\"//\":1}}}}", volumes.collect::<String>());
+        let read = read(&text, Syntax::Json);
+        let codes: Vec<_> = read
+            .diagnostics
+            .iter()
+            .map(|one| one.code.as_str())
+            .collect();
+        (read.specs.len(), codes)
+    };
+    assert_eq!(of(MAX_VOLUMES), (MAX_VOLUMES, vec![]));
+    let too_many = vec!["spec/too-many-volumes"];
+    assert_eq!(of(MAX_VOLUMES + 2), (MAX_VOLUMES, too_many));
 }

@@ -82,6 +82,9 @@ pub(crate) struct ServeArgs {
     /// Stop at the end of standard input, when the parent process ends
     #[arg(long)]
     pub exit_on_stdin_eof: bool,
+    /// Allow core dumps, which contain secrets
+    #[arg(long)]
+    pub allow_core_dumps: bool,
     /// The plugin profile.
     #[command(flatten)]
     pub profile: PluginProfileArgs,

@@ -19,6 +19,7 @@ pub(crate) async fn serve_embedded_plugin(
         state_dir: context.directory.join(&arguments.state_dir),
         node_id: arguments.node_id.clone(),
         exit_on_stdin_eof: arguments.exit_on_stdin_eof,
+        allow_core_dumps: arguments.allow_core_dumps,
         profile: ProfileOptions::from(&arguments.profile),
     };
     serve_plugin(options, context.interrupts.stop().clone()).await?;

@@ -1,0 +1,175 @@
+//! What an agent leaves behind: core dumps, and a data directory that something damaged.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nomad_csi::diagnostic::Code;
+
+use crate::agent_process::{AgentProcess, processes_with, program};
+use crate::volumes::{create, list};
+
+const USER: u32 = 61_234;
+
+fn agent(data: &Path) -> Command {
+    let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(data);
+    command
+}
+
+/// A data directory of an agent that created one volume.
+fn used() -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    let agent = AgentProcess::start(data.path());
+    create(&agent.address, "first").unwrap().json();
+    assert!(agent.stop().success());
+    data
+}
+
+#[test]
+fn a_journal_that_is_gone_is_not_replaced() {
+    let data = used();
+    let journal = data.path().join("journal.redb");
+    let bytes = std::fs::read(&journal).unwrap();
+    std::fs::remove_file(&journal).unwrap();
+    let Output { status, stderr, .. } = agent(data.path()).output().unwrap();
+    let message = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{message}");
+    for expected in [
+        &format!("error[{}]", Code::JournalMissing),
+        "restore `journal.redb`",
+        "start with an empty data directory",
+    ] {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    assert!(!journal.exists(), "nothing was created");
+    std::fs::write(&journal, bytes).unwrap();
+    let agent = AgentProcess::start(data.path());
+    assert_eq!(
+        list(&agent.address).len(),
+        1,
+        "the restored journal has the volume"
+    );
+}
+
+/// Starts an agent of another user. Returns the owners of its process and of its plugin's process: a
+/// process that makes no core dump belongs to root.
+fn owners(arguments: &[&str]) -> [u32; 2] {
+    let base = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let data = base.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    chown(&data, Some(USER), None).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = agent(&data);
+    command.args(arguments).uid(USER).current_dir(&data);
+    let agent = AgentProcess::run(command);
+    let plugin = processes_with(&["serve", data.to_str().unwrap()]);
+    let owner = |pid: u32| std::fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
+    [owner(agent.pid()), owner(plugin[0])]
+}
+
+#[test]
+fn the_agent_and_its_plugin_make_no_core_dumps_unless_allowed() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: another user is needed, so run as root");
+        return;
+    }
+    assert_eq!(owners(&[]), [0, 0]);
+    assert_eq!(owners(&["--allow-core-dumps"]), [USER, USER]);
+}
+
+/// A generator of numbers that are the same in every run.
+struct Seed(u64);
+
+impl Seed {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}
+
+/// Damages a page of a file that has content: other bytes, zeroes, or an end that is missing.
+fn damage(path: &Path, seed: &mut Seed) {
+    const PAGE: usize = 4096;
+    let mut bytes = std::fs::read(path).unwrap();
+    let pages = bytes.chunks(PAGE).enumerate();
+    let used: Vec<_> = pages
+        .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+        .collect();
+    let (page, _) = used[seed.below(used.len())];
+    let at = (page * PAGE + seed.below(PAGE)).min(bytes.len() - 1);
+    let end = bytes.len().min(at + 1 + seed.below(4096));
+    match seed.below(3) {
+        0 => bytes.truncate(at),
+        1 => bytes[at..end].fill(0),
+        _ => bytes[at..end]
+            .iter_mut()
+            .for_each(|byte| *byte = u8::try_from(seed.below(256)).unwrap()),
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Damages one file of the plugin or of the agent in many ways. Returns what the program printed, each
+/// time it was refused.
+fn refusals(file: &str, seeds: u64, run: impl Fn(&Path) -> Output) -> Vec<String> {
+    let data = used();
+    let file = data.path().join(file);
+    let whole = std::fs::read(&file).unwrap();
+    let mut refused = vec![];
+    for seed in 1..=seeds {
+        std::fs::write(&file, &whole).unwrap();
+        damage(&file, &mut Seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let Output { status, stderr, .. } = run(data.path());
+        let message = String::from_utf8_lossy(&stderr).into_owned();
+        assert!(!message.contains("panicked"), "seed {seed}: {message}");
+        if status.code() != Some(0) {
+            assert!(message.contains("error["), "seed {seed}: {message}");
+            refused.push(message);
+        }
+    }
+    refused
+}
+
+/// Asserts that the database panicked at least once, or the test would prove nothing.
+fn assert_caught(refused: &[String]) {
+    let is_caught = |message: &String| message.contains("the file is damaged: ");
+    assert!(refused.iter().any(is_caught), "{refused:?}");
+}
+
+#[test]
+fn panics_of_the_database_about_a_damaged_journal_are_errors() {
+    let run = |data: &Path| {
+        let mut command = program(["volume", "status"]);
+        command
+            .arg(format!("--embedded={}", data.display()))
+            .output()
+            .unwrap()
+    };
+    let refused = refusals("journal.redb", 60, run);
+    assert_caught(&refused);
+    assert!(
+        refused
+            .iter()
+            .any(|message| message.contains("error[journal/damaged]")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn panics_of_the_database_about_a_damaged_catalogue_are_errors() {
+    let run = |data: &Path| {
+        let state = data.join("plugins/hostpath");
+        let mut command = program(["plugin", "serve", "--exit-on-stdin-eof", "--state-dir"]);
+        command.arg(state).arg("--endpoint");
+        command
+            .arg(format!("unix://{}/p.sock", data.display()))
+            .output()
+            .unwrap()
+    };
+    let refused = refusals("plugins/hostpath/catalog.redb", 40, run);
+    assert_caught(&refused);
+}

@@ -1,0 +1,276 @@
+//! The readers of input from outside, each as a function that must not panic.
+
+use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::model::{Bytes, Namespace};
+use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
+use nomad_csi::wire::{
+    self, DecodeLimits, ExternalVolumesResponse, PluginDocument, SnapshotsResponse, VolumeDocument,
+    VolumeStub, WriteRequest,
+};
+
+/// A reader of input from outside.
+pub(crate) struct FuzzTarget {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(&[u8]),
+    /// Inputs to start from.
+    pub(crate) seeds: &'static [&'static str],
+    /// Words of the input language.
+    pub(crate) words: &'static [&'static str],
+}
+
+const HCL_WORDS: &[&str] = &[
+    "volume",
+    "id",
+    "= ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    "${",
+    "%{",
+    "<<EOF\n",
+    "<<-EOF\n",
+    "\nEOF\n",
+    "/*",
+    "*/",
+    "#",
+    "//",
+    "\\u",
+    "\\U",
+    "\\x",
+    "0x",
+    "env(\"A\")",
+    "unknown",
+    "secrets",
+    "capability",
+    "\n",
+    ",",
+    "-",
+    "1e9",
+    "\u{202e}",
+    "(",
+    ")",
+    "?",
+    ":",
+    "for",
+    "in",
+    "=>",
+    "...",
+    "topology_request",
+    "segments",
+    "true",
+    "null",
+];
+const YAML_WORDS: &[&str] = &[
+    "volume:",
+    "id: ",
+    "- ",
+    "? ",
+    ": ",
+    "&a ",
+    "*a",
+    "<<: ",
+    "!!str ",
+    "|\n",
+    ">-\n",
+    "---\n",
+    "...\n",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\"",
+    "'",
+    "\\u",
+    "#",
+    "\t",
+    "  ",
+    "\n",
+    "secrets",
+    "null",
+    "~",
+    "0o7",
+    "%YAML 1.2\n",
+    "@",
+    "`",
+];
+const JSON_WORDS: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ":",
+    ",",
+    "\\ud800",
+    "\\udc00",
+    "\\x",
+    "1e400",
+    "-0",
+    "null",
+    "true",
+    "\"volume\"",
+    "\"Volumes\"",
+    "\"ID\"",
+    "\"secrets\"",
+    "18446744073709551616",
+    "-9223372036854775809",
+    "\"capability\"",
+    "\"Topologies\"",
+    "\"Segments\"",
+    "\"RequestedCapacityMin\"",
+    "\"WriteAllocs\"",
+    "\"MountOptions\"",
+];
+
+pub(crate) const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
+        name: "hcl",
+        run: |input| specification(input, Syntax::Hcl),
+        seeds: &[
+            include_str!("../../specs/hostpath.hcl"),
+            "a = [1, f(2)]\nb = <<EOF\nx\nEOF\nsecrets { a = \"${x}\" }\n",
+        ],
+        words: HCL_WORDS,
+    },
+    FuzzTarget {
+        name: "yaml",
+        run: |input| specification(input, Syntax::Yaml),
+        seeds: &[
+            include_str!("../../specs/hostpath.yaml"),
+            "a: &a {x: [1, 2]}\nb:\n  <<: *a\n---\nid: x\n",
+        ],
+        words: YAML_WORDS,
+    },
+    FuzzTarget {
+        name: "json",
+        run: |input| specification(input, Syntax::Json),
+        seeds: &[
+            include_str!("../../specs/hostpath.json"),
+            "{\"volume\":{\"a\":{\"capability\":[{},{}],\"x\":[1 2,,]}}}",
+        ],
+        words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "size",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            if let Ok(size) = Bytes::parse(&text) {
+                assert_eq!(Bytes::parse(&size.to_string()), Ok(size), "{text}");
+            }
+        },
+        seeds: &["10GiB", "1,000.5 kB", "9223372036854775807", "1e3"],
+        words: &["GiB", "kB", ".", ",", "-", "+", " ", "E", "Ei", "0", "9"],
+    },
+    FuzzTarget {
+        name: "nomad",
+        run: nomad_json,
+        seeds: &[
+            r#"[{"ID":"a","Namespace":"default","Schedulable":true,"CurrentReaders":1}]"#,
+            r#"{"ID":"a","Topologies":[{"Segments":{"z":"a"}}],"Allocations":[{"ID":"x"}],"WriteAllocs":{"x":null},"RequestedCapacityMin":5}"#,
+            r#"{"ID":"p","Controllers":{"n":{"Healthy":true,"ControllerInfo":{"SupportsClone":true}}},"Nodes":null}"#,
+            r#"{"Volumes":[{"ExternalID":"e","CapacityBytes":-1}],"NextToken":"x"}"#,
+        ],
+        words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "request",
+        run: |input| {
+            let limits = DecodeLimits {
+                json_values: 10_000,
+                list_elements: 1000,
+            };
+            if let Ok(request) = wire::decode_bounded::<WriteRequest>(input, limits) {
+                for volume in &request.volumes {
+                    let _converted = wire::request_from_wire(volume, &Namespace::default());
+                }
+            }
+        },
+        seeds: &[
+            r#"{"Volumes":[{"ID":"a","PluginID":"p","RequestedCapabilities":[{"AccessMode":"single-node-writer"}],"Secrets":{"a":"b"}}],"Token":""}"#,
+        ],
+        words: JSON_WORDS,
+    },
+    // A record is checked by its digest first; this is what is inside it.
+    #[cfg(feature = "agent")]
+    FuzzTarget {
+        name: "journal",
+        run: |input| {
+            if let Ok(event) = serde_json::from_slice::<nomad_csi::state::Event>(input) {
+                let written = serde_json::to_vec(&event).unwrap_or_default();
+                let read = serde_json::from_slice::<nomad_csi::state::Event>(&written);
+                assert!(read.is_ok_and(|read| read == event));
+            }
+        },
+        seeds: &[
+            r#"{"at":1,"kind":{"agent_started":{"origin":"a"}}}"#,
+            r#"{"at":-5,"kind":{"node_registered":{"node":{"id":"n"}}}}"#,
+        ],
+        words: JSON_WORDS,
+    },
+    #[cfg(feature = "agent")]
+    FuzzTarget {
+        name: "page-token",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            let _parsed = nomad_csi::state::VolumeToken::parse(&text);
+        },
+        seeds: &["default.volume", "a.b.c"],
+        words: &[".", "%2f", "/", "\0", "default"],
+    },
+];
+
+/// Reads a specification as `validate` does, and takes the place of every label.
+fn specification(input: &[u8], syntax: Syntax) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let source = sources.add("input", text);
+    let defaults = Defaults::default();
+    let volumes = spec::parse(&mut sources, source, syntax, &defaults, &mut diagnostics);
+    spec::validate(&volumes, Purpose::ByExternalId, &mut diagnostics);
+    for label in diagnostics.iter().flat_map(|one| &one.labels) {
+        let range = label.span.range();
+        assert!(
+            range.start <= range.end && range.end <= text.len(),
+            "{label:?}"
+        );
+        assert!(
+            text.is_char_boundary(range.start) && text.is_char_boundary(range.end),
+            "{label:?}"
+        );
+        let _place = sources.location(label.span);
+    }
+    assert_eq!(sources.redacted_text(source).len(), text.len());
+}
+
+/// Reads what a server sends, as lists and as documents.
+fn nomad_json(input: &[u8]) {
+    let limits = DecodeLimits {
+        json_values: 10_000,
+        list_elements: 10_000,
+    };
+    let _listed = wire::for_each_element(input, limits, |stub: VolumeStub, _| {
+        let _summary = wire::summary_from_wire(&stub);
+        Ok::<(), ()>(())
+    });
+    let Ok(value) = wire::parse_bounded(input, limits) else {
+        return;
+    };
+    if let Ok(volume) = wire::decode_value::<VolumeDocument>(&value) {
+        let _volume = wire::volume_from_wire(&volume);
+    }
+    if let Ok(plugin) = wire::decode_value::<PluginDocument>(&value) {
+        let _plugin = wire::plugin_from_wire(&plugin);
+    }
+    if let Ok(page) = wire::decode_value::<ExternalVolumesResponse>(&value) {
+        let _volumes: Vec<_> = page
+            .volumes
+            .iter()
+            .map(wire::external_volume_from_wire)
+            .collect();
+    }
+    let _snapshots = wire::decode_value::<SnapshotsResponse>(&value);
+}
