@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use super::event::{EventKind, Subject};
+use super::snapshot::StateNumbers;
 use super::subjects::subjects;
 use super::tables::State;
 
@@ -55,7 +56,7 @@ impl<'a> Overlay<'a> {
             copy_subject(&mut attempt, self.latest(subject), subject);
         }
         let done = change(&mut attempt)?;
-        copy_numbers(&mut self.changed, &attempt);
+        self.changed.set_numbers(&StateNumbers::from(&attempt));
         for subject in &subjects {
             copy_subject(&mut self.changed, &attempt, subject);
         }
@@ -74,51 +75,15 @@ impl<'a> Overlay<'a> {
 /// Returns a state with the numbers of this one, and without its records.
 fn without_records(state: &State) -> State {
     let mut copy = State::default();
-    copy_numbers(&mut copy, state);
+    copy.set_numbers(&StateNumbers::from(state));
     copy
-}
-
-/// Copies all that is not a table.
-fn copy_numbers(to: &mut State, from: &State) {
-    let State {
-        index,
-        origin,
-        volumes: _,
-        remote_ids: _,
-        volumes_index,
-        plugins: _,
-        plugins_index,
-        nodes: _,
-        variables: _,
-        lock_ends: _,
-        variables_index,
-    } = from;
-    to.index = *index;
-    origin.clone_into(&mut to.origin);
-    to.volumes_index = *volumes_index;
-    to.plugins_index = *plugins_index;
-    to.variables_index = *variables_index;
 }
 
 /// Copies the record of a subject, or its absence.
 fn copy_subject(to: &mut State, from: &State, subject: &Subject) {
-    match subject {
-        Subject::Volume(key) => match from.volumes.get(key) {
-            Some(record) => to.put(record.clone()),
-            None => to.remove(key),
-        },
-        Subject::Variable(key) => match from.variables.get(key) {
-            Some(record) => to.put_variable(record.clone()),
-            None => to.remove_variable(key),
-        },
-        Subject::Plugin(id) => match from.plugins.get(id) {
-            Some(record) => drop(to.plugins.insert(id.clone(), record.clone())),
-            None => drop(to.plugins.remove(id)),
-        },
-        Subject::Node(id) => match from.nodes.get(id) {
-            Some(node) => drop(to.nodes.insert(id.clone(), node.clone())),
-            None => drop(to.nodes.remove(id)),
-        },
+    match from.stored(subject) {
+        Some(record) => to.store(record),
+        None => to.discard(subject),
     }
 }
 
