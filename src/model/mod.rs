@@ -18,6 +18,7 @@ mod secrets;
 mod server_version;
 mod set_name;
 mod snapshot;
+mod text;
 mod topology;
 mod variable;
 mod volume;
@@ -43,6 +44,7 @@ pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Sec
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
+pub use text::Text;
 pub use topology::{Topology, TopologyRequest};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};

@@ -18,6 +18,7 @@ mod recorded_options;
 mod replay;
 #[cfg(any(test, feature = "testing"))]
 pub mod samples;
+mod shared;
 mod snapshot;
 mod stored_record;
 mod subjects;
@@ -38,6 +39,7 @@ pub use query::{plugin, plugin_status, plugins, volume, volumes_sharing};
 pub use record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, replay, replay_changes};
+pub use shared::{Shared, TextMap};
 pub use snapshot::{ObjectCounts, SnapshotChanges, StateNumbers, StateSnapshot};
 pub use stored_record::StoredRecord;
 pub use tables::State;

@@ -5,6 +5,7 @@
 //! state. Both copy a pointer per volume and variable, which is fast enough to block writers.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +123,7 @@ impl From<&State> for StateNumbers {
             variables: _,
             lock_ends: _,
             variables_index,
+            interner: _,
         } = state;
         Self {
             index: *index,
@@ -170,10 +172,14 @@ impl From<StateSnapshot> for State {
     fn from(snapshot: StateSnapshot) -> Self {
         let mut state = Self::default();
         state.set_numbers(&snapshot.numbers);
-        snapshot
-            .records
-            .into_iter()
-            .for_each(|record| state.store(record));
+        for record in snapshot.records {
+            match record {
+                StoredRecord::Volume(record) => state.put_new(Arc::unwrap_or_clone(record)),
+                StoredRecord::Node(_) | StoredRecord::Plugin(..) | StoredRecord::Variable(_) => {
+                    state.store(record);
+                }
+            }
+        }
         state
     }
 }

@@ -257,8 +257,13 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
         self.blocking("append to", work).await
     }
 
-    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
-        let work = move |shared: &Shared<S>| shared.write_snapshot(&changes);
+    async fn write_snapshot(&self, mut changes: SnapshotChanges) -> Result<(), JournalError> {
+        let work = move |shared: &Shared<S>| {
+            // Neighbours share pages of the table, so fewer pages are written.
+            let records = &mut changes.records;
+            records.sort_unstable_by(|(one, _), (other, _)| one.place().cmp(&other.place()));
+            shared.write_snapshot(&changes)
+        };
         self.blocking("write a snapshot to", work).await
     }
 

@@ -128,7 +128,7 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
     let mut state = state_of([started(), create_intended(&key)]);
     let first = state.record(&key).unwrap().clone();
     let mut new_definition = definition(&key);
-    new_definition.parameters.clear();
+    new_definition.parameters = Default::default();
     let again = EventKind::VolumeCreateIntended {
         definition: Box::new(new_definition.clone()),
         secrets: SealedSecrets::new(vec![7]),
