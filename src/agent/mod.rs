@@ -5,6 +5,7 @@
 
 mod assemble;
 mod blocking;
+mod check;
 mod config;
 mod data_dir_lock;
 mod directory;
@@ -16,6 +17,7 @@ mod run;
 mod serve_plugin;
 
 pub use crate::server::CallWidths;
+pub use check::{CheckedState, check_data_directory};
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
 pub use embedded::EmbeddedAgent;
 pub use run::run_agent;

@@ -7,6 +7,7 @@
 
 mod apply;
 mod event;
+mod interner;
 mod invariant;
 mod list;
 mod overlay;

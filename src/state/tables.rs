@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::interner::Interner;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
-use super::shared::Interner;
 use super::variable::VariableRecord;
 use crate::model::{ExternalId, NamespacedId, Node, NodeId, PluginId, VariableKey};
 
