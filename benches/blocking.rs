@@ -7,6 +7,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::cast_precision_loss,
     reason = "a failing benchmark panics, and prints its figures"
 )]
 #![allow(dead_code, reason = "the support has more than this benchmark needs")]

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use nomad_csi::ports::Journal as _;
 use nomad_csi::server::{CellOptions, Expected, StateCell};
 use nomad_csi::state::samples::{key, registered, started, state_of};
-use nomad_csi::state::{Event, StateSnapshot};
+use nomad_csi::state::{Event, SnapshotChanges};
 use nomad_csi::store::EmbeddedJournal;
 use redb::{Database, TableDefinition};
 use tokio::runtime::Runtime;
@@ -83,8 +83,8 @@ fn restart(bencher: Bencher<'_, '_>, volumes: u64) {
     runtime.block_on(async {
         let journal = EmbeddedJournal::open(directory.path().join("journal.redb"));
         let journal = journal.await.unwrap();
-        let snapshot = StateSnapshot::from(&state);
-        journal.write_snapshot(snapshot).await.unwrap();
+        let changes = SnapshotChanges::complete(&state);
+        journal.write_snapshot(changes).await.unwrap();
         journal.close().await.unwrap();
     });
     bencher.counter(ItemsCount::new(volumes)).bench_local(|| {

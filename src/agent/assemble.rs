@@ -247,7 +247,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
     }
 }
 
-fn journal_problem(error: &JournalError) -> Diagnostics {
+pub(super) fn journal_problem(error: &JournalError) -> Diagnostics {
     with_cause(
         Diagnostic::error(error.kind.code(), error.to_string()),
         error,

@@ -126,7 +126,7 @@ impl AgentDirs {
 
     /// The journal file.
     pub(super) fn journal(&self) -> PathBuf {
-        self.data.join("journal.redb")
+        journal_file(&self.data)
     }
 
     /// The file of the key that seals secrets.
@@ -194,6 +194,11 @@ fn log_failure(path: &Path, removed: io::Result<()>) {
 }
 
 /// Creates a data directory and returns its absolute path without symbolic links, which identifies it.
+/// Returns the journal file of a data directory.
+pub(super) fn journal_file(data: &Path) -> PathBuf {
+    data.join("journal.redb")
+}
+
 fn persistent(path: &Path) -> Result<PathBuf, Diagnostics> {
     create_directory(path).map_err(|error| unusable(path, &error))
 }

@@ -5,6 +5,7 @@
 
 mod assemble;
 mod blocking;
+mod check;
 mod config;
 mod core_dumps;
 mod data_dir_lock;
@@ -18,6 +19,7 @@ mod serve_plugin;
 mod step_hosts;
 
 pub use crate::server::CallWidths;
+pub use check::{CheckedState, check_data_directory};
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
 pub use embedded::EmbeddedAgent;
 pub use run::run_agent;

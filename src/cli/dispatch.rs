@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use super::command_context::CommandContext;
 use super::command_line::{Cli, Command};
 #[cfg(feature = "agent")]
-use super::commands::agent;
+use super::commands::agent::{self, AgentCommand};
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
 use super::commands::plugin::PluginCommand;
@@ -113,9 +113,12 @@ pub(super) fn dispatch(
             )
         }
         #[cfg(feature = "agent")]
-        Command::Agent(arguments) => {
-            run_server(context, process, agent::serve_agent(context, arguments))
-        }
+        Command::Agent(arguments) => match &arguments.command {
+            None => run_server(context, process, agent::serve_agent(context, arguments)),
+            Some(AgentCommand::Check(check)) => {
+                run_client(context, process, agent::check_agent(context, check))
+            }
+        },
     }
 }
 

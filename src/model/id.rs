@@ -6,23 +6,29 @@
 use serde::{Deserialize, Serialize};
 
 use super::display::is_invisible;
+use super::text::Text;
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(String);
+        pub struct $name(Text);
 
         impl $name {
             /// Wraps a text without a check.
             pub fn new(text: impl Into<String>) -> Self {
-                Self(text.into())
+                Self(Text::from(text.into()))
             }
 
             /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// Returns the text, to share the memory of equal ones.
+            pub fn text_mut(&mut self) -> &mut Text {
+                &mut self.0
             }
         }
 

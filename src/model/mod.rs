@@ -21,6 +21,7 @@ mod secrets;
 mod server_version;
 mod set_name;
 mod snapshot;
+mod text;
 mod topology;
 mod usage;
 mod variable;
@@ -50,6 +51,7 @@ pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Sec
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
+pub use text::Text;
 pub use topology::{Topology, TopologyRequest};
 pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};

@@ -35,7 +35,7 @@ impl std::fmt::Display for Topology {
 ///
 /// The order is kept, because Nomad compares by position. [`TopologyRequest::is_equivalent_to`]
 /// ignores the order (W21: Nomad refuses an update that only reorders topologies).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TopologyRequest {
     /// The volume must be accessible from one of these: CSI's `requisite`.
     pub required: Vec<Topology>,

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::diagnostic::Code;
-use crate::state::{Event, StateSnapshot};
+use crate::state::{Event, SnapshotChanges, StateSnapshot};
 
 /// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// Replaces all events up to its index.
     pub snapshot: Option<StateSnapshot>,
+    /// Whether the next snapshot may contain only what changed since this one.
+    pub accepts_changes: bool,
     /// The events after the snapshot, in order and without gaps.
     pub events: Vec<Event>,
 }
@@ -87,13 +89,16 @@ pub trait Journal: Send + Sync {
     /// Fails if `first` does not follow the last event.
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError>;
 
-    /// Writes a snapshot of acknowledged events and deletes the events that it replaces. Appends may
-    /// run at the same time. After a crash the journal has either the old snapshot and its events, or
-    /// the new one. The next snapshot removes leftovers.
+    /// Writes a snapshot of acknowledged events and deletes the events that it replaces. It has
+    /// everything, or every change since the last snapshot that was written without an error. Appends
+    /// may run at the same time, and each waits for a small part of it at most. After a crash the
+    /// journal has either the old snapshot and its events, or the new one. Later snapshots remove
+    /// leftovers.
     ///
     /// # Errors
-    /// The journal is unchanged after an error.
-    async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError>;
+    /// After an error the old snapshot or the new one is valid. The next snapshot must contain these
+    /// changes too.
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError>;
 
     /// Finishes the current operation and closes the file, so that another process can open it. The
     /// next call opens the file again.

@@ -369,7 +369,7 @@ fn create_intended(
         record.create_index = first.create_index;
         record.create_time = first.create_time;
     }
-    state.put(Arc::new(record));
+    state.put_new(record);
 }
 
 fn volume_registered(
@@ -381,7 +381,7 @@ fn volume_registered(
 ) {
     let record = new_record(definition, secrets, Phase::Registered, at);
     let provided = provided.clone();
-    state.put(Arc::new(VolumeRecord { provided, ..record }));
+    state.put_new(VolumeRecord { provided, ..record });
 }
 
 fn new_record(
@@ -419,7 +419,7 @@ fn change(
     edit(&mut record);
     record.modify_index = at.index;
     record.modify_time = at.time;
-    state.put(Arc::new(record));
+    state.put_new(record);
 }
 
 /// Performs a variable event. A renewal does not change the table's index.

@@ -151,8 +151,7 @@ impl State {
 
     /// Returns the registrations of an external volume.
     pub fn registrations(&self, volume: &RemoteVolume) -> impl Iterator<Item = &Arc<VolumeRecord>> {
-        let remote = (volume.plugin_id.clone(), volume.external_id.clone());
-        let keys = self.remote_ids.get(&remote).into_iter().flatten();
+        let keys = self.remote_volumes(&volume.plugin_id, &volume.external_id);
         keys.filter_map(|key| self.volumes.get(key))
     }
 

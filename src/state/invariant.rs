@@ -3,11 +3,11 @@
 //! A violation is a bug in this program. Several registrations of one provider volume are valid but
 //! risky, so they are reported as a [`SharedVolume`] instead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
-use super::tables::{State, lock_end, remote_key};
+use super::tables::{State, lock_end, remote_entry};
 use super::variable::VariableRecord;
 use crate::claim;
 use crate::model::{AllocId, ExternalId, NamespacedId, PluginId, VariableKey};
@@ -25,12 +25,17 @@ pub struct SharedVolume {
 
 /// Returns every provider volume that is registered more than once.
 pub fn shared_volumes(state: &State) -> Vec<SharedVolume> {
-    let shared = state.remote_ids.iter().filter(|(_, keys)| keys.len() > 1);
+    let mut volumes: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (plugin, external_id, key) in &state.remote_ids {
+        let keys = volumes.entry((plugin, external_id)).or_default();
+        keys.insert(key.clone());
+    }
+    let shared = volumes.into_iter().filter(|(_, keys)| keys.len() > 1);
     shared
         .map(|((plugin_id, external_id), volumes)| SharedVolume {
             plugin_id: plugin_id.clone(),
             external_id: external_id.clone(),
-            volumes: volumes.clone(),
+            volumes,
         })
         .collect()
 }
@@ -44,7 +49,11 @@ pub fn violations(state: &State) -> Vec<String> {
         let problems = wrong.into_iter().chain(misplaced);
         found.extend(problems.map(|problem| format!("volume {key} {problem}")));
     }
-    if remote_ids(state) != remote_ids_from_volumes(state) {
+    let remote_ids = state
+        .volumes
+        .values()
+        .filter_map(|record| remote_entry(record));
+    if state.remote_ids != remote_ids.collect() {
         found.push("the index by external ID differs from the volumes".to_owned());
     }
     for (id, plugin) in &state.plugins {
@@ -165,20 +174,4 @@ fn variable_problem(
     } else {
         None
     }
-}
-
-type RemoteIds<'a> = BTreeSet<((PluginId, ExternalId), &'a NamespacedId)>;
-
-fn remote_ids(state: &State) -> RemoteIds<'_> {
-    let pairs = state.remote_ids.iter();
-    pairs
-        .flat_map(|(id, keys)| keys.iter().map(|key| (id.clone(), key)))
-        .collect()
-}
-
-fn remote_ids_from_volumes(state: &State) -> RemoteIds<'_> {
-    let records = state.volumes.iter();
-    records
-        .filter_map(|(key, record)| Some((remote_key(record)?, key)))
-        .collect()
 }

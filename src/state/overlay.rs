@@ -4,9 +4,10 @@
 //! state of any size. A change succeeds completely or leaves the overlay as it was, and each change
 //! sees the ones before it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::event::{EventKind, Subject};
+use super::snapshot::StateNumbers;
 use super::subjects::subjects;
 use super::tables::State;
 use crate::model::RemoteVolume;
@@ -67,7 +68,7 @@ impl<'a> Overlay<'a> {
             copy_subject(&mut attempt, self.latest(subject), subject);
         }
         let done = change(&mut attempt)?;
-        copy_numbers(&mut self.changed, &attempt);
+        self.changed.set_numbers(&StateNumbers::from(&attempt));
         for subject in &subjects {
             copy_subject(&mut self.changed, &attempt, subject);
         }
@@ -86,74 +87,16 @@ impl<'a> Overlay<'a> {
 /// Returns a state with the numbers of this one, and without its records.
 fn without_records(state: &State) -> State {
     let mut copy = State::default();
-    copy_numbers(&mut copy, state);
+    copy.set_numbers(&StateNumbers::from(state));
     copy
-}
-
-/// Copies all that is not a table.
-fn copy_numbers(to: &mut State, from: &State) {
-    let State {
-        index,
-        origin,
-        volumes: _,
-        remote_ids: _,
-        volumes_index,
-        plugins: _,
-        plugins_index,
-        nodes: _,
-        boots: _,
-        losses: _,
-        nodes_index,
-        claims: _,
-        claim_keys: _,
-        claim_changes: _,
-        claims_index,
-        allocs: _,
-        allocs_index,
-        variables: _,
-        lock_ends: _,
-        variables_index,
-    } = from;
-    to.index = *index;
-    origin.clone_into(&mut to.origin);
-    to.volumes_index = *volumes_index;
-    to.plugins_index = *plugins_index;
-    to.nodes_index = *nodes_index;
-    to.claims_index = *claims_index;
-    to.allocs_index = *allocs_index;
-    to.variables_index = *variables_index;
 }
 
 /// Copies the record of a subject, or its absence.
 fn copy_subject(to: &mut State, from: &State, subject: &Subject) {
-    match subject {
-        Subject::Volume(key) => match from.volumes.get(key) {
-            Some(record) => to.put(record.clone()),
-            None => to.remove(key),
-        },
-        Subject::Variable(key) => match from.variables.get(key) {
-            Some(record) => to.put_variable(record.clone()),
-            None => to.remove_variable(key),
-        },
-        Subject::Plugin(id) => copy_entry(&mut to.plugins, &from.plugins, id),
-        Subject::Node(id) => {
-            copy_entry(&mut to.nodes, &from.nodes, id);
-            copy_entry(&mut to.boots, &from.boots, id);
-            copy_entry(&mut to.losses, &from.losses, id);
-        }
-        Subject::Claims(volume) => match from.claims.get(volume) {
-            Some(record) => to.put_claims(record.clone()),
-            None => to.remove_claims(volume),
-        },
-        Subject::Alloc(id) => copy_entry(&mut to.allocs, &from.allocs, id),
+    match from.stored(subject) {
+        Some(record) => to.store(record),
+        None => to.discard(subject),
     }
-}
-
-fn copy_entry<K: Ord + Clone, V: Clone>(to: &mut BTreeMap<K, V>, from: &BTreeMap<K, V>, key: &K) {
-    match from.get(key) {
-        Some(value) => to.insert(key.clone(), value.clone()),
-        None => to.remove(key),
-    };
 }
 
 #[cfg(test)]

@@ -36,9 +36,7 @@ pub fn volumes_sharing(
     plugin: &PluginId,
     external_id: &ExternalId,
 ) -> Vec<NamespacedId> {
-    let remote = (plugin.clone(), external_id.clone());
-    let keys = state.remote_ids.get(&remote).into_iter().flatten();
-    keys.cloned().collect()
+    state.remote_volumes(plugin, external_id).cloned().collect()
 }
 
 /// Returns the status of a plugin; `None` if it has no known instance.

@@ -4,14 +4,13 @@
 //! response ([`ProviderFacts`]), and the sealed secrets. Mount flags are sealed too. Health, counts
 //! and capabilities are not stored; `query` computes them.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::recorded_options::RecordedMountOptions;
+use super::shared::{Shared, TextMap};
 use crate::model::{
     Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
-    SealedSecrets, Topology, TopologyRequest, Volume, VolumeRequest,
+    SealedSecrets, Text, Topology, TopologyRequest, Volume, VolumeRequest,
 };
 
 /// The user's part of a volume.
@@ -25,11 +24,11 @@ pub struct VolumeDefinition {
     /// The plugin.
     pub plugin_id: PluginId,
     /// The supported access and attachment modes.
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Shared<Vec<Capability>>,
     /// The requested size.
     pub capacity: CapacityRange,
     /// The requested topologies; `None` if there was no request.
-    pub topology_request: Option<TopologyRequest>,
+    pub topology_request: Option<Shared<TopologyRequest>>,
     /// The provider's ID of the cloned volume.
     pub clone_id: Option<String>,
     /// The provider's ID of the restored snapshot.
@@ -37,7 +36,7 @@ pub struct VolumeDefinition {
     /// The mount options with sealed flags; `None` if there was no request.
     pub mount_options: Option<RecordedMountOptions>,
     /// The provider's parameters for creation and validation, opaque.
-    pub parameters: BTreeMap<String, String>,
+    pub parameters: TextMap,
 }
 
 impl VolumeDefinition {
@@ -47,13 +46,13 @@ impl VolumeDefinition {
             key: request.key(),
             name: request.name.clone().unwrap_or_default(),
             plugin_id: request.plugin_id.clone(),
-            capabilities: request.capabilities.clone(),
+            capabilities: request.capabilities.clone().into(),
             capacity: request.capacity,
-            topology_request: request.topology_request.clone(),
+            topology_request: request.topology_request.clone().map(Shared::from),
             clone_id: request.clone_id.clone(),
             snapshot_id: request.snapshot_id.clone(),
             mount_options,
-            parameters: request.parameters.clone().unwrap_or_default(),
+            parameters: request.parameters.clone().unwrap_or_default().into(),
         }
     }
 
@@ -63,13 +62,13 @@ impl VolumeDefinition {
             key: volume.key(),
             name: volume.name.clone(),
             plugin_id: volume.plugin_id.clone(),
-            capabilities: volume.capabilities.clone(),
+            capabilities: volume.capabilities.clone().into(),
             capacity: volume.requested_capacity,
-            topology_request: volume.topology_request.clone(),
+            topology_request: volume.topology_request.clone().map(Shared::from),
             clone_id: volume.clone_id.clone(),
             snapshot_id: volume.snapshot_id.clone(),
             mount_options,
-            parameters: volume.parameters.clone(),
+            parameters: volume.parameters.clone().into(),
         }
     }
 }
@@ -79,29 +78,29 @@ impl VolumeDefinition {
 #[serde(deny_unknown_fields)]
 pub struct ProviderFacts {
     /// The plugin's name at the last write, for a plugin that no longer runs.
-    pub provider: String,
+    pub provider: Text,
     /// The plugin's version at the last write.
-    pub provider_version: String,
+    pub provider_version: Text,
     /// CSI's `volume_id`; `None` if the volume was registered without it (B35).
     pub external_id: Option<ExternalId>,
     /// The size that the provider reported; zero if unknown.
     pub capacity: Bytes,
     /// The volume context, opaque; later calls send it back.
-    pub context: BTreeMap<String, String>,
+    pub context: TextMap,
     /// Where the volume is accessible; empty if everywhere.
-    pub topologies: Vec<Topology>,
+    pub topologies: Shared<Vec<Topology>>,
 }
 
 impl From<&Volume> for ProviderFacts {
     /// Returns the provider's part of a merged volume.
     fn from(volume: &Volume) -> Self {
         Self {
-            provider: volume.provider.clone(),
-            provider_version: volume.provider_version.clone(),
+            provider: volume.provider.as_str().into(),
+            provider_version: volume.provider_version.as_str().into(),
             external_id: volume.external_id.clone(),
             capacity: volume.capacity,
-            context: volume.context.clone(),
-            topologies: volume.topologies.clone(),
+            context: volume.context.clone().into(),
+            topologies: volume.topologies.clone().into(),
         }
     }
 }

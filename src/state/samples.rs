@@ -30,15 +30,19 @@ pub fn definition(key: &NamespacedId) -> VolumeDefinition {
         capabilities: vec![Capability {
             access_mode: AccessMode::SingleNodeWriter,
             attachment_mode: AttachmentMode::FileSystem,
-        }],
+        }]
+        .into(),
         capacity: CapacityRange {
             min: Bytes::from_wire(1 << 30),
             max: Bytes::from_wire(2 << 30),
         },
-        topology_request: Some(TopologyRequest {
-            required: vec![zone],
-            preferred: vec![],
-        }),
+        topology_request: Some(
+            TopologyRequest {
+                required: vec![zone],
+                preferred: vec![],
+            }
+            .into(),
+        ),
         clone_id: None,
         snapshot_id: Some("snap-1".to_owned()),
         mount_options: Some(RecordedMountOptions {
@@ -52,12 +56,12 @@ pub fn definition(key: &NamespacedId) -> VolumeDefinition {
 /// Returns the provider's part of a volume with this external ID.
 pub fn provided(external_id: &str) -> ProviderFacts {
     ProviderFacts {
-        provider: "hostpath.example.com".to_owned(),
-        provider_version: "1.0.0".to_owned(),
+        provider: "hostpath.example.com".into(),
+        provider_version: "1.0.0".into(),
         external_id: Some(ExternalId::new(external_id)),
         capacity: Bytes::from_wire(1 << 30),
         context: [("path".to_owned(), "/data".to_owned())].into(),
-        topologies: vec![],
+        topologies: vec![].into(),
     }
 }
 

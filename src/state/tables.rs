@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
+use super::interner::Interner;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::variable::VariableRecord;
@@ -22,7 +23,8 @@ pub struct State {
     pub(super) index: u64,
     pub(super) origin: String,
     pub(super) volumes: BTreeMap<NamespacedId, Arc<VolumeRecord>>,
-    pub(super) remote_ids: BTreeMap<(PluginId, ExternalId), BTreeSet<NamespacedId>>,
+    /// Every visible volume by plugin and provider's ID.
+    pub(super) remote_ids: BTreeSet<RemoteEntry>,
     pub(super) volumes_index: u64,
     pub(super) plugins: BTreeMap<PluginId, PluginRecord>,
     pub(super) plugins_index: u64,
@@ -39,7 +41,12 @@ pub struct State {
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
+    /// The parts that records share.
+    pub(super) interner: Interner,
 }
+
+/// A plugin, the provider's ID of a volume, and the volume.
+pub(super) type RemoteEntry = (PluginId, ExternalId, NamespacedId);
 
 impl Default for State {
     /// Returns the state before the first event.
@@ -48,7 +55,7 @@ impl Default for State {
             index: Self::FIRST_INDEX,
             origin: String::new(),
             volumes: BTreeMap::new(),
-            remote_ids: BTreeMap::new(),
+            remote_ids: BTreeSet::new(),
             volumes_index: Self::FIRST_INDEX,
             plugins: BTreeMap::new(),
             plugins_index: Self::FIRST_INDEX,
@@ -65,6 +72,7 @@ impl Default for State {
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,
+            interner: Interner::default(),
         }
     }
 }
@@ -141,26 +149,29 @@ impl State {
         self.nodes.get(id)
     }
 
+    /// Inserts a new record, which shares its parts with others, and replaces one with the same key.
+    pub(super) fn put_new(&mut self, mut record: VolumeRecord) {
+        self.interner.share_parts(&mut record);
+        self.put(Arc::new(record));
+    }
+
     /// Inserts a record and replaces one with the same key.
     pub(super) fn put(&mut self, record: Arc<VolumeRecord>) {
+        let remote = remote_entry(&record);
         let key = record.key().clone();
-        let remote = remote_key(&record);
-        if let Some(remote) = remote.clone() {
-            let keys = self.remote_ids.entry(remote).or_default();
-            keys.insert(key.clone());
-        }
-        let previous = self.volumes.insert(key, record);
-        if let Some(previous) = previous
-            && remote_key(&previous) != remote
-        {
-            self.forget_remote_id(&previous);
+        let before = self.volumes.insert(key, record);
+        let before = before.as_deref().and_then(remote_entry);
+        if before != remote {
+            before.map(|entry| self.remote_ids.remove(&entry));
+            self.remote_ids.extend(remote);
         }
     }
 
     /// Removes a record, if it exists.
     pub(super) fn remove(&mut self, key: &NamespacedId) {
-        if let Some(previous) = self.volumes.remove(key) {
-            self.forget_remote_id(&previous);
+        let before = self.volumes.remove(key);
+        if let Some(entry) = before.as_deref().and_then(remote_entry) {
+            self.remote_ids.remove(&entry);
         }
     }
 
@@ -190,6 +201,20 @@ impl State {
         }
     }
 
+    /// Returns the visible volumes that are this volume at the provider.
+    pub(super) fn remote_volumes(
+        &self,
+        plugin: &PluginId,
+        external_id: &ExternalId,
+    ) -> impl Iterator<Item = &NamespacedId> {
+        let first = NamespacedId::new("".into(), "".into());
+        let from = (plugin.clone(), external_id.clone(), first);
+        let of_volume = self.remote_ids.range(from..);
+        of_volume
+            .take_while(move |(p, e, _)| p == plugin && e == external_id)
+            .map(|(_, _, key)| key)
+    }
+
     /// Inserts a variable and replaces one with the same key.
     pub(super) fn put_variable(&mut self, record: Arc<VariableRecord>) {
         self.remove_variable(&record.key);
@@ -204,22 +229,16 @@ impl State {
             self.lock_ends.remove(&end);
         }
     }
-
-    fn forget_remote_id(&mut self, record: &VolumeRecord) {
-        let Some(id) = remote_key(record) else { return };
-        if let Some(keys) = self.remote_ids.get_mut(&id) {
-            keys.remove(record.key());
-            if keys.is_empty() {
-                self.remote_ids.remove(&id);
-            }
-        }
-    }
 }
 
-/// Returns the plugin and the provider's ID of a volume.
-pub(super) fn remote_key(record: &VolumeRecord) -> Option<(PluginId, ExternalId)> {
+/// Returns the entry of a volume in the index by provider's ID; `None` if it is not visible.
+pub(super) fn remote_entry(record: &VolumeRecord) -> Option<RemoteEntry> {
     let id = record.remote_id()?;
-    Some((record.definition.plugin_id.clone(), id))
+    Some((
+        record.definition.plugin_id.clone(),
+        id,
+        record.key().clone(),
+    ))
 }
 
 /// Returns the end of the variable's lock, if it has one.

@@ -1,5 +1,7 @@
 //! What a reader can wait for: one object, or the objects of a list.
 
+use serde::{Deserialize, Serialize};
+
 use super::event::Subject;
 use crate::model::Namespace;
 
@@ -17,14 +19,15 @@ pub enum Topic {
 pub struct ListTopic {
     /// The table.
     pub table: Table,
-    /// The namespace; `None` for all, and for tables without namespaces.
-    pub namespace: Option<Namespace>,
+    /// The first part of the keys, such as the namespace; `None` for any.
+    pub group: Option<String>,
     /// The beginning of the names; empty for all.
     pub prefix: String,
 }
 
 /// A table of the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Table {
     /// The allocations that claim volumes.
     Allocs,
@@ -50,31 +53,37 @@ impl Topic {
     pub fn with_prefix(table: Table, prefix: &str) -> Self {
         Self::List(ListTopic {
             table,
-            namespace: None,
+            group: None,
             prefix: prefix.to_owned(),
         })
     }
 
     /// Any change of an object with this prefix, in a namespace or in [`Namespace::ALL`].
     pub fn list(table: Table, namespace: &Namespace, prefix: &str) -> Self {
+        let is_one = namespace.as_str() != Namespace::ALL;
         Self::List(ListTopic {
             table,
-            namespace: Some(namespace.clone()).filter(|name| name.as_str() != Namespace::ALL),
+            group: is_one.then(|| namespace.to_string()),
             prefix: prefix.to_owned(),
         })
     }
 }
 
 impl Subject {
-    /// Returns where lists have the object: its table, its namespace and its name.
-    pub fn place(&self) -> (Table, Option<&Namespace>, &str) {
+    /// Returns the table and the key of the object. A key has two parts, such as namespace and name;
+    /// without a namespace the first one is empty.
+    pub fn place(&self) -> (Table, &str, &str) {
         match self {
-            Self::Alloc(id) => (Table::Allocs, None, id.as_str()),
-            Self::Claims(volume) => (Table::Claims, None, volume.external_id.as_str()),
-            Self::Node(id) => (Table::Nodes, None, id.as_str()),
-            Self::Plugin(id) => (Table::Plugins, None, id.as_str()),
-            Self::Variable(key) => (Table::Variables, Some(&key.namespace), key.path.as_str()),
-            Self::Volume(key) => (Table::Volumes, Some(&key.namespace), key.id.as_str()),
+            Self::Alloc(id) => (Table::Allocs, "", id.as_str()),
+            Self::Claims(volume) => (
+                Table::Claims,
+                volume.plugin_id.as_str(),
+                volume.external_id.as_str(),
+            ),
+            Self::Node(id) => (Table::Nodes, "", id.as_str()),
+            Self::Plugin(id) => (Table::Plugins, "", id.as_str()),
+            Self::Variable(key) => (Table::Variables, key.namespace.as_str(), key.path.as_str()),
+            Self::Volume(key) => (Table::Volumes, key.namespace.as_str(), key.id.as_str()),
         }
     }
 }

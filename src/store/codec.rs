@@ -1,4 +1,4 @@
-//! The encoding of events and snapshots, with verification on read.
+//! The encoding of rows, with verification on read.
 //!
 //! Each row has an envelope that never changes: one byte for its kind, two for the version of its
 //! payload, eight bytes of SHA-256 over all of it and its key. A torn, changed or moved row is
@@ -8,18 +8,11 @@
 //! raises the version. Lower versions stay readable. Higher versions are refused with both numbers,
 //! because a partial read could lose data.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::model::{AllocId, Node, NodeId, PluginId};
-use crate::state::{
-    AllocRecord, ClaimsRecord, Event, NodeLoss, PluginRecord, State, StateSnapshot, VariableRecord,
-    VolumeRecord,
-};
+use crate::state::Event;
 
 /// The version of events that this program writes, and the highest that it reads. Version 2 adds
 /// variables; version 3 adds sealed mount flags and expansions; version 4 adds allocations of plugins, claims,
@@ -27,11 +20,12 @@ use crate::state::{
 pub const EVENT_VERSION: u16 = 4;
 /// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
 /// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions;
-/// version 4 has plugins by allocation instead of by node.
-pub const SNAPSHOT_VERSION: u16 = 4;
+/// version 4 has plugins by allocation instead of by node; version 5 has one row per object
+/// (`record_codec`) instead of parts.
+pub const SNAPSHOT_VERSION: u16 = 5;
+/// The last version of snapshots in parts. This program only reads them.
+const LAST_PARTS_VERSION: u16 = 4;
 
-/// The approximate size of a snapshot part, small enough not to delay an append.
-const PART_BYTES: usize = 1 << 20;
 const ENVELOPE: usize = 11;
 
 /// Stored bytes cannot be decoded.
@@ -54,16 +48,28 @@ pub(super) enum CodecError {
         #[source]
         source: serde_json::Error,
     },
-    /// Parts of a snapshot are missing.
+    /// Parts or objects of a snapshot are missing.
     #[error("snapshot {index} is incomplete")]
     Incomplete { index: u64 },
 }
 
 /// The key of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowKey {
     Event { index: u64 },
     SnapshotPart { index: u64, part: u64 },
+    SnapshotHeader { index: u64 },
+    Record(RecordKey),
+}
+
+/// The key of an object's row: the tag of its table, the two parts of its key, and the index of the
+/// snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RecordKey {
+    pub table: u8,
+    pub group: String,
+    pub name: String,
+    pub index: u64,
 }
 
 impl std::fmt::Display for RowKey {
@@ -71,35 +77,51 @@ impl std::fmt::Display for RowKey {
         match self {
             Self::Event { index } => write!(f, "event {index}"),
             Self::SnapshotPart { index, part } => write!(f, "part {part} of snapshot {index}"),
+            Self::SnapshotHeader { index } => write!(f, "the header of snapshot {index}"),
+            Self::Record(RecordKey {
+                group, name, index, ..
+            }) => {
+                write!(f, "record `{group}` `{name}` of snapshot {index}")
+            }
         }
     }
 }
 
 impl RowKey {
-    fn kind(self) -> u8 {
+    fn kind(&self) -> u8 {
         match self {
             Self::Event { .. } => b'E',
             Self::SnapshotPart { .. } => b'S',
+            Self::SnapshotHeader { .. } => b'H',
+            Self::Record(_) => b'R',
         }
     }
 
-    fn version(self) -> u16 {
+    fn version(&self) -> u16 {
         match self {
             Self::Event { .. } => EVENT_VERSION,
-            Self::SnapshotPart { .. } => SNAPSHOT_VERSION,
+            Self::SnapshotPart { .. } => LAST_PARTS_VERSION,
+            Self::SnapshotHeader { .. } | Self::Record(_) => SNAPSHOT_VERSION,
         }
     }
 
-    fn checksum(self, version: u16, payload: &[u8]) -> [u8; 8] {
+    fn checksum(&self, version: u16, payload: &[u8]) -> [u8; 8] {
         let (index, part) = match self {
-            Self::Event { index } => (index, 0),
-            Self::SnapshotPart { index, part } => (index, part),
+            Self::Event { index } | Self::SnapshotHeader { index } => (*index, 0),
+            Self::SnapshotPart { index, part } => (*index, *part),
+            Self::Record(key) => (key.index, u64::from(key.table)),
         };
         let mut hash = Sha256::new();
         hash.update([self.kind()]);
         hash.update(version.to_be_bytes());
         hash.update(index.to_be_bytes());
         hash.update(part.to_be_bytes());
+        if let Self::Record(key) = self {
+            for text in [&key.group, &key.name] {
+                hash.update(text.len().to_be_bytes());
+                hash.update(text);
+            }
+        }
         hash.update(payload);
         let digest = hash.finalize();
         std::array::from_fn(|at| digest[at])
@@ -108,179 +130,23 @@ impl RowKey {
 
 /// Encodes the row of an event.
 pub(super) fn encode_event(index: u64, event: &Event) -> Result<Vec<u8>, CodecError> {
-    encode(RowKey::Event { index }, event)
+    encode(&RowKey::Event { index }, event)
 }
 
 /// Decodes the row of an event.
 pub(super) fn decode_event(index: u64, row: &[u8]) -> Result<Event, CodecError> {
-    decode(RowKey::Event { index }, row)
+    decode(&RowKey::Event { index }, row)
 }
 
-/// The first part of a snapshot: everything except volumes and variables. Parts with volumes follow,
-/// then parts with variables.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SnapshotHeader {
-    origin: String,
-    volumes_index: u64,
-    plugins_index: u64,
-    plugins: Vec<(PluginId, PluginRecord)>,
-    nodes: Vec<Node>,
-    volumes: usize,
-    #[serde(default = "first_index")]
-    variables_index: u64,
-    #[serde(default)]
-    variables: usize,
-    #[serde(default)]
-    boots: BTreeMap<NodeId, String>,
-    #[serde(default)]
-    losses: BTreeMap<NodeId, NodeLoss>,
-    #[serde(default = "first_index")]
-    nodes_index: u64,
-    #[serde(default)]
-    claims: Vec<ClaimsRecord>,
-    #[serde(default = "first_index")]
-    claims_index: u64,
-    #[serde(default)]
-    allocs: BTreeMap<AllocId, AllocRecord>,
-    #[serde(default = "first_index")]
-    allocs_index: u64,
-}
-
-/// The index of a table that an earlier version did not have.
-fn first_index() -> u64 {
-    State::FIRST_INDEX
-}
-
-/// Encodes a snapshot as an iterator of parts.
-pub(super) fn encode_snapshot(
-    snapshot: &StateSnapshot,
-) -> impl Iterator<Item = Result<Vec<u8>, CodecError>> {
-    let place = |part| RowKey::SnapshotPart {
-        index: snapshot.index,
-        part,
-    };
-    let plugins = snapshot.plugins.iter();
-    let head = SnapshotHeader {
-        origin: snapshot.origin.clone(),
-        volumes_index: snapshot.volumes_index,
-        plugins_index: snapshot.plugins_index,
-        plugins: plugins.map(|(id, p)| (id.clone(), p.clone())).collect(),
-        nodes: snapshot.nodes.clone(),
-        volumes: snapshot.volumes.len(),
-        variables_index: snapshot.variables_index,
-        variables: snapshot.variables.len(),
-        boots: snapshot.boots.clone(),
-        losses: snapshot.losses.clone(),
-        nodes_index: snapshot.nodes_index,
-        claims: snapshot
-            .claims
-            .iter()
-            .map(|record| ClaimsRecord::clone(record))
-            .collect(),
-        claims_index: snapshot.claims_index,
-        allocs: snapshot.allocs.clone(),
-        allocs_index: snapshot.allocs_index,
-    };
-    let mut volumes = snapshot.volumes.as_slice();
-    let mut variables = snapshot.variables.as_slice();
-    let mut part = 0;
-    let records = std::iter::from_fn(move || {
-        part += 1;
-        if !volumes.is_empty() {
-            return Some(encode_records(place(part), &mut volumes));
-        }
-        (!variables.is_empty()).then(|| encode_records(place(part), &mut variables))
-    });
-    std::iter::once_with(move || encode(place(0), &head)).chain(records)
-}
-
-/// Encodes as many of `rest` as fit in a part, at least one, as one JSON document per line.
-fn encode_records<T: Serialize>(
-    place: RowKey,
-    rest: &mut &[Arc<T>],
-) -> Result<Vec<u8>, CodecError> {
-    let mut payload = Vec::with_capacity(PART_BYTES + PART_BYTES / 8);
-    while let Some((first, others)) = rest.split_first() {
-        if payload.len() >= PART_BYTES {
-            break;
-        }
-        serde_json::to_writer(&mut payload, &**first).map_err(|source| {
-            CodecError::Undecodable {
-                what: place,
-                source,
-            }
-        })?;
-        payload.push(b'\n');
-        *rest = others;
-    }
-    Ok(add_envelope(place, &payload))
-}
-
-/// Decodes the parts of the snapshot at `index`.
-pub(super) fn decode_snapshot<R: AsRef<[u8]>>(
-    index: u64,
-    parts: impl IntoIterator<Item = R>,
-) -> Result<StateSnapshot, CodecError> {
-    let mut parts = (0..).zip(parts);
-    let place = |part| RowKey::SnapshotPart { index, part };
-    let (_, first) = parts.next().ok_or(CodecError::Incomplete { index })?;
-    let head: SnapshotHeader = decode(place(0), first.as_ref())?;
-    let mut volumes: Vec<Arc<VolumeRecord>> = Vec::new();
-    let mut variables: Vec<Arc<VariableRecord>> = Vec::new();
-    for (part, row) in parts {
-        let what = place(part);
-        let payload = check_envelope(what, row.as_ref())?;
-        if volumes.len() < head.volumes {
-            decode_records(what, payload, &mut volumes)?;
-        } else {
-            decode_records(what, payload, &mut variables)?;
-        }
-    }
-    if volumes.len() != head.volumes || variables.len() != head.variables {
-        return Err(CodecError::Incomplete { index });
-    }
-    Ok(StateSnapshot {
-        index,
-        origin: head.origin,
-        volumes_index: head.volumes_index,
-        plugins_index: head.plugins_index,
-        volumes,
-        plugins: head.plugins.into_iter().collect(),
-        nodes: head.nodes,
-        boots: head.boots,
-        losses: head.losses,
-        nodes_index: head.nodes_index,
-        claims: head.claims.into_iter().map(Arc::new).collect(),
-        claims_index: head.claims_index,
-        allocs: head.allocs,
-        allocs_index: head.allocs_index,
-        variables_index: head.variables_index,
-        variables,
-    })
-}
-
-fn decode_records<T: DeserializeOwned>(
-    what: RowKey,
-    payload: &[u8],
-    records: &mut Vec<Arc<T>>,
-) -> Result<(), CodecError> {
-    for record in serde_json::Deserializer::from_slice(payload).into_iter::<T>() {
-        let record = record.map_err(|source| CodecError::Undecodable { what, source })?;
-        records.push(Arc::new(record));
-    }
-    Ok(())
-}
-
-fn encode(place: RowKey, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
+pub(super) fn encode(place: &RowKey, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
     let payload = serde_json::to_vec(value).map_err(|source| CodecError::Undecodable {
-        what: place,
+        what: place.clone(),
         source,
     })?;
     Ok(add_envelope(place, &payload))
 }
 
-fn add_envelope(place: RowKey, payload: &[u8]) -> Vec<u8> {
+pub(super) fn add_envelope(place: &RowKey, payload: &[u8]) -> Vec<u8> {
     let version = place.version();
     let mut row = Vec::with_capacity(ENVELOPE + payload.len());
     row.push(place.kind());
@@ -290,29 +156,36 @@ fn add_envelope(place: RowKey, payload: &[u8]) -> Vec<u8> {
     row
 }
 
-fn decode<T: DeserializeOwned>(place: RowKey, row: &[u8]) -> Result<T, CodecError> {
-    let payload = check_envelope(place, row)?;
+pub(super) fn decode<T: DeserializeOwned>(place: &RowKey, row: &[u8]) -> Result<T, CodecError> {
+    decode_payload(place, check_envelope(place, row)?)
+}
+
+pub(super) fn decode_payload<T: DeserializeOwned>(
+    place: &RowKey,
+    payload: &[u8],
+) -> Result<T, CodecError> {
     serde_json::from_slice(payload).map_err(|source| CodecError::Undecodable {
-        what: place,
+        what: place.clone(),
         source,
     })
 }
 
-fn check_envelope(what: RowKey, row: &[u8]) -> Result<&[u8], CodecError> {
-    let Some((envelope, payload)) = row.split_first_chunk::<ENVELOPE>() else {
-        return Err(CodecError::Corrupt { what });
-    };
+/// Returns the payload of an intact row.
+pub(super) fn check_envelope<'a>(what: &RowKey, row: &'a [u8]) -> Result<&'a [u8], CodecError> {
+    let corrupt = || CodecError::Corrupt { what: what.clone() };
+    let (envelope, payload) = row.split_first_chunk::<ENVELOPE>().ok_or_else(corrupt)?;
     let [kind, high, low, seal @ ..] = envelope;
     let found = u16::from_be_bytes([*high, *low]);
     if *kind != what.kind() || *seal != what.checksum(found, payload) {
-        return Err(CodecError::Corrupt { what });
+        return Err(corrupt());
     }
     let known = what.version();
     if found > known {
+        let what = what.clone();
         return Err(CodecError::TooNew { what, found, known });
     }
     Ok(payload)
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

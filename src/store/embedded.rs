@@ -7,12 +7,13 @@
 //! The database refuses all work after one failed system call. It is then closed and reopened by the
 //! next call. A full disk therefore fails only the batches that do not fit.
 //!
-//! A snapshot is written in many small transactions and becomes active with the last one; appends run
-//! between them. Calls block, so they run on blocking threads, one at a time.
+//! A snapshot is written in many small transactions and becomes active with one (`record_table`).
+//! Calls block, so they run on blocking threads, one transaction at a time in the order of the calls:
+//! an append waits for one transaction of a snapshot at most.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use redb::{
@@ -21,29 +22,37 @@ use redb::{
 };
 use tokio::sync::Mutex;
 
-use super::codec::{CodecError, decode_event, decode_snapshot, encode_event, encode_snapshot};
+use super::codec::{RecordKey, decode_event, encode_event};
+use super::failure::{FORMAT_VERSION, Failure};
+use super::parts_codec::decode_parts;
+use super::record_codec::SnapshotHeader;
+use super::record_table::{
+    RECORDS, ROWS_PER_TRANSACTION, RecordTable, load_records, remove_rows, remove_superseded,
+    write_header, write_some,
+};
 use super::storage::{FileStorage, Storage};
-use crate::ports::{ContainedPanic, Journal, JournalError, JournalErrorKind, Replay, contained};
-use crate::private::NotPrivate;
-use crate::state::{Event, State, StateSnapshot};
+use crate::ports::{Journal, JournalError, Replay, contained};
+use crate::state::{Event, SnapshotChanges, State, StateSnapshot};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
-/// Keyed by the snapshot's index and the part's number.
+/// Snapshots of format 1, keyed by index and number of the part.
 const SNAPSHOTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("snapshots");
 
 /// Key in `META`: the format of the tables and their keys.
 const FORMAT: &str = "format";
-const FORMAT_VERSION: u64 = 1;
-/// Keys in `META`: index and number of parts of the active snapshot.
+/// Key in `META`: index of the active snapshot.
 const SNAPSHOT_INDEX: &str = "snapshot";
+/// Key in `META`: index of the last complete snapshot. Earlier rows are leftovers.
+const SNAPSHOT_BASE: &str = "snapshot base";
+/// Key in `META`: number of parts of the active snapshot, in format 1.
 const SNAPSHOT_PARTS: &str = "snapshot parts";
 
 /// The cache size; the journal is read only once, at the start.
 const CACHE_BYTES: usize = 16 << 20;
 /// Limits of one transaction that removes rows.
 const PARTS_PER_TRANSACTION: usize = 8;
-const EVENTS_PER_TRANSACTION: usize = 4096;
+const EVENTS_PER_TRANSACTION: usize = 1024;
 
 /// The journal in an embedded database. A clone is the same journal.
 pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
@@ -52,6 +61,8 @@ struct Shared<S> {
     storage: S,
     /// `None` before the first call, and after a failed one.
     database: Mutex<Option<Database>>,
+    /// Snapshot rows that the last load found and that do not belong to the active snapshot.
+    leftovers: std::sync::Mutex<Vec<RecordKey>>,
 }
 
 impl EmbeddedJournal {
@@ -71,7 +82,11 @@ impl<S: Storage> EmbeddedJournal<S> {
     /// See [`EmbeddedJournal::open`].
     pub async fn with_storage(storage: S) -> Result<Self, JournalError> {
         let database = Mutex::new(None);
-        let journal = Self(Arc::new(Shared { storage, database }));
+        let journal = Self(Arc::new(Shared {
+            storage,
+            database,
+            leftovers: Default::default(),
+        }));
         let open = |shared: &Shared<S>| shared.run(|_| Ok(()));
         journal.blocking("open", open).await?;
         Ok(journal)
@@ -117,23 +132,59 @@ impl<S: Storage> Shared<S> {
         result
     }
 
-    fn write_snapshot(&self, snapshot: &StateSnapshot) -> Result<(), Failure> {
-        let index = snapshot.index;
-        if self
-            .run(snapshot_index)?
-            .is_some_and(|counts| counts >= index)
-        {
+    fn load(&self) -> Result<Replay, Failure> {
+        let (replay, leftovers) = self.run(load)?;
+        *self
+            .leftovers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = leftovers;
+        Ok(replay)
+    }
+
+    fn write_snapshot(&self, changes: &SnapshotChanges) -> Result<(), Failure> {
+        let index = changes.numbers.index;
+        let active = self.run(active_snapshot)?;
+        if active.index.is_some_and(|active| active >= index) {
             return Ok(());
         }
-        while self.run(remove_leftovers)? {}
-        let mut parts = 0;
-        for part in encode_snapshot(snapshot) {
-            let part = part?;
-            self.run(|database| write_part(database, (index, parts), &part))?;
-            parts += 1;
+        if !changes.is_complete && !active.has_rows {
+            return Err(Failure::NothingToChange);
         }
-        self.run(|database| activate_snapshot(database, index, parts))?;
-        while self.run(remove_leftovers)? {}
+        self.remove_leftovers()?;
+        let mut rest = changes.records.as_slice();
+        while !rest.is_empty() {
+            let written =
+                self.run(|database| in_records(database, |table| write_some(table, index, rest)))?;
+            rest = &rest[written..];
+        }
+        self.run(|database| activate(database, changes))?;
+        for part in changes.records.chunks(ROWS_PER_TRANSACTION) {
+            self.run(|database| {
+                in_records(database, |table| remove_superseded(table, index, part))
+            })?;
+        }
+        self.remove_leftovers()
+    }
+
+    fn remove_leftovers(&self) -> Result<(), Failure> {
+        let leftovers = || {
+            self.leftovers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        loop {
+            let part: Vec<_> = leftovers()
+                .iter()
+                .take(ROWS_PER_TRANSACTION)
+                .cloned()
+                .collect();
+            if part.is_empty() {
+                break;
+            }
+            self.run(|database| in_records(database, |table| remove_rows(table, &part)))?;
+            leftovers().drain(..part.len());
+        }
+        while self.run(remove_covered)? {}
         Ok(())
     }
 }
@@ -159,7 +210,7 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
         return Err(Failure::Foreign);
     }
     match value(&reading.open_table(META)?, FORMAT)? {
-        Some(FORMAT_VERSION) => Ok(database),
+        Some(1..=FORMAT_VERSION) => Ok(database),
         Some(found) if found > FORMAT_VERSION => Err(Failure::FormatTooNew { found }),
         Some(_) | None => Err(Failure::Foreign),
     }
@@ -172,7 +223,7 @@ fn create_database(storage: &impl Storage) -> Result<(), Failure> {
         .open_table(META)?
         .insert(FORMAT, FORMAT_VERSION)?;
     transaction.open_table(EVENTS)?;
-    transaction.open_table(SNAPSHOTS)?;
+    transaction.open_table(RECORDS)?;
     transaction.commit()?;
     database.close()?;
     Ok(storage.publish()?)
@@ -199,7 +250,7 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     }
 
     async fn load(&self) -> Result<Replay, JournalError> {
-        self.blocking("read", |shared| shared.run(load)).await
+        self.blocking("read", Shared::load).await
     }
 
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
@@ -207,8 +258,13 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
         self.blocking("append to", work).await
     }
 
-    async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError> {
-        let work = move |shared: &Shared<S>| shared.write_snapshot(&snapshot);
+    async fn write_snapshot(&self, mut changes: SnapshotChanges) -> Result<(), JournalError> {
+        let work = move |shared: &Shared<S>| {
+            // Neighbours share pages of the table, so fewer pages are written.
+            let records = &mut changes.records;
+            records.sort_unstable_by(|(one, _), (other, _)| one.place().cmp(&other.place()));
+            shared.write_snapshot(&changes)
+        };
         self.blocking("write a snapshot to", work).await
     }
 
@@ -221,18 +277,26 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     }
 }
 
-fn load(database: &Database) -> Result<Replay, Failure> {
+/// Reads everything. Returns the rows too that do not belong to the active snapshot.
+fn load(database: &Database) -> Result<(Replay, Vec<RecordKey>), Failure> {
     let reading = database.begin_read()?;
     let meta = reading.open_table(META)?;
-    let snapshot = match value(&meta, SNAPSHOT_INDEX)? {
-        None => None,
-        Some(index) => {
-            let count = value(&meta, SNAPSHOT_PARTS)?.unwrap_or_default();
+    let index = value(&meta, SNAPSHOT_INDEX)?;
+    let (mut snapshot, mut leftovers) = (None, vec![]);
+    let parts = value(&meta, SNAPSHOT_PARTS)?;
+    match (index, parts) {
+        (None, _) => {}
+        (Some(index), Some(count)) => {
             let table = reading.open_table(SNAPSHOTS)?;
-            Some(load_snapshot(&table, index, count)?)
+            snapshot = Some(load_parts(&table, index, count)?);
         }
-    };
-    let first = snapshot.as_ref().map_or(State::FIRST_INDEX, |s| s.index) + 1;
+        (Some(index), None) => {
+            let base = value(&meta, SNAPSHOT_BASE)?.unwrap_or_default();
+            let loaded = load_records(&reading.open_table(RECORDS)?, base, index)?;
+            (snapshot, leftovers) = (Some(loaded.snapshot), loaded.leftovers);
+        }
+    }
+    let first = index.unwrap_or(State::FIRST_INDEX) + 1;
     let mut events = vec![];
     for (expected, row) in (first..).zip(reading.open_table(EVENTS)?.range(first..)?) {
         let (index, row) = row?;
@@ -241,10 +305,15 @@ fn load(database: &Database) -> Result<Replay, Failure> {
         }
         events.push(decode_event(expected, row.value())?);
     }
-    Ok(Replay { snapshot, events })
+    let replay = Replay {
+        accepts_changes: snapshot.is_some() && parts.is_none(),
+        snapshot,
+        events,
+    };
+    Ok((replay, leftovers))
 }
 
-fn load_snapshot(
+fn load_parts(
     table: &ReadOnlyTable<(u64, u64), &'static [u8]>,
     index: u64,
     count: u64,
@@ -253,7 +322,7 @@ fn load_snapshot(
     for row in table.range((index, 0)..(index, count))? {
         parts.push(row?.1.value().to_vec());
     }
-    Ok(decode_snapshot(index, parts)?)
+    Ok(decode_parts(index, parts)?)
 }
 
 fn append(database: &Database, first: u64, events: &[Event]) -> Result<(), Failure> {
@@ -289,44 +358,69 @@ fn value(
     Ok(meta.get(key)?.map(|row| row.value()))
 }
 
-fn snapshot_index(database: &Database) -> Result<Option<u64>, Failure> {
+struct ActiveSnapshot {
+    /// `None` if there is none.
+    index: Option<u64>,
+    /// Whether it has one row per object.
+    has_rows: bool,
+}
+
+fn active_snapshot(database: &Database) -> Result<ActiveSnapshot, Failure> {
     let meta = database.begin_read()?.open_table(META)?;
-    Ok(value(&meta, SNAPSHOT_INDEX)?)
+    let index = value(&meta, SNAPSHOT_INDEX)?;
+    let has_rows = index.is_some() && value(&meta, SNAPSHOT_PARTS)?.is_none();
+    Ok(ActiveSnapshot { index, has_rows })
 }
 
-fn write_part(database: &Database, key: (u64, u64), part: &[u8]) -> Result<(), Failure> {
+/// Changes snapshot rows in one transaction.
+fn in_records<T>(
+    database: &Database,
+    work: impl FnOnce(&mut RecordTable<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let transaction = begin(database)?;
-    transaction.open_table(SNAPSHOTS)?.insert(key, part)?;
+    let done = work(&mut transaction.open_table(RECORDS)?)?;
     transaction.commit()?;
-    Ok(())
+    Ok(done)
 }
 
-fn activate_snapshot(database: &Database, index: u64, parts: u64) -> Result<(), Failure> {
+/// Makes a written snapshot the active one.
+fn activate(database: &Database, changes: &SnapshotChanges) -> Result<(), Failure> {
+    let index = changes.numbers.index;
+    let header = SnapshotHeader {
+        numbers: changes.numbers.clone(),
+        objects: changes.objects.clone(),
+    };
     let transaction = begin(database)?;
+    write_header(&mut transaction.open_table(RECORDS)?, &header)?;
     {
         let mut meta = transaction.open_table(META)?;
+        meta.insert(FORMAT, FORMAT_VERSION)?;
         meta.insert(SNAPSHOT_INDEX, index)?;
-        meta.insert(SNAPSHOT_PARTS, parts)?;
+        meta.remove(SNAPSHOT_PARTS)?;
+        if changes.is_complete {
+            meta.insert(SNAPSHOT_BASE, index)?;
+        }
     }
     transaction.commit()?;
     Ok(())
 }
 
-/// Removes some unused rows: parts of inactive snapshots, and events that the active snapshot
-/// contains. Returns whether there may be more.
-fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
+/// Removes some of the events that the active snapshot contains, and parts of snapshots of format 1.
+/// Returns whether there may be more.
+fn remove_covered(database: &Database) -> Result<bool, Failure> {
     let transaction = begin(database)?;
     let mut removed = 0;
     {
-        let counts = value(&transaction.open_table(META)?, SNAPSHOT_INDEX)?.unwrap_or_default();
-        let mut parts = transaction.open_table(SNAPSHOTS)?;
-        let earlier = parts.extract_from_if(..(counts, 0), |_, _| true)?;
-        removed += remove_rows(earlier, PARTS_PER_TRANSACTION)?;
-        let later = parts.extract_from_if((counts + 1, 0).., |_, _| true)?;
-        removed += remove_rows(later, PARTS_PER_TRANSACTION)?;
+        let meta = transaction.open_table(META)?;
+        let covered = value(&meta, SNAPSHOT_INDEX)?.unwrap_or_default();
+        if value(&meta, SNAPSHOT_PARTS)?.is_none() {
+            let mut parts = transaction.open_table(SNAPSHOTS)?;
+            let all = parts.extract_from_if((0, 0).., |_, _| true)?;
+            removed += remove_first(all, PARTS_PER_TRANSACTION)?;
+        }
         let mut events = transaction.open_table(EVENTS)?;
-        let covered = events.extract_from_if(..=counts, |_, _| true)?;
-        removed += remove_rows(covered, EVENTS_PER_TRANSACTION)?;
+        let covered = events.extract_from_if(..=covered, |_, _| true)?;
+        removed += remove_first(covered, EVENTS_PER_TRANSACTION)?;
     }
     if removed == 0 {
         transaction.abort()?;
@@ -337,87 +431,12 @@ fn remove_leftovers(database: &Database) -> Result<bool, Failure> {
 }
 
 /// Removes up to `most` rows by reading them. Returns their number.
-fn remove_rows<T>(
+fn remove_first<T>(
     rows: impl Iterator<Item = Result<T, StorageError>>,
     most: usize,
 ) -> Result<usize, StorageError> {
     rows.take(most)
         .try_fold(0, |count, row| row.map(|_| count + 1))
-}
-
-/// Why a journal operation failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("{0}")]
-    Database(redb::Error),
-    /// Another user could read or change the file.
-    #[error("{0}")]
-    NotPrivate(#[source] NotPrivate),
-    #[error(transparent)]
-    Codec(#[from] CodecError),
-    #[error("the file is empty or is another database")]
-    Foreign,
-    #[error(
-        "it has format {found}, and this program reads format {FORMAT_VERSION}: a later version wrote it"
-    )]
-    FormatTooNew { found: u64 },
-    #[error("event {expected} is missing")]
-    Gap { expected: u64 },
-    /// The database panicked, which it does on a damaged file.
-    #[error(transparent)]
-    Panicked(#[from] ContainedPanic),
-    /// The runtime is stopping.
-    #[error("the operation was interrupted")]
-    Interrupted(#[source] tokio::task::JoinError),
-}
-
-impl<E: Into<redb::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        match error.into() {
-            redb::Error::Io(error) => match NotPrivate::find(&error) {
-                Some(refused) => Self::NotPrivate(refused.clone()),
-                None => Self::Database(redb::Error::Io(error)),
-            },
-            other => Self::Database(other),
-        }
-    }
-}
-
-impl Failure {
-    fn kind(&self) -> JournalErrorKind {
-        match self {
-            Self::Database(error) => database_kind(error),
-            Self::Codec(CodecError::TooNew { .. }) | Self::FormatTooNew { .. } => {
-                JournalErrorKind::TooNew
-            }
-            Self::Codec(
-                CodecError::Corrupt { .. }
-                | CodecError::Undecodable { .. }
-                | CodecError::Incomplete { .. },
-            )
-            | Self::Foreign
-            | Self::Gap { .. } => JournalErrorKind::Damaged,
-            Self::Panicked(_) => JournalErrorKind::Damaged,
-            Self::NotPrivate(_) | Self::Interrupted(_) => JournalErrorKind::Unavailable,
-        }
-    }
-}
-
-fn database_kind(error: &redb::Error) -> JournalErrorKind {
-    use io::ErrorKind::{InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
-    match error {
-        redb::Error::DatabaseAlreadyOpen => JournalErrorKind::InUse,
-        redb::Error::Io(error) => match error.kind() {
-            StorageFull | QuotaExceeded => JournalErrorKind::DiskFull,
-            InvalidData | UnexpectedEof => JournalErrorKind::Damaged,
-            _ => JournalErrorKind::Unavailable,
-        },
-        redb::Error::Corrupted(_)
-        | redb::Error::UpgradeRequired(_)
-        | redb::Error::TableTypeMismatch { .. }
-        | redb::Error::TableDoesNotExist(_) => JournalErrorKind::Damaged,
-        _ => JournalErrorKind::Unavailable,
-    }
 }
 
 #[cfg(test)]

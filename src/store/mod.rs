@@ -4,9 +4,13 @@
 mod codec;
 mod create_once;
 mod embedded;
+mod failure;
 mod key_file;
 mod lock;
 mod node_id;
+mod parts_codec;
+mod record_codec;
+mod record_table;
 mod seal;
 mod storage;
 

@@ -3,6 +3,7 @@
 //! The journal lists all moments at which an agent can be killed, so the second half starts on every
 //! prefix of a recorded run. `NOMAD_CSI_POWER_ROUNDS` multiplies the tries per moment (default 1).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use nomad_csi::model::{SealedSecrets, SecretOwner, Secrets};
@@ -11,7 +12,8 @@ use nomad_csi::ports::{Journal as _, Replay, Sealer as _};
 use nomad_csi::server::{CellOptions, Expected, StateCell};
 use nomad_csi::state::samples::{History, definition, key, provided, started};
 use nomad_csi::state::{
-    Event, EventKind, Phase, State, StateSnapshot, provider_name, replay, violations,
+    Event, EventKind, Phase, SnapshotChanges, State, StateSnapshot, Subject, provider_name, replay,
+    replay_changes, violations,
 };
 use nomad_csi::store::{EmbeddedJournal, KeySealer, Storage as _};
 
@@ -31,7 +33,7 @@ const FIRST: u64 = State::FIRST_INDEX + 1;
 async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
     let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
-    let (mut done, mut writes) = (0, vec![0]);
+    let (mut done, mut writes, mut snapshot) = (0, vec![0], None);
     let mut rng = SeededRng(seed);
     while done < events.len() {
         let size = (1 + rng.below(6)).min(events.len() - done);
@@ -40,9 +42,13 @@ async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
         writes.push(done);
         disk.mark_durable(done as u64);
         if rng.below(6) == 0 {
-            let state = replay(None, events[..done].to_vec()).unwrap();
-            let snapshot = StateSnapshot::from(&state);
-            journal.write_snapshot(snapshot).await.unwrap();
+            let since = snapshot.as_ref().map_or(0, events_in);
+            let replayed = replay_changes(snapshot.clone(), events[since..done].to_vec());
+            let (state, changed) = replayed.unwrap();
+            write_snapshot(&journal, snapshot.is_some(), &state, changed)
+                .await
+                .unwrap();
+            snapshot = Some(StateSnapshot::from(&state));
         }
     }
     // Not closed: the power fails while it is open.
@@ -53,6 +59,26 @@ async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
         writes,
         log,
     }
+}
+
+/// Returns the number of events in a snapshot.
+fn events_in(snapshot: &StateSnapshot) -> usize {
+    usize::try_from(snapshot.numbers.index - State::FIRST_INDEX).unwrap()
+}
+
+/// Writes a snapshot as the agent does: everything, and later what changed.
+async fn write_snapshot(
+    journal: &EmbeddedJournal<CrashDisk>,
+    accepts_changes: bool,
+    state: &State,
+    changed: HashSet<Subject>,
+) -> Result<(), String> {
+    let changes = match accepts_changes {
+        true => SnapshotChanges::of(state, changed),
+        false => SnapshotChanges::complete(state),
+    };
+    let written = journal.write_snapshot(changes).await;
+    written.map_err(|error| format!("takes no snapshot: {}", error.source))
 }
 
 async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: usize, size: usize) {
@@ -67,7 +93,9 @@ async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), Strin
     let journal = journal.map_err(|error| format!("does not open: {error}: {}", error.source))?;
     let held = journal.load().await;
     let held = held.map_err(|error| format!("does not load: {}", error.source))?;
-    let state = replay(held.snapshot, held.events).map_err(|error| error.to_string())?;
+    let accepts_changes = held.accepts_changes;
+    let replayed = replay_changes(held.snapshot, held.events);
+    let (mut state, mut changed) = replayed.map_err(|error| error.to_string())?;
     let found = state.index() - State::FIRST_INDEX;
     if found < promised {
         return Err(format!("promised {promised} events, found {found}"));
@@ -84,11 +112,23 @@ async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), Strin
     if !broken.is_empty() {
         return Err(broken.join("; "));
     }
-    // The restarted journal accepts the next write.
+    // The restarted journal accepts the next write, and a snapshot.
     if let Some(end) = run.writes.iter().find(|end| **end > found) {
-        let next: Arc<[Event]> = run.events[found..*end].into();
-        let appended = journal.append(state.index() + 1, next).await;
+        let next = run.events[found..*end].to_vec();
+        let appended = journal.append(state.index() + 1, next.clone().into()).await;
         appended.map_err(|error| format!("takes nothing more: {}", error.source))?;
+        let before = Some(StateSnapshot::from(&state));
+        let (after, more) = replay_changes(before, next).unwrap();
+        changed.extend(more);
+        state = after;
+    }
+    write_snapshot(&journal, accepts_changes, &state, changed).await?;
+    let held = journal.load().await;
+    let held = held.map_err(|error| format!("does not load again: {}", error.source))?;
+    if replay(held.snapshot, held.events).as_ref() != Ok(&state) {
+        return Err(format!(
+            "the snapshot after {found} events is another state"
+        ));
     }
     Ok(())
 }
@@ -176,8 +216,8 @@ async fn no_secret_is_written_to_the_disk_unsealed() {
             .await
             .unwrap();
     }
-    let snapshot = cell.read(|state| StateSnapshot::from(state));
-    journal.write_snapshot(snapshot).await.unwrap();
+    let changes = cell.read(SnapshotChanges::complete);
+    journal.write_snapshot(changes).await.unwrap();
     cell.stop().await;
     for operation in disk.log() {
         if let DiskOperation::Write(_, data) = operation {
@@ -203,6 +243,7 @@ async fn an_agent_on_any_prefix_of_a_run_has_the_same_state() {
     for (length, expected) in states.iter().enumerate() {
         let journal = MemoryJournal::with_content(Replay {
             snapshot: None,
+            accepts_changes: false,
             events: events[..length].to_vec(),
         });
         let cell = StateCell::open(Arc::new(journal), CellOptions::default());

@@ -329,11 +329,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "a_journal_failure_is_an_error_and_a_retry_succeeds",
     ),
     (
-        Code::JournalUnavailable,
-        "src/server/volumes/tests/create.rs",
-        "a_journal_failure_at_any_write_neither_loses_nor_duplicates_a_volume",
-    ),
-    (
         Code::JournalInUse,
         "src/store/embedded/tests.rs",
         "a_second_process_is_refused_because_the_file_is_in_use",

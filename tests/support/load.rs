@@ -126,7 +126,7 @@ pub(crate) fn request(method: &str, path: &str, body: Option<&Value>) -> Vec<u8>
 
 /// Sends a request and returns the whole response, headers and body.
 pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
-    try_exchange(stream, request).expect("the connection stays open")
+    try_exchange(stream, request).unwrap()
 }
 
 /// Like [`exchange`]; `None` if the connection was closed.

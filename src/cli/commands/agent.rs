@@ -3,18 +3,44 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
-use crate::agent::{AgentConfig, AgentOptions, CallWidths, ProfileOptions};
+use crate::agent::{
+    AgentConfig, AgentOptions, CallWidths, CheckedState, ProfileOptions, check_data_directory,
+    embedded_directory,
+};
 use crate::cli::args::{AgentProfileArgs, CallWidthArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 
+/// The subcommands of `agent`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AgentCommand {
+    /// Check the data directory of an agent that is not running
+    ///
+    /// Reads the journal as a start of the agent does, and tests every rule that the state must keep.
+    /// Changes no data, and no agent starts meanwhile. Exits with 1 if it finds a problem.
+    #[command(after_long_help = "Example:\n  nomad-csi agent check --data-dir /var/lib/nomad-csi")]
+    Check(AgentCheckArgs),
+}
+
+/// Arguments of `agent check`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentCheckArgs {
+    /// Data directory of the agent [default: the one of --embedded]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
+
 /// Arguments of `agent`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentArgs {
+    /// The subcommand; without one, the agent runs.
+    #[command(subcommand)]
+    pub command: Option<AgentCommand>,
     /// Run a server and a node in one process, the only supported mode
     #[arg(long)]
     pub dev: bool,
@@ -71,4 +97,36 @@ pub(crate) async fn serve_agent(
     })?;
     crate::agent::run_agent(config, context.interrupts.stop().clone()).await?;
     Ok(Exit::Done)
+}
+
+/// Checks a data directory.
+///
+/// # Errors
+/// If it cannot be read, or has problems.
+pub(crate) async fn check_agent(
+    context: &CommandContext,
+    arguments: &AgentCheckArgs,
+) -> Result<Exit, CliError> {
+    let path = |variable| context.environment.path(variable);
+    let (state_home, home) = (path(Variable::StateHome), path(Variable::Home));
+    let data = arguments.data_dir.as_deref();
+    let data = embedded_directory(data, state_home.as_deref(), home.as_deref())?;
+    let data = context.directory.join(data);
+    let checking = check_data_directory(&data);
+    let CheckedState {
+        volumes, variables, ..
+    } = context.interrupts.unless_interrupted(checking).await??;
+    context.printer.print_result(&format!(
+        "No problems: {}, {}",
+        count(volumes, "volume"),
+        count(variables, "variable"),
+    ));
+    Ok(Exit::Done)
+}
+
+fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use crate::ports::journal::{Journal, JournalError, JournalErrorKind, Replay};
-use crate::state::{Event, State, StateSnapshot};
+use crate::state::{Event, SnapshotChanges, State, StateSnapshot};
 
 /// A fault of one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,16 @@ struct Content {
     events: BTreeMap<u64, Event>,
     faults: VecDeque<AppendFault>,
     appends: Vec<usize>,
-    snapshots: u64,
+    snapshots: Vec<usize>,
 }
 
 impl MemoryJournal {
     /// Creates a journal with this content.
     pub fn with_content(replay: Replay) -> Self {
-        let start = replay.snapshot.as_ref().map_or(FIRST, |s| s.index + 1);
+        let start = replay
+            .snapshot
+            .as_ref()
+            .map_or(FIRST, |s| s.numbers.index + 1);
         Self(Arc::new(Mutex::new(Content {
             events: (start..).zip(replay.events).collect(),
             snapshot: replay.snapshot,
@@ -57,6 +60,7 @@ impl MemoryJournal {
         let content = self.content();
         Replay {
             snapshot: content.snapshot.clone(),
+            accepts_changes: content.snapshot.is_some(),
             events: content.events.values().cloned().collect(),
         }
     }
@@ -66,9 +70,9 @@ impl MemoryJournal {
         self.content().appends.clone()
     }
 
-    /// Returns the number of snapshots that were written.
-    pub fn snapshot_count(&self) -> u64 {
-        self.content().snapshots
+    /// Returns the number of objects in each snapshot that was written, in order.
+    pub fn snapshot_sizes(&self) -> Vec<usize> {
+        self.content().snapshots.clone()
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -84,7 +88,7 @@ const FIRST: u64 = State::FIRST_INDEX + 1;
 impl Content {
     fn next(&self) -> u64 {
         let after_events = self.events.keys().next_back().map(|last| last + 1);
-        let after_snapshot = self.snapshot.as_ref().map(|s| s.index + 1);
+        let after_snapshot = self.snapshot.as_ref().map(|s| s.numbers.index + 1);
         after_events.max(after_snapshot).unwrap_or(FIRST)
     }
 
@@ -134,12 +138,13 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    async fn write_snapshot(&self, snapshot: StateSnapshot) -> Result<(), JournalError> {
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
         tokio::task::yield_now().await;
         let mut content = self.content();
-        content.events = content.events.split_off(&(snapshot.index + 1));
-        content.snapshot = Some(snapshot);
-        content.snapshots += 1;
+        content.events = content.events.split_off(&(changes.numbers.index + 1));
+        content.snapshots.push(changes.records.len());
+        let before = content.snapshot.take();
+        content.snapshot = Some(StateSnapshot::changed(before, changes));
         Ok(())
     }
 

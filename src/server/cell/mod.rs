@@ -2,6 +2,7 @@
 
 mod commit;
 mod options;
+mod snapshots;
 mod state_cell;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,7 @@ pub struct CellOptions {
     pub queue: usize,
     /// A durable write takes further commits until it has this many events.
     pub batch: usize,
-    /// The number of events after which a snapshot is written. The number of volumes and variables
-    /// applies if it is larger.
+    /// The number of events after which a snapshot is written.
     pub snapshot_every: u64,
 }
 

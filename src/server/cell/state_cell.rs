@@ -9,8 +9,7 @@
 //!
 //! The events of a commit are always in one write, which a crash keeps or loses completely.
 //!
-//! Snapshots are written in the background once the journal is as long as the state is large. A
-//! restart then replays about as much as it loads.
+//! Snapshots are written in the background (`snapshots`), which limits the replay of a restart.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,10 +20,11 @@ use tokio_util::task::TaskTracker;
 
 use super::commit::{Commit, CommitError, Expected};
 use super::options::CellOptions;
+use super::snapshots::Snapshots;
 use super::watch::{CellStopped, Watch, Watches};
 use super::writer::Writer;
 use crate::ports::{Journal, JournalError, JournalErrorKind};
-use crate::state::{Event, ReplayError, State, Topic, replay};
+use crate::state::{Event, ReplayError, State, Topic, replay_changes};
 
 /// The state of the agent. A clone is the same cell.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl StateCell {
     ) -> Result<Self, JournalError> {
         let loaded = journal.load().await?;
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
-        let state = replay(loaded.snapshot, loaded.events)
+        let (state, changed) = replay_changes(loaded.snapshot, loaded.events)
             .map_err(|error| inconsistent(journal.path(), error))?;
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
@@ -62,12 +62,17 @@ impl StateCell {
         let writer = Writer {
             state: cell.state.clone(),
             watches: cell.watches.clone(),
+            snapshots: Snapshots {
+                journal: journal.clone(),
+                tasks: cell.tasks.clone(),
+                every: options.snapshot_every,
+                events: tail,
+                changed: loaded.accepts_changes.then_some(changed),
+                running: None,
+            },
             journal,
             options,
             commits,
-            tasks: cell.tasks.clone(),
-            snapshot: None,
-            since_snapshot: tail,
         };
         cell.tasks.spawn(writer.run(cell.stop.clone()));
         cell.tasks.close();

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::model::Namespace;
 use crate::state::{Subject, Table, Topic};
 
 /// The cell has stopped, so nothing changes any more.
@@ -25,8 +24,8 @@ struct Readers {
     last_id: u64,
     is_closed: bool,
     of_objects: HashMap<Subject, Waiting>,
-    /// By table and namespace, then by prefix.
-    of_lists: HashMap<(Table, Option<Namespace>), BTreeMap<String, Waiting>>,
+    /// By table and group, then by prefix.
+    of_lists: HashMap<(Table, Option<String>), BTreeMap<String, Waiting>>,
 }
 
 /// Readers of one topic by their IDs.
@@ -113,7 +112,7 @@ impl Readers {
         match topic {
             Topic::Object(subject) => self.of_objects.entry(subject.clone()).or_default(),
             Topic::List(list) => {
-                let place = (list.table, list.namespace.clone());
+                let place = (list.table, list.group.clone());
                 let by_prefix = self.of_lists.entry(place).or_default();
                 by_prefix.entry(list.prefix.clone()).or_default()
             }
@@ -122,9 +121,8 @@ impl Readers {
 
     fn wake(&self, subject: &Subject) {
         self.of_objects.get(subject).into_iter().for_each(wake_all);
-        let (table, namespace, name) = subject.place();
-        let mut places = vec![(table, None)];
-        places.extend(namespace.map(|namespace| (table, Some(namespace.clone()))));
+        let (table, group, name) = subject.place();
+        let places = [(table, None), (table, Some(group.to_owned()))];
         for by_prefix in places.iter().filter_map(|place| self.of_lists.get(place)) {
             let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
             let beginnings = ends.map(|end| &name[..end]);
@@ -142,7 +140,7 @@ impl Readers {
         match topic {
             Topic::Object(subject) => drop(self.of_objects.remove(subject)),
             Topic::List(list) => {
-                let place = (list.table, list.namespace.clone());
+                let place = (list.table, list.group.clone());
                 if let Some(by_prefix) = self.of_lists.get_mut(&place) {
                     by_prefix.remove(&list.prefix);
                     if by_prefix.is_empty() {

@@ -8,15 +8,15 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::commit::{Commit, CommitError, decide};
 use super::options::CellOptions;
+use super::snapshots::Snapshots;
 use super::watch::Watches;
 use crate::ports::{Journal, JournalError};
-use crate::state::{Event, Overlay, State, StateSnapshot, Subject, apply};
+use crate::state::{Event, Overlay, State, Subject, apply};
 
 pub(super) struct Writer {
     pub state: Arc<RwLock<State>>,
@@ -24,10 +24,7 @@ pub(super) struct Writer {
     pub journal: Arc<dyn Journal>,
     pub options: CellOptions,
     pub commits: mpsc::Receiver<Commit>,
-    pub tasks: TaskTracker,
-    /// Closes when the running snapshot is written.
-    pub snapshot: Option<oneshot::Receiver<()>>,
-    pub since_snapshot: u64,
+    pub snapshots: Snapshots,
 }
 
 /// The commits of one write.
@@ -56,7 +53,7 @@ impl Writer {
         while let Some(first) = self.next(&stop).await {
             let batch = self.batch(first);
             self.write(batch).await;
-            self.snapshot_if_due();
+            self.snapshots.write_if_due(&self.state);
         }
     }
 
@@ -103,7 +100,7 @@ impl Writer {
             }
             let last = self.apply(&events);
             self.watches.wake(&changed);
-            self.since_snapshot += last + 1 - first;
+            self.snapshots.note(changed, last + 1 - first);
         }
         for (commit, result) in commits {
             commit.reply.send(result).ok();
@@ -153,33 +150,5 @@ impl Writer {
             apply(&mut state, event);
         }
         state.index()
-    }
-
-    fn snapshot_if_due(&mut self) {
-        if let Some(running) = &mut self.snapshot
-            && matches!(running.try_recv(), Err(oneshot::error::TryRecvError::Empty))
-        {
-            return;
-        }
-        let snapshot = {
-            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            let records = state.records().len() + state.variables().len();
-            let records = u64::try_from(records).unwrap_or(u64::MAX);
-            if self.since_snapshot < self.options.snapshot_every.max(records) {
-                return;
-            }
-            StateSnapshot::from(&*state)
-        };
-        self.since_snapshot = 0;
-        let journal = self.journal.clone();
-        let (done, running) = oneshot::channel();
-        self.snapshot = Some(running);
-        self.tasks.spawn(async move {
-            let index = snapshot.index;
-            if let Err(error) = journal.write_snapshot(snapshot).await {
-                tracing::warn!(index, error = %error, reason = %error.source, "the snapshot was not written; the journal grows until the next one");
-            }
-            done.send(()).ok();
-        });
     }
 }

@@ -46,7 +46,7 @@ impl StepContext {
         Some(Self {
             name: registration.key().clone(),
             sealed: registration.secrets.clone(),
-            volume_context: registration.provided.context.clone(),
+            volume_context: registration.provided.context.to_map(),
             volume,
             record,
         })

@@ -177,12 +177,12 @@ impl CreationProtocol {
         };
         let (provider, provider_version) = call.plugin.provider();
         let provided = ProviderFacts {
-            provider: provider.to_owned(),
-            provider_version: provider_version.to_owned(),
+            provider: provider.into(),
+            provider_version: provider_version.into(),
             external_id: Some(created.external_id),
             capacity: created.capacity,
-            context: created.context,
-            topologies: created.topologies,
+            context: created.context.into(),
+            topologies: created.topologies.into(),
         };
         let event = EventKind::VolumeCreated {
             key: key.clone(),
@@ -274,13 +274,13 @@ fn create_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume 
         (None, Some(id)) => Some(VolumeSource::Snapshot(id.clone())),
         (None, None) => None,
     };
-    let topology = definition.topology_request.clone();
+    let topology = definition.topology_request.as_deref().cloned();
     CreateVolume {
         name: intent.provider_name.clone(),
         capacity: definition.capacity,
-        capabilities: definition.capabilities.clone(),
+        capabilities: definition.capabilities.to_vec(),
         mount_options: intent.mount_options.clone(),
-        parameters: definition.parameters.clone(),
+        parameters: definition.parameters.to_map(),
         secrets: intent.secrets.clone(),
         source,
         topology: topology.filter(|request| plugin.has_topology() && !request.is_empty()),

@@ -7,11 +7,12 @@ use crate::model::{AllocId, ExternalId, NodeId, PluginId, PluginInstance};
 use crate::state::invariant::violations;
 use crate::state::provider_name::provider_name;
 use crate::state::query::{plugin as read_plugin, plugin_status, volumes_sharing};
-use crate::state::replay::{StateSnapshot, replay};
+use crate::state::replay::replay;
 use crate::state::samples::{
     History, create_intended, created, definition, instance, key, provided, registered, started,
     state_of,
 };
+use crate::state::snapshot::StateSnapshot;
 
 /// One event of each kind for a volume.
 fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
@@ -127,7 +128,7 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
     let mut state = state_of([started(), create_intended(&key)]);
     let first = state.record(&key).unwrap().clone();
     let mut new_definition = definition(&key);
-    new_definition.parameters.clear();
+    new_definition.parameters = Default::default();
     let again = EventKind::VolumeCreateIntended {
         definition: Box::new(new_definition.clone()),
         secrets: SealedSecrets::new(vec![7]),

@@ -7,18 +7,6 @@ use crate::state::apply::{apply, check};
 use crate::state::event::Event;
 use crate::state::samples::{History, key, registered, state_of};
 
-fn subjects_in(state: &State) -> Vec<Subject> {
-    let volumes = state.volumes.keys().cloned().map(Subject::Volume);
-    let plugins = state.plugins.keys().cloned().map(Subject::Plugin);
-    let nodes = state.nodes.keys().cloned().map(Subject::Node);
-    let variables = state.variables.keys().cloned().map(Subject::Variable);
-    volumes
-        .chain(plugins)
-        .chain(nodes)
-        .chain(variables)
-        .collect()
-}
-
 /// Returns the part of a state that consists of these subjects.
 fn part<'a>(state: &State, subjects: impl IntoIterator<Item = &'a Subject>) -> State {
     let mut part = without_records(state);
@@ -59,7 +47,7 @@ proptest! {
             }
             prop_assert_eq!(&part(&state, overlay.touched()), &overlay.changed);
         }
-        let all: HashSet<_> = subjects_in(&base).into_iter().chain(subjects_in(&state)).collect();
+        let all = &base.all_subjects() | &state.all_subjects();
         let untouched: Vec<_> = all.difference(overlay.touched()).collect();
         let numbers = without_records(&state);
         for subject in untouched {

@@ -3,7 +3,7 @@
 use futures_util::FutureExt as _;
 
 use super::*;
-use crate::model::{NodeId, PluginId, VariableKey, VariablePath};
+use crate::model::{Namespace, NodeId, PluginId, VariableKey, VariablePath};
 use crate::state::samples::key;
 
 fn volume(namespace: &str, id: &str) -> Subject {

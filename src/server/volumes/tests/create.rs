@@ -438,6 +438,7 @@ async fn a_creation_interrupted_anywhere_is_completed_by_the_next_run() {
             events.truncate(STARTED + written);
             let left = Replay {
                 snapshot: None,
+                accepts_changes: false,
                 events,
             };
             let next = FakeAgent::on(

@@ -331,6 +331,7 @@ async fn an_agent_killed_after_any_record_of_an_expansion_continues() {
     for length in begin..=run.len() {
         let journal = MemoryJournal::with_content(Replay {
             snapshot: None,
+            accepts_changes: false,
             events: run[..length].to_vec(),
         });
         let expected = replay(None, run[..length].to_vec()).unwrap();

@@ -1,0 +1,172 @@
+//! Checks the data directory of an agent that is not running.
+//!
+//! The check reads the journal as a start of the agent does, and then tests every invariant of the
+//! state. It holds the lock of the directory meanwhile, so it refuses the directory of a running agent,
+//! and no agent starts during it. It changes no data.
+
+use std::path::Path;
+
+use super::assemble::journal_problem;
+use super::config::LockConflict;
+use super::data_dir_lock::{LockResult, acquire_lock};
+use super::directory::journal_file;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::ports::{Clock as _, Journal as _, SystemClock};
+use crate::state::{ReplayError, State, replay, violations};
+use crate::store::EmbeddedJournal;
+
+/// What a check without problems has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckedState {
+    /// The index of the last event.
+    pub index: u64,
+    /// The number of volumes, in any phase.
+    pub volumes: usize,
+    /// The number of variables.
+    pub variables: usize,
+}
+
+/// Checks a data directory.
+///
+/// # Errors
+/// If it has no journal, an agent uses it, or its journal cannot be read. Otherwise every violation is
+/// an error.
+pub async fn check_data_directory(data: &Path) -> Result<CheckedState, Diagnostics> {
+    let path = journal_file(data);
+    if !path.exists() {
+        return Err(no_journal(data));
+    }
+    let locked = acquire_lock(data, SystemClock.now(), LockConflict::Fail).await?;
+    let journal = EmbeddedJournal::open(path).await;
+    let journal = journal.map_err(|error| journal_problem(&error))?;
+    let checked = check_journal(data, &journal).await;
+    journal
+        .close()
+        .await
+        .map_err(|error| journal_problem(&error))?;
+    match locked {
+        LockResult::Acquired(lock) => drop(lock),
+        LockResult::ServedBy(_) => {}
+    }
+    checked
+}
+
+async fn check_journal(
+    data: &Path,
+    journal: &EmbeddedJournal,
+) -> Result<CheckedState, Diagnostics> {
+    let held = journal
+        .load()
+        .await
+        .map_err(|error| journal_problem(&error))?;
+    let state = replay(held.snapshot, held.events).map_err(|error| inconsistent(data, &error))?;
+    check_state(data, &state)?;
+    Ok(CheckedState {
+        index: state.index(),
+        volumes: state.records().len(),
+        variables: state.variables().len(),
+    })
+}
+
+/// Returns every violation as an error of its own.
+fn check_state(data: &Path, state: &State) -> Result<(), Diagnostics> {
+    let problem = |violation| {
+        let headline = format!("the state in `{}` is wrong: {violation}", data.display());
+        Diagnostic::error(Code::JournalDamaged, headline)
+    };
+    let problems: Diagnostics = violations(state).into_iter().map(problem).collect();
+    match problems.has_errors() {
+        true => Err(problems),
+        false => Ok(()),
+    }
+}
+
+fn inconsistent(data: &Path, error: &ReplayError) -> Diagnostics {
+    let headline = format!("the journal in `{}` is wrong: {error}", data.display());
+    let problem = Diagnostic::error(Code::JournalDamaged, headline);
+    problem.note(error.conflict.to_string()).into()
+}
+
+fn no_journal(data: &Path) -> Diagnostics {
+    let headline = format!("cannot check `{}`: it has no journal", data.display());
+    Diagnostic::error(Code::JournalUnavailable, headline)
+        .help("specify the data directory of an agent with `--data-dir DIR`")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::{key, registered, started};
+    use crate::state::{Event, EventKind};
+    use crate::store::{DataLock, LockOwner};
+
+    fn headline(problems: &Diagnostics) -> String {
+        let problems: Vec<_> = problems.iter().map(|problem| &problem.message).collect();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems[0].clone()
+    }
+
+    async fn fill(data: &Path, kinds: Vec<EventKind>) {
+        let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
+        let events: Vec<_> = kinds.into_iter().map(|kind| Event::new(1, kind)).collect();
+        journal.append(2, events.into()).await.unwrap();
+        journal.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_intact_directory_has_no_problems() {
+        let data = tempfile::tempdir().unwrap();
+        let db = key("default", "db");
+        fill(data.path(), vec![started(), registered(&db, "1")]).await;
+        let checked = check_data_directory(data.path()).await.unwrap();
+        let expected = CheckedState {
+            index: 3,
+            volumes: 1,
+            variables: 0,
+        };
+        assert_eq!(checked, expected);
+    }
+
+    #[tokio::test]
+    async fn a_contradiction_and_a_missing_journal_are_named() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().display().to_string();
+        let missing = check_data_directory(data.path()).await.unwrap_err();
+        let text = headline(&missing);
+        assert!(
+            text.contains(&format!("cannot check `{path}`: it has no journal")),
+            "{text}"
+        );
+        let deleted = EventKind::VolumeDeleted {
+            key: key("default", "db"),
+        };
+        fill(data.path(), vec![started(), deleted]).await;
+        let wrong = check_data_directory(data.path()).await.unwrap_err();
+        let text = headline(&wrong);
+        assert!(
+            text.contains("event 3 contradicts earlier events"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_directory_of_a_running_agent_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        fill(data.path(), vec![started()]).await;
+        let owner = LockOwner {
+            pid: std::process::id(),
+            socket: None,
+            started_at: 1,
+        };
+        let lock = DataLock::acquire(data.path(), &owner).unwrap();
+        let refused = check_data_directory(data.path()).await.unwrap_err();
+        let text = headline(&refused);
+        assert!(
+            text.contains("holds the lock of the data directory"),
+            "{text}"
+        );
+        drop(lock);
+        assert!(check_data_directory(data.path()).await.is_ok());
+    }
+}
