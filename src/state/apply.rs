@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::apply_claims::{
-    alloc_ended, alloc_started, apply_claim, has_claims, is_claim_event_valid, is_node_event_valid,
-    node_booted, node_lost, node_returned, node_swept,
+    alloc_ended, alloc_started, apply_claim, expand_on_nodes, forget_unclaimed, has_claims,
+    is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::event::{Event, EventKind};
 use super::plugin_record::{PluginAlloc, PluginRecord};
@@ -265,17 +265,24 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
             key,
             capacity,
             node_expansion_required,
-        } => change(state, key, at, |record| {
-            record.provided.capacity = *capacity;
-            record.expanding = None;
-            record.node_expansion_pending |= *node_expansion_required;
-        }),
+        } => {
+            change(state, key, at, |record| {
+                record.provided.capacity = *capacity;
+                record.expanding = None;
+                record.node_expansion_pending |= *node_expansion_required;
+            });
+            expand_on_nodes(state, key, at);
+        }
         EventKind::VolumeExpandAbandoned { key } => {
             change(state, key, at, |record| record.expanding = None);
         }
         EventKind::VolumeCreateAbandoned { key }
         | EventKind::VolumeDeleted { key }
-        | EventKind::VolumeDeregistered { key } => state.remove(key),
+        | EventKind::VolumeDeregistered { key } => {
+            let remote = state.remote_volume(key);
+            state.remove(key);
+            forget_unclaimed(state, remote.as_ref());
+        }
     }
 }
 

@@ -109,11 +109,47 @@ pub(super) fn apply_claim(
         time: at.time,
     };
     claim::apply(&mut record.claims, event, place);
+    if let (ClaimEvent::Granted { claim, .. }, None) = (event, &record.claims.expansion)
+        && let Some(event) = pending_expansion(state, &claim.volume)
+    {
+        claim::apply(&mut record.claims, &event, place);
+    }
     record.modify_index = at.index;
     record.modify_time = at.time;
     state.put_claims(Arc::new(record));
     state.claims_index = at.index;
     show_at_registrations(state, volume, at);
+}
+
+/// The provider has expanded the volume, and nodes have not (W17): the next claim does it.
+fn pending_expansion(state: &State, key: &NamespacedId) -> Option<ClaimEvent> {
+    let record = state.volumes.get(key)?;
+    let to = record.provided.capacity;
+    let is_pending = record.node_expansion_pending;
+    is_pending.then_some(ClaimEvent::ExpansionRequired { to })
+}
+
+/// Starts the second half of an expansion on the nodes that use the volume.
+pub(super) fn expand_on_nodes(state: &mut State, key: &NamespacedId, at: EventPosition) {
+    let Some(event) = pending_expansion(state, key) else {
+        return;
+    };
+    let Some(volume) = state.remote_volume(key) else {
+        return;
+    };
+    if state.claims.contains_key(&volume) {
+        apply_claim(state, &volume, &event, at);
+    }
+}
+
+/// Removes the record of a volume that has no registration and no claim any more.
+pub(super) fn forget_unclaimed(state: &mut State, volume: Option<&RemoteVolume>) {
+    let Some(volume) = volume else { return };
+    let record = state.claims.get(volume);
+    let is_unclaimed = record.is_some_and(|record| record.claims.claims.is_empty());
+    if is_unclaimed && state.registrations(volume).next().is_none() {
+        state.remove_claims(volume);
+    }
 }
 
 fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPosition) {

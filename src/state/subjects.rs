@@ -41,12 +41,14 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         | EventKind::NodeReturned { node }
         | EventKind::NodeSwept { node } => vec![Subject::Node(node.clone())],
         EventKind::Variable { key, .. } => vec![Subject::Variable(key.clone())],
-        EventKind::VolumeDeleteIntended { key } | EventKind::VolumeDeregistered { key } => {
-            let claims = state.remote_volume(key).map(Subject::Claims);
-            claims
-                .into_iter()
-                .chain([Subject::Volume(key.clone())])
-                .collect()
+        EventKind::VolumeDeleteIntended { key }
+        | EventKind::VolumeDeregistered { key }
+        | EventKind::VolumeDeleted { key }
+        | EventKind::VolumeExpanded { key, .. } => {
+            let remote = state.remote_volume(key);
+            let mut all = remote.map_or(vec![], |volume| with_registrations(state, &volume));
+            all.push(Subject::Volume(key.clone()));
+            all
         }
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
@@ -54,9 +56,7 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         | EventKind::VolumeRegistered { .. }
         | EventKind::VolumeUpdated { .. }
         | EventKind::VolumeDeleteAbandoned { .. }
-        | EventKind::VolumeDeleted { .. }
         | EventKind::VolumeExpandIntended { .. }
-        | EventKind::VolumeExpanded { .. }
         | EventKind::VolumeExpandAbandoned { .. } => {
             Vec::from_iter(kind.volume().cloned().map(Subject::Volume))
         }

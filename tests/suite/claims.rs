@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nomad_csi::claim::{ClaimProgress, PluginSteps};
-use nomad_csi::model::{AccessMode, AllocId, AttachmentMode, Capability, NodeId};
+use nomad_csi::model::{
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, NodeId, VolumeRequest,
+};
 use nomad_csi::ports::fake::{FakeBackend, FakePlugin, Fault, PluginSettings};
 use nomad_csi::ports::{Rpc, StatusCode, verdict_of};
 use nomad_csi::retry::Verdict;
@@ -61,19 +63,27 @@ fn settings(steps: PluginSteps) -> PluginSettings {
 
 /// An agent with a volume `db` that many may write.
 pub(super) async fn agent_with(steps: PluginSteps, mode: AccessMode) -> FakeAgent {
-    let agent = FakeAgent::start(settings(steps)).await.unwrap();
+    agent_on(settings(steps), mode).await
+}
+
+async fn agent_on(settings: PluginSettings, mode: AccessMode) -> FakeAgent {
+    let agent = FakeAgent::start(settings).await.unwrap();
     agent.record_start().await;
+    let submission = VolumeSubmission {
+        request: request(mode),
+        problems: vec![],
+    };
+    agent.volumes.create(vec![submission]).await.unwrap();
+    agent
+}
+
+fn request(mode: AccessMode) -> VolumeRequest {
     let mut request = FakeAgent::request("db");
     request.capabilities = vec![Capability {
         access_mode: mode,
         attachment_mode: AttachmentMode::FileSystem,
     }];
-    let submission = VolumeSubmission {
-        request,
-        problems: vec![],
-    };
-    agent.volumes.create(vec![submission]).await.unwrap();
-    agent
+    request
 }
 
 pub(super) fn mount(alloc: &str) -> MountRequest {
@@ -328,6 +338,65 @@ async fn a_fenced_node_is_swept_before_it_is_used_again() {
     assert!(is_published(&claims.claim(&there, LONG).await.unwrap()));
     release(&agent, "a1").await.unwrap();
     assert_nothing_is_left(&agent, "");
+}
+
+/// W59: a volume that is deregistered by force is still detached, with its secrets, and nothing is left.
+#[tokio::test(start_paused = true)]
+async fn a_forced_deregistration_still_detaches_the_volume() {
+    let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
+    claim(&agent, "a1").await.unwrap();
+    agent.observe(false).await;
+    let key = FakeAgent::key("db");
+    let alloc = AllocId::new("a1");
+    let claims = &agent.services.claims;
+    let released = claims.release(&key, &alloc, None, Duration::ZERO).await;
+    assert_eq!(released.unwrap().0, 1);
+    let refused = agent.volumes.deregister(key.clone(), false).await;
+    assert!(matches!(refused, Err(ServerError::VolumeInUse { .. })));
+    agent.volumes.deregister(key, true).await.unwrap();
+    assert_eq!(violations(&agent.state()), Vec::<String>::new());
+    assert_eq!(agent.backend.targets().len(), 1, "it is still mounted");
+    agent.observe(true).await;
+    wait_until_released(&agent).await;
+    assert_nothing_is_left(&agent, "");
+}
+
+/// W17: after an expansion at the provider, the node that uses the volume expands it too, once; an
+/// unused volume is expanded when it is used next.
+#[tokio::test(start_paused = true)]
+async fn an_expansion_is_completed_on_the_nodes() {
+    for is_used in [true, false] {
+        let mut settings = settings(PLUGINS[0]);
+        settings.node_expansion_required = true;
+        let agent = agent_on(settings, AccessMode::SingleNodeWriter).await;
+        if is_used {
+            claim(&agent, "a1").await.unwrap();
+        }
+        let mut request = request(AccessMode::SingleNodeWriter);
+        request.capacity.min = Bytes::new(2 << 30).unwrap();
+        let problems = vec![];
+        let submission = VolumeSubmission { request, problems };
+        agent.volumes.create(vec![submission]).await.unwrap();
+        let is_pending = |state: &State| {
+            let record = state.record(&FakeAgent::key("db"));
+            record.is_some_and(|record| record.node_expansion_pending)
+        };
+        if !is_used {
+            assert!(is_pending(&agent.state()));
+            claim(&agent, "a1").await.unwrap();
+        }
+        let topics = |_: &State| vec![Topic::all(Table::Claims)];
+        let expanded = agent.cell.wait_until(topics, |state| !is_pending(state));
+        let expanded = tokio::time::timeout(LONG, expanded).await;
+        assert!(expanded.is_ok(), "used {is_used}: {:#?}", agent.state());
+        assert_eq!(
+            agent.backend.count(Rpc::NodeExpandVolume),
+            1,
+            "used {is_used}"
+        );
+        release(&agent, "a1").await.unwrap();
+        assert_nothing_is_left(&agent, "");
+    }
 }
 
 /// Every fault that CSI allows a plugin in a step.

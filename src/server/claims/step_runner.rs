@@ -18,6 +18,7 @@ use super::step_request::StepContext;
 use super::waiters::Waiters;
 use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer};
 use crate::model::{AllocId, NodeId, RemoteVolume};
+use crate::ports::HostError;
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
 use crate::server::cell::{CommitError, Expected};
@@ -177,6 +178,13 @@ impl StepRunner {
         drop(place);
         match answer {
             Ok(answer) => self.done(volume, step, started, answer).await,
+            // A node whose plugin does not expand sees the new size without a call (W17).
+            Err(CallError::Host(HostError::Unsupported { .. }))
+                if matches!(step, Step::NodeExpand(_)) =>
+            {
+                self.done(volume, step, started, StepAnswer::default())
+                    .await
+            }
             Err(CallError::OutOfDate) => StepEnd::Decide,
             Err(error) if error.is_permanent() && step.is_setup() => {
                 self.give_up(volume, step, &error).await

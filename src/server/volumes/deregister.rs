@@ -6,9 +6,10 @@ use super::creation::CreationProtocol;
 use super::delete::in_use;
 use super::limiter::{LockedResource, OperationLimiter};
 use super::store::{VolumeStore, unchanged};
+use crate::claim::{ClaimEvent, Tombstone};
 use crate::model::NamespacedId;
 use crate::server::error::ServerError;
-use crate::state::EventKind;
+use crate::state::{EventKind, VolumeView};
 
 /// Deregisters volumes.
 pub(super) struct VolumeDeregistrar {
@@ -46,13 +47,31 @@ impl VolumeDeregistrar {
         if volume.is_claimed() && !(force && all_ended()) {
             return Err(in_use(&volume));
         }
-        let event = EventKind::VolumeDeregistered { key: key.clone() };
-        let index = self
-            .store
-            .commit(unchanged(&existing.record), event)
-            .await?;
+        let mut events = vec![EventKind::VolumeDeregistered { key: key.clone() }];
+        events.splice(0..0, self.orphaned_claims(&existing));
+        let expected = unchanged(&existing.record);
+        let index = self.store.commit_all(expected, events).await?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deregistered");
         Ok(index)
+    }
+
+    /// The claims that outlive the registration are still detached; a tombstone keeps what that needs
+    /// (W59).
+    fn orphaned_claims(&self, existing: &VolumeView) -> Option<EventKind> {
+        let claims = existing.claims.as_ref()?;
+        claims.claims.through(existing.record.key()).next()?;
+        let tombstone = Tombstone {
+            volume: existing.record.key().clone(),
+            secrets: existing.record.secrets.clone(),
+            since: self.store.now(),
+        };
+        let event = ClaimEvent::Orphaned {
+            tombstone: Box::new(tombstone),
+        };
+        Some(EventKind::Claim {
+            volume: claims.volume.clone(),
+            event: Box::new(event),
+        })
     }
 
     /// Removes a pending creation by force. The operator has to remove what the provider created.

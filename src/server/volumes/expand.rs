@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
 use super::limiter::OperationLimiter;
 use super::store::{VolumeStore, unchanged};
-use crate::model::{CapacityRange, NamespacedId, Secrets};
+use crate::model::{Capability, CapacityRange, NamespacedId, Secrets};
 use crate::ports::{ExpandVolume, ExpandedVolume};
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -147,8 +147,7 @@ impl VolumeExpander {
         let request = ExpandVolume {
             external_id: record.provider_id(),
             capacity: step.capacity,
-            // The agent has no claims, so no capability is in use.
-            capability: None,
+            capability: self.capability_in_use(record),
             mount_options: Default::default(),
             secrets: step.secrets.clone(),
         };
@@ -161,6 +160,12 @@ impl VolumeExpander {
             async move { controller.expand_volume(request).await }
         });
         answer.await
+    }
+
+    /// The modes in force, if the volume is claimed.
+    fn capability_in_use(&self, record: &VolumeRecord) -> Option<Capability> {
+        let remote = record.remote_volume()?;
+        self.store.read(|state| state.claims(&remote)?.claims.modes)
     }
 
     async fn record_success(

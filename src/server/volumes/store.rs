@@ -74,6 +74,22 @@ impl VolumeStore {
         self.cell.commit(expected, event).await
     }
 
+    /// Records several events or none, if what was expected still holds. Returns the last index.
+    pub(super) async fn commit_all(
+        &self,
+        expected: Expected,
+        kinds: Vec<EventKind>,
+    ) -> Result<u64, CommitError> {
+        let now = self.clock.now();
+        let events = kinds.into_iter().map(|kind| Event::new(now, kind));
+        self.cell.commit_all(vec![expected], events.collect()).await
+    }
+
+    /// Returns the time of an event that is recorded now.
+    pub(super) fn now(&self) -> i64 {
+        self.clock.now()
+    }
+
     /// Repeats an operation while its volume changes between the decision and the write.
     pub(super) async fn retry_on_conflict<T, F>(
         &self,
