@@ -11,6 +11,7 @@ use super::apply_claims::{
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::event::{Event, EventKind};
+use super::event_position::EventPosition;
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
@@ -284,13 +285,6 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
             forget_unclaimed(state, remote.as_ref());
         }
     }
-}
-
-/// Index and time of an event.
-#[derive(Clone, Copy)]
-pub(super) struct EventPosition {
-    pub(super) index: u64,
-    pub(super) time: i64,
 }
 
 fn agent_started(state: &mut State, origin: &str, at: EventPosition) {

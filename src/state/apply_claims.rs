@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::apply::EventPosition;
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::EventKind;
+use super::event_position::EventPosition;
 use super::record::{Phase, VolumeRecord};
 use super::tables::State;
 use crate::claim::{self, Claim, ClaimEvent, Claims, EventPlace};

@@ -10,6 +10,7 @@ mod apply_claims;
 mod claim_query;
 mod claims_record;
 mod event;
+mod event_position;
 mod interner;
 mod invariant;
 mod list;

@@ -368,6 +368,12 @@ async fn an_expansion_is_completed_on_the_nodes() {
     for is_used in [true, false] {
         let mut settings = settings(PLUGINS[0]);
         settings.node_expansion_required = true;
+        if let Some(controller) = &mut settings.controller {
+            controller.expand_volume = true;
+        }
+        if let Some(node) = &mut settings.node {
+            node.expand_volume = true;
+        }
         let agent = agent_on(settings, AccessMode::SingleNodeWriter).await;
         if is_used {
             claim(&agent, "a1").await.unwrap();

@@ -147,6 +147,7 @@ impl History {
         self.agent = self.agent.restart(VolumeLimits::default()).await.unwrap();
         self.agent.backend.restart();
         self.agent.observe(true).await;
+        self.agent.add_node().await;
         self
     }
 
@@ -175,6 +176,7 @@ impl History {
     async fn end(self, context: &str) {
         let agent = &self.agent;
         agent.observe(true).await;
+        agent.add_node().await;
         let node = NodeId::new(FakeAgent::SECOND_NODE);
         agent.services.claims.unfence(&node).await.ok();
         for alloc in held_claims(&agent.state()) {
@@ -188,7 +190,14 @@ impl History {
         wait_until_released(agent).await;
         let topics = |_: &State| vec![Topic::all(Table::Nodes)];
         let is_swept = |state: &State| state.node_loss(&node).is_none();
-        agent.cell.wait_until(topics, is_swept).await.unwrap();
+        let swept = agent.cell.wait_until(topics, is_swept);
+        let swept = tokio::time::timeout(Duration::from_secs(86_400), swept).await;
+        assert!(
+            swept.is_ok(),
+            "{context}: {:?}, {:?}",
+            agent.backend.targets(),
+            agent.backend.stagings()
+        );
         assert_nothing_is_left(agent, context);
     }
 }

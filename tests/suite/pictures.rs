@@ -70,6 +70,7 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
             ("wire", "Nomad's JSON"),
         ],
     ),
+    ("", &[("claim", "who may use a volume")]),
     ("", &[("spec", "text to wanted volumes: HCL, YAML, JSON")]),
     (
         "",

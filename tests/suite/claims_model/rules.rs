@@ -210,6 +210,20 @@ impl Rules {
         world.commit(&done(step, started), 0);
     }
 
+    /// The program's server waits for the end of every call, also on a node that it gave up. Servers of
+    /// other policies stop listening to it.
+    pub(super) fn abandon(&self, world: &mut World, node: &NodeId) {
+        if self.busy == Busy::Host {
+            return;
+        }
+        let lane = Some(Lane::Node(node.clone()));
+        for call in &mut world.calls {
+            if call.lane() == lane && call.phase == Phase::Awaited {
+                call.phase = Phase::Abandoned;
+            }
+        }
+    }
+
     /// Whether the host of the lane runs this request beside the calls that run there.
     pub(super) fn host_accepts(&self, world: &World, call: &Call, lane: &Lane) -> bool {
         let mut calls = world.calls.iter();

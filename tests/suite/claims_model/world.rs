@@ -325,6 +325,7 @@ pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
         }
         Step::AssumeNodeGone(node) => {
             world.commit(&ClaimEvent::NodeAssumedGone { node: node.clone() }, 0);
+            rules.abandon(world, node);
         }
         Step::Release(key) => world.commit(&ClaimEvent::Released { key: key.clone() }, 0),
         step @ (Step::ControllerPublish(_)
