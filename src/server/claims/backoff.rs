@@ -66,9 +66,10 @@ impl Backoff {
     }
 
     /// Returns the earliest attempt after `now`.
-    pub(super) fn earliest(&self) -> Option<Instant> {
+    pub(super) fn earliest_after(&self, now: Instant) -> Option<Instant> {
         let steps = self.steps.values().flat_map(HashMap::values);
-        steps.map(|attempts| attempts.next).min()
+        let attempts = steps.map(|attempts| attempts.next);
+        attempts.filter(|next| *next > now).min()
     }
 
     /// Returns the volumes with a step whose pause has ended.

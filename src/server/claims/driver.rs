@@ -80,8 +80,9 @@ impl ClaimDriver {
     /// continues the others.
     pub async fn run(mut self, stop: CancellationToken, abort: CancellationToken) {
         while !stop.is_cancelled() {
-            self.start_due();
-            let wake_up = self.next_wake_up();
+            let now = Instant::now();
+            self.start_due(now);
+            let wake_up = self.next_wake_up(now);
             tokio::select! {
                 () = stop.cancelled() => break,
                 changed = self.watch.changed() => if changed.is_err() { break },
@@ -98,13 +99,15 @@ impl ClaimDriver {
         }
     }
 
-    fn next_wake_up(&self) -> Option<Instant> {
-        let sweeps = self.work.sweeping.values().min().copied();
-        self.work.backoff.earliest().into_iter().chain(sweeps).min()
+    /// Returns when the next pause ends. What is due already waits for something else, such as its lane,
+    /// whose end wakes the driver.
+    fn next_wake_up(&self, now: Instant) -> Option<Instant> {
+        let sweeps = self.work.sweeping.values().copied();
+        let pauses = sweeps.filter(|next| *next > now);
+        pauses.chain(self.work.backoff.earliest_after(now)).min()
     }
 
-    fn start_due(&mut self) {
-        let now = Instant::now();
+    fn start_due(&mut self, now: Instant) {
         self.work.changed.extend(self.work.backoff.due(now));
         let work = &mut self.work;
         let due = self.runner.ports.cell.read(|state| {
