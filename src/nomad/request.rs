@@ -83,6 +83,7 @@ impl<'a> RequestContext<'a> {
             status: None,
             message,
             help,
+            notes: vec![],
             server_text: None,
         }
     }
@@ -101,6 +102,7 @@ pub(super) fn check_addressable(id: &str, action: &str) -> Result<(), ApiError> 
         status: None,
         message: format!("cannot {action}: the ID is invalid: {problem}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     })
 }
@@ -126,6 +128,7 @@ pub(super) fn unsendable_request(action: &str, reason: &str) -> ApiError {
         status: None,
         message: format!("cannot {action}: {reason}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     }
 }

@@ -277,6 +277,7 @@ fn unexpected_response(message: String) -> ApiError {
         status: Some(200),
         message,
         help: vec![],
+        notes: vec![],
         server_text: None,
     }
 }

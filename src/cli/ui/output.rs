@@ -105,8 +105,11 @@ pub(crate) fn json_text(document: &(impl Serialize + ?Sized)) -> String {
     text
 }
 
+/// Returns the ID, or the allocation of a claim, which has no ID of its own.
 fn name(document: &Document) -> String {
-    document.value().get("ID").map(line).unwrap_or_default()
+    let value = document.value();
+    let id = value.get("ID").or_else(|| value.get("AllocID"));
+    id.map(line).unwrap_or_default()
 }
 
 fn line(value: &Value) -> String {
