@@ -16,6 +16,7 @@ use super::commands::explain::ExplainArgs;
 use super::commands::forget::ForgetArgs;
 use super::commands::import::ImportArgs;
 use super::commands::man::ManArgs;
+use super::commands::node::NodeCommand;
 use super::commands::orphans::OrphansArgs;
 use super::commands::plan::PlanArgs;
 use super::commands::plugin::PluginCommand;
@@ -129,6 +130,9 @@ pub(crate) enum Command {
     /// Create, list and delete snapshots
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Declare nodes lost, and let them be used again
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// List, register or delete the unregistered volumes of a provider
     ///
     /// Compares the plugin's list with the registered volumes of all namespaces and plugins.

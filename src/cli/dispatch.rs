@@ -12,8 +12,8 @@ use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    apply, auth, completion, drift, explain, forget, import, man, orphans, plan, plugin, reconcile,
-    set, snapshot, validate, volume,
+    apply, auth, completion, drift, explain, forget, import, man, node, orphans, plan, plugin,
+    reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -76,6 +76,9 @@ pub(super) fn dispatch(
             process,
             snapshot::manage_snapshots(context, command),
         ),
+        Command::Node(command) => {
+            run_client(context, process, node::manage_nodes(context, command))
+        }
         Command::Orphans(arguments) => run_client(
             context,
             process,
@@ -153,6 +156,19 @@ fn dispatch_volume(
             context,
             process,
             volume::detach::detach_from_node(context, arguments),
+        ),
+        VolumeCommand::Claims(arguments) => run_client(
+            context,
+            process,
+            volume::claims::show_claims(context, arguments),
+        ),
+        VolumeCommand::Claim(arguments) => {
+            run_client(context, process, volume::claims::claim(context, arguments))
+        }
+        VolumeCommand::Release(arguments) => run_client(
+            context,
+            process,
+            volume::claims::release(context, arguments),
         ),
         VolumeCommand::Wait(arguments) => run_client(
             context,

@@ -26,6 +26,7 @@ mod topology;
 mod usage;
 mod variable;
 mod volume;
+mod volume_claim;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
@@ -56,3 +57,4 @@ pub use topology::{Topology, TopologyRequest};
 pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
+pub use volume_claim::{ClaimProblem, VolumeClaim};

@@ -132,6 +132,7 @@ fn invalid(text: &str, why: &str, help: Option<String>) -> ApiError {
         status: None,
         message: format!("invalid address `{}`: {why}", without_credentials(text)),
         help: help.into_iter().collect(),
+        notes: vec![],
         server_text: None,
     }
 }

@@ -88,6 +88,7 @@ fn attempt_error(failure: ConnectionFailure, context: RequestContext<'_>) -> Att
             status: None,
             message: context.failed(&failure.reason),
             help: vec![],
+            notes: vec![],
             server_text: None,
         }
     } else {

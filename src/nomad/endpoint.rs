@@ -207,6 +207,7 @@ fn common_headers(token: Option<&str>, host: Option<String>) -> Result<HeaderMap
         status: None,
         message: format!("{name} contains a character that an HTTP header cannot carry"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     };
     let accept = HeaderValue::try_from(accept).map_err(|_| unsendable("the media type"))?;
@@ -310,6 +311,7 @@ fn too_large(
         status: Some(status.as_u16()),
         message: context.failed(&reason),
         help: vec![limit_help(limit)],
+        notes: vec![],
         server_text: None,
     })
 }

@@ -7,6 +7,7 @@
 mod acl;
 mod address;
 mod blocking_query;
+mod claims;
 mod client;
 mod cluster_api;
 mod connection_error;

@@ -22,6 +22,7 @@ pub(super) fn redact_texts<'s>(
     for secret in texts.into_iter().filter(|text| text.len() >= MIN_LENGTH) {
         let redact = |text: &mut String| *text = text.replace(secret, MountOptions::REDACTED);
         redact(&mut error.message);
+        error.notes.iter_mut().for_each(redact);
         error.help.iter_mut().for_each(redact);
         error.server_text.iter_mut().for_each(redact);
     }

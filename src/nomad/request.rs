@@ -74,6 +74,7 @@ impl<'a> RequestContext<'a> {
             status: Some(200),
             message: self.failed(&reason),
             help: vec![limit_help(limit)],
+            notes: vec![],
             server_text: None,
         }
     }
@@ -85,6 +86,7 @@ impl<'a> RequestContext<'a> {
             status: Some(200),
             message: self.failed(reason),
             help: vec![],
+            notes: vec![],
             server_text: None,
         }
     }
@@ -111,6 +113,7 @@ impl<'a> RequestContext<'a> {
             status: None,
             message,
             help,
+            notes: vec![],
             server_text: None,
         }
     }
@@ -129,6 +132,7 @@ pub(super) fn check_addressable(id: &str, action: &str) -> Result<(), ApiError> 
         status: None,
         message: format!("cannot {action}: the ID is invalid: {problem}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     })
 }
@@ -154,6 +158,7 @@ pub(super) fn unsendable_request(action: &str, reason: &str) -> ApiError {
         status: None,
         message: format!("cannot {action}: {reason}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     }
 }

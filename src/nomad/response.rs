@@ -1,7 +1,7 @@
 //! Interprets responses: a document, nothing, or an error.
 //!
 //! Nomad reports every success as 200. Everything else is an error, and so is a 200 that Nomad
-//! cannot have sent. The embedded agent sends typed errors, which take precedence over the error
+//! cannot have sent. The embedded agent sends 202 for claims that it goes on with. The embedded agent sends typed errors, which take precedence over the error
 //! text. The table in [`super::error_table`] interprets a text.
 
 use http::StatusCode;
@@ -17,14 +17,14 @@ use super::retrying::AttemptError;
 use crate::diagnostic::Code;
 use crate::ports::ApiError;
 use crate::retry::Verdict;
-use crate::wire::{self, DecodeError, DecodeLimits, ElementProblem, ErrorBody, decode};
+use crate::wire::{self, AGENT, DecodeError, DecodeLimits, ElementProblem, ErrorBody, decode};
 
 /// Returns a successful response, or the error of any other.
 pub(super) fn require_success(
     response: ApiResponse,
     context: RequestContext<'_>,
 ) -> Result<ApiResponse, AttemptError> {
-    if response.status != StatusCode::OK {
+    if response.status != StatusCode::OK && !is_accepted_by_agent(&response) {
         return Err(failure(&response, context));
     }
     if looks_like_markup(&response) {
@@ -35,6 +35,11 @@ pub(super) fn require_success(
         )));
     }
     Ok(response)
+}
+
+/// Whether the embedded agent goes on with what the request asked for. Nomad never sends this status.
+fn is_accepted_by_agent(response: &ApiResponse) -> bool {
+    response.status == StatusCode::ACCEPTED && response.headers.contains_key(AGENT)
 }
 
 /// Parses the JSON of a successful response, within limits.
@@ -155,6 +160,7 @@ fn text_error(
         status: Some(status),
         message: context.failed(meaning.reason),
         help: meaning.help.map(str::to_owned).into_iter().collect(),
+        notes: vec![],
         server_text: (!lines.is_empty()).then(|| lines.join("\n")),
     }
 }
@@ -182,12 +188,15 @@ fn agent_error(body: ErrorBody, status: u16) -> AttemptError {
             body.claiming_allocs.join(", ")
         ));
     }
+    // A text that Nomad does not have repeats the message and the notes.
+    let has_text = !body.text.is_empty() && !body.text.starts_with(&body.message);
     let error = ApiError {
         code,
         status: Some(status),
         message: body.message,
         help,
-        server_text: (!body.text.is_empty()).then_some(body.text),
+        notes: body.notes,
+        server_text: has_text.then_some(body.text),
     };
     AttemptError {
         verdict: verdict(code, status),
@@ -206,6 +215,7 @@ fn gateway_error(response: &ApiResponse, context: RequestContext<'_>) -> Attempt
     AttemptError {
         error: ApiError {
             status: Some(response.status.as_u16()),
+            notes: vec![],
             server_text: excerpt,
             ..context.no_clear_response(Code::ApiConnectionLost, &reason)
         },
@@ -230,6 +240,7 @@ fn redirect_error(response: &ApiResponse, context: RequestContext<'_>) -> ApiErr
             "set the address to the redirect's target if that is the Nomad server, or bypass the login page"
                 .to_owned(),
         ],
+        notes: vec![],
         server_text: None,
     }
 }
@@ -247,6 +258,7 @@ fn not_nomad(response: &ApiResponse, got: &str, context: RequestContext<'_>) -> 
         status: Some(response.status.as_u16()),
         message: context.failed(&reason),
         help: vec!["check that the address is that of a Nomad server".to_owned()],
+        notes: vec![],
         server_text: (!excerpt.is_empty()).then_some(excerpt),
     }
 }

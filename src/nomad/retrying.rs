@@ -83,6 +83,7 @@ mod tests {
             status: Some(500),
             message: "no".into(),
             help: vec![],
+            notes: vec![],
             server_text: None,
         };
         AttemptError { error, verdict }

@@ -221,6 +221,7 @@ fn unusable(what: &str, why: &str) -> ApiError {
         status: None,
         message: format!("cannot use {what} for TLS: {why}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     }
 }

@@ -123,6 +123,7 @@ impl Transport {
             status: None,
             message: "the address of the proxy is invalid".to_owned(),
             help: vec!["set HTTP_PROXY or HTTPS_PROXY to `http://HOST:PORT`".to_owned()],
+            notes: vec![],
             server_text: None,
         };
         http.into_iter()
@@ -153,6 +154,7 @@ fn with_unix_socket(
             socket.display()
         ),
         help: vec![],
+        notes: vec![],
         server_text: None,
     })
 }
@@ -163,6 +165,7 @@ fn internal(why: &str) -> ApiError {
         status: None,
         message: format!("cannot build the HTTP client: {why}"),
         help: vec![],
+        notes: vec![],
         server_text: None,
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::access::AccessReader;
+use super::claim_api::ClaimApi;
 use super::ledger::Ledger;
 use super::provider_api::SnapshotApi;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, permissions, watches, and ledgers in its variables.
-pub trait ClusterApi: VolumeApi + SnapshotApi + AccessReader + VolumeWatch {
+/// The API of one server: volumes, snapshots, claims, permissions, watches, and ledgers in its variables.
+pub trait ClusterApi: VolumeApi + SnapshotApi + ClaimApi + AccessReader + VolumeWatch {
     /// Returns the ledger that the server's variables of this namespace hold.
     fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger>;
 

@@ -8,6 +8,7 @@ mod access;
 mod attachment;
 mod block_storage;
 mod call_observer;
+mod claim_api;
 mod clock;
 mod cluster_api;
 mod connector;
@@ -43,6 +44,7 @@ pub use block_storage::{
     FileSystem, LoopDevice,
 };
 pub use call_observer::{CallLoad, CallObserver};
+pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest};
 pub use clock::{Clock, SystemClock};
 pub use cluster_api::ClusterApi;
 pub use connector::{Connector, PluginConnection};

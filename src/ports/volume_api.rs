@@ -24,6 +24,8 @@ pub struct ApiError {
     pub status: Option<u16>,
     /// The headline: what failed for which object.
     pub message: String,
+    /// What the reader needs to judge, besides the server's text.
+    pub notes: Vec<String>,
     /// What to do; empty to use the remedy of the code.
     pub help: Vec<String>,
     /// The server's error text, verbatim, if the server answered.
@@ -34,6 +36,7 @@ impl ApiError {
     /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
+        diagnostic.notes.extend(self.notes.iter().cloned());
         if let Some(text) = self
             .server_text
             .as_deref()

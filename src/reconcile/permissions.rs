@@ -129,6 +129,7 @@ mod tests {
             status: Some(status),
             message: "refused".into(),
             help: vec![],
+            notes: vec![],
             server_text: None,
         })
     }

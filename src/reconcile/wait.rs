@@ -163,6 +163,7 @@ mod tests {
                     status: (status > 0).then_some(status),
                     message: "unreachable".into(),
                     help: vec![],
+                    notes: vec![],
                     server_text: None,
                 }),
             }

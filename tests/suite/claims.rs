@@ -218,7 +218,7 @@ async fn a_second_writer_is_denied_until_the_first_one_is_detached() {
     let denied = claim(&agent, "a2").await.unwrap_err();
     let expected = "cannot claim volume `db`: volume max claims reached: allocation `a1` writes on node \
                     `11111111-2222-4333-8444-555555555555` (published)";
-    assert_eq!(denied.message(), expected);
+    assert_eq!(denied.text(), expected);
     agent.backend.inject_faults(
         Rpc::NodeUnpublishVolume,
         [Fault::Fail(StatusCode::Internal)],
@@ -230,7 +230,7 @@ async fn a_second_writer_is_denied_until_the_first_one_is_detached() {
         .unwrap();
     assert_eq!(left, 1);
     let denied = claim(&agent, "a2").await.unwrap_err();
-    assert!(denied.message().ends_with("(unpublishing)"), "{denied:?}");
+    assert!(denied.text().ends_with("(unpublishing)"), "{denied:?}");
     wait_until_released(&agent).await;
     assert!(is_published(&claim(&agent, "a2").await.unwrap()));
     release(&agent, "a2").await.unwrap();

@@ -61,6 +61,11 @@ transcripts! {
     snapshots_are_created_listed_and_deleted = "snapshot/snapshot.md";
     snapshots_of_the_embedded_agent = "snapshot/embedded.md";
     a_volume_is_detached = "volume/detach.md";
+    claims_are_listed = "volume/claims.md";
+    claims_are_not_shown_by_nomad = "volume/claims-nomad.md";
+    a_volume_is_claimed_and_released = "volume/claim.md";
+    claims_of_the_embedded_agent = "volume/claim-embedded.md";
+    a_node_is_fenced_and_unfenced = "volume/fence.md";
     volume_wait_waits_for_a_state = "volume/wait.md";
     a_volume_is_expanded = "volume/expand.md";
     orphans_are_listed_registered_and_deleted = "orphans/orphans.md";

@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod forget;
 pub(crate) mod import;
 pub(crate) mod man;
+pub(crate) mod node;
 pub(crate) mod orphans;
 pub(crate) mod plan;
 pub(crate) mod plugin;

@@ -6,6 +6,7 @@ mod auth;
 mod check_progress;
 #[cfg(feature = "agent")]
 mod check_reports;
+mod claim;
 mod diagnostic;
 mod drift;
 mod formats;
@@ -35,6 +36,7 @@ pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
+pub(super) use claim::claim_list;
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, ReportInput, report};

@@ -116,8 +116,11 @@ fn yaml_text(document: &(impl Serialize + ?Sized)) -> String {
     escape_json_for_yaml(&json) + "\n"
 }
 
+/// Returns the ID, or the allocation of a claim, which has no ID of its own.
 fn name(document: &Document) -> String {
-    document.value().get("ID").map(line).unwrap_or_default()
+    let value = document.value();
+    let id = value.get("ID").or_else(|| value.get("AllocID"));
+    id.map(line).unwrap_or_default()
 }
 
 fn line(value: &Value) -> String {

@@ -173,6 +173,7 @@ impl FakeServer {
 fn connection_lost() -> ApiError {
     ApiError {
         status: None,
+        notes: vec![],
         server_text: None,
         ..refusal(
             Code::ApiOutcomeUnknown,
@@ -187,6 +188,7 @@ fn refusal(code: Code, text: &str) -> ApiError {
         status: Some(500),
         message: text.to_owned(),
         help: vec![],
+        notes: vec![],
         server_text: Some(text.to_owned()),
     }
 }

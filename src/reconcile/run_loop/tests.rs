@@ -39,6 +39,7 @@ impl VolumeWatch for Server {
                 status: None,
                 message: "no reply".into(),
                 help: vec![],
+                notes: vec![],
                 server_text: None,
             });
         }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::claim::{ClaimDenied, ClaimKey};
+use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey};
 use crate::diagnostic::Code;
 use crate::model::{AllocId, ExternalId, NamespacedId, NodeId, PluginId};
 
@@ -87,22 +87,64 @@ impl ClaimError {
         }
     }
 
-    /// Nomad's words where it has them, with what people need to know.
+    /// The message with everything that is in the way: other clients get one text only.
     pub(super) fn text(&self) -> String {
-        self.message()
+        let notes = self.notes();
+        if notes.is_empty() {
+            return self.message();
+        }
+        format!("{}: {}", self.message(), notes.join(", "))
+    }
+
+    /// The claims that are in the way.
+    pub(super) fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Denied { denied, .. } => {
+                let holders = denied.holders.iter();
+                holders.map(ToString::to_string).collect()
+            }
+            Self::Failed { .. }
+            | Self::NoClaim { .. }
+            | Self::OtherNode { .. }
+            | Self::AllocEnded(_)
+            | Self::NodeRequired
+            | Self::AliasInUse { .. }
+            | Self::NoNodePlugin { .. }
+            | Self::Invalid(_)
+            | Self::UnknownNode(_)
+            | Self::NodeState(_) => vec![],
+        }
+    }
+
+    /// What to do.
+    pub(super) fn help(&self) -> String {
+        match self {
+            Self::Denied { volume, denied } => denied_help(volume, &denied.reason),
+            Self::NoNodePlugin { plugin, .. } => format!(
+                "start the plugin on that node; `nomad-csi plugin status {plugin}` shows its state"
+            ),
+            Self::OtherNode { node, .. } => format!("use `--node {node}`"),
+            Self::AllocEnded(_) => {
+                "claim the volume for an allocation that runs; the ID of an ended one is never used again"
+                    .to_owned()
+            }
+            Self::NodeRequired => "name the node, with `--node` on the command line".to_owned(),
+            Self::AliasInUse { .. } => {
+                "use another name, with `--alias` on the command line".to_owned()
+            }
+            Self::Failed { .. }
+            | Self::NoClaim { .. }
+            | Self::Invalid(_)
+            | Self::UnknownNode(_)
+            | Self::NodeState(_) => self.code_and_status().0.advice(),
+        }
     }
 
     /// The message for people.
     pub(super) fn message(&self) -> String {
         match self {
             Self::Denied { volume, denied } => {
-                let holders = denied.holders.iter().map(ToString::to_string);
-                let holders: Vec<_> = holders.collect();
-                let who = match holders.is_empty() {
-                    true => String::new(),
-                    false => format!(": {}", holders.join(", ")),
-                };
-                format!("cannot claim volume {}: {denied}{who}", volume.quoted())
+                format!("cannot claim volume {}: {denied}", volume.quoted())
             }
             Self::Failed {
                 volume,
@@ -141,5 +183,35 @@ impl ClaimError {
             Self::UnknownNode(node) => format!("node `{node}` does not exist"),
             Self::NodeState(problem) => problem.clone(),
         }
+    }
+}
+
+fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
+    let NamespacedId { namespace, id } = volume;
+    let in_namespace = format!("{id} --namespace {namespace}");
+    match reason {
+        ClaimDeniedReason::BeingReleased | ClaimDeniedReason::Detaching => {
+            format!(
+                "wait until it is released; `nomad-csi volume claims {in_namespace}` shows how far it is"
+            )
+        }
+        ClaimDeniedReason::OtherClaim => {
+            format!("release the other claim first: `nomad-csi volume release {in_namespace}`")
+        }
+        ClaimDeniedReason::NodeLost(node) => format!(
+            "claim the volume on another node, or run `nomad-csi node unfence {node}` when the node is back"
+        ),
+        ClaimDeniedReason::Unschedulable => {
+            format!("check the plugin and the volume with `nomad-csi volume status {in_namespace}`")
+        }
+        ClaimDeniedReason::Capability(_) => format!(
+            "use a capability that `nomad-csi volume status {in_namespace}` lists, or add it to the volume"
+        ),
+        ClaimDeniedReason::NodeFull { .. } => {
+            "release other volumes of the plugin on the node, or use another node".to_owned()
+        }
+        ClaimDeniedReason::MaxClaims { .. }
+        | ClaimDeniedReason::AttachmentMode
+        | ClaimDeniedReason::OtherUsage(_) => Code::ClaimDenied.advice(),
     }
 }

@@ -497,10 +497,21 @@ impl ServerError {
         }
     }
 
+    /// Returns what the reader needs to judge, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Claim(error) => error.notes(),
+            other => other.parts().iter().flat_map(Self::notes).collect(),
+        }
+    }
+
     /// Returns what to do, a sentence each.
     pub fn help(&self) -> Vec<String> {
         if let Self::Plugin(failure) = self {
             return failure.help();
+        }
+        if let Self::Claim(error) = self {
+            return vec![error.help()];
         }
         let parts = self.parts();
         if parts.is_empty() {

@@ -159,6 +159,7 @@ impl ResponseBuilder {
             let document = ErrorBody {
                 code: code.as_str().to_owned(),
                 message: shortened(error.message(), LONGEST_ERROR),
+                notes: error.notes(),
                 help: error.help(),
                 text,
                 claiming_allocs: error.claiming_allocs(),

@@ -4,11 +4,13 @@
 //! readable. From a client's request only user fields are used (W22: Nomad stores server fields).
 //! Invalid values in a request are reported as [`RequestProblem`], never dropped.
 
+mod claim;
 mod external;
 mod plugin;
 mod request;
 mod volume;
 
+pub use claim::claim_from_wire;
 pub use external::{
     external_volume_from_wire, external_volume_to_wire, snapshot_from_wire, snapshot_to_wire,
 };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use crate::cli::args::{
     FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, RedactedText, SERVER_VERSION_HELP,
     SYNTAX_HELP, SpecSyntax, one_of,
@@ -53,6 +54,31 @@ pub(crate) enum VolumeCommand {
         after_long_help = "Example:\n  nomad-csi volume detach db f7476465-4d6e-c0de-26d0-e383c49be941"
     )]
     Detach(DetachArgs),
+    /// Show which allocations hold volumes, and what they wait for
+    ///
+    /// A claim is an allocation's hold on a volume. A problem is the failure of the last step of the
+    /// claim; the agent tries it again. Only the agent shows claims. On Nomad, use `volume status`.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi volume claims\n  nomad-csi volume claims db -o json"
+    )]
+    Claims(ClaimsArgs),
+    /// Claim a volume for an allocation and print its target path
+    ///
+    /// The agent attaches, stages and publishes the volume on the node. The same command again finds
+    /// the same claim. The claim stays when the wait is over (exit code 1): run the command again, or
+    /// give the volume back with `volume release`.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi volume claim db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99"
+    )]
+    Claim(ClaimArgs),
+    /// Release an allocation's claims of a volume
+    ///
+    /// The agent unpublishes, unstages and detaches the volume, in this order. Stop what uses the
+    /// volume first. If the wait is over, the release goes on (exit code 1).
+    #[command(
+        after_long_help = "Example:\n  nomad-csi volume release db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99"
+    )]
+    Release(ReleaseArgs),
     /// Wait until a volume is schedulable, unclaimed or absent
     ///
     /// Reports the reason for waiting whenever it changes. Exits with 3 on timeout.

@@ -1,6 +1,8 @@
 //! The subcommands of `volume`. [`super::submit`] runs `volume create` and `volume register`.
 
 mod args;
+mod claim_args;
+pub(crate) mod claims;
 pub(crate) mod detach;
 pub(crate) mod expand;
 pub(crate) mod init;

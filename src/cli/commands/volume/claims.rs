@@ -1,0 +1,110 @@
+//! `volume claims`, `volume claim`, `volume release`.
+
+use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
+use crate::cli::command_context::CommandContext;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ui::claim_list;
+use crate::model::{AllocId, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeId};
+use crate::ports::{VolumeClaimRequest, VolumeReleaseRequest};
+use crate::reconcile::workflow::{claim_volume, list_claims, release_volume};
+
+/// Lists claims.
+///
+/// # Errors
+/// Those of [`list_claims`].
+pub(crate) async fn show_claims(
+    context: &CommandContext,
+    arguments: &ClaimsArgs,
+) -> Result<Exit, CliError> {
+    let output = &arguments.output.output;
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "volume claims", 1);
+            let scope = context.namespace()?.unwrap_or_default();
+            let id = arguments.id.as_deref();
+            let listed = list_claims(&workflow, &scope, id).await?;
+            let (claims, documents): (Vec<_>, Vec<_>) = listed
+                .into_iter()
+                .map(|reading| (reading.value, reading.document))
+                .unzip();
+            match output.render_list(&documents) {
+                Some(text) => context.printer.print_result(&text),
+                None if claims.is_empty() => context.printer.print_status(&nothing(&scope, id)),
+                None => {
+                    let now = context.time_reference();
+                    let text = claim_list(&claims, &now, output.is_wide());
+                    context.printer.print_result(&text);
+                }
+            }
+            Ok(Exit::Done)
+        })
+        .await
+}
+
+fn nothing(scope: &Namespace, id: Option<&str>) -> String {
+    match id {
+        Some(id) => format!("No claims of volume {id}"),
+        None if scope.as_str() == Namespace::ALL => "No claims in any namespace".to_owned(),
+        None => format!("No claims in namespace {scope}"),
+    }
+}
+
+/// Claims a volume and prints its target path.
+///
+/// # Errors
+/// Those of [`claim_volume`].
+pub(crate) async fn claim(
+    context: &CommandContext,
+    arguments: &ClaimArgs,
+) -> Result<Exit, CliError> {
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "volume claim", 1);
+            let request = VolumeClaimRequest {
+                volume: key(context, &arguments.id)?,
+                alloc: AllocId::new(&arguments.alloc),
+                node: arguments.node.as_deref().map(NodeId::new),
+                alias: arguments.alias.as_deref().map(VolumeAlias::new),
+                read_only: arguments.read_only,
+                access_mode: arguments.access_mode,
+                attachment_mode: arguments.attachment_mode,
+                wait: arguments.wait.0,
+            };
+            let wait = arguments.wait.to_string();
+            let claim = claim_volume(&workflow, request, &wait).await?;
+            let target = format!("{}\n", claim.target_path);
+            context.printer.print_result(&target);
+            Ok(Exit::Done)
+        })
+        .await
+}
+
+/// Releases a volume.
+///
+/// # Errors
+/// Those of [`release_volume`].
+pub(crate) async fn release(
+    context: &CommandContext,
+    arguments: &ReleaseArgs,
+) -> Result<Exit, CliError> {
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "volume release", 1);
+            let request = VolumeReleaseRequest {
+                volume: key(context, &arguments.id)?,
+                alloc: AllocId::new(&arguments.alloc),
+                alias: arguments.alias.as_deref().map(VolumeAlias::new),
+                wait: arguments.wait.0,
+            };
+            let wait = arguments.wait.to_string();
+            release_volume(&workflow, request, &wait).await?;
+            Ok(Exit::Done)
+        })
+        .await
+}
+
+fn key(context: &CommandContext, id: &str) -> Result<NamespacedId, CliError> {
+    let namespace = context.namespace()?.unwrap_or_default();
+    Ok(NamespacedId::new(namespace, VolumeId::new(id)))
+}

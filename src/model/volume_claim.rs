@@ -1,0 +1,47 @@
+//! Claims of volumes as a server shows them.
+
+use super::id::{AllocId, ExternalId, NamespacedId, NodeId, PluginId, VolumeAlias};
+
+/// The failure of the last step of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimProblem {
+    /// The step: CSI's RPC.
+    pub step: String,
+    /// The error.
+    pub error: String,
+    /// When it was first seen, in nanoseconds since the epoch.
+    pub since: i64,
+}
+
+/// A claim: an allocation's hold on a volume. States and modes are the server's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeClaim {
+    /// The volume.
+    pub volume: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// The name by which the allocation knows the volume.
+    pub alias: VolumeAlias,
+    /// The node.
+    pub node: NodeId,
+    /// The plugin.
+    pub plugin_id: PluginId,
+    /// The provider's ID of the volume.
+    pub external_id: ExternalId,
+    /// The access mode.
+    pub access_mode: String,
+    /// The attachment mode.
+    pub attachment_mode: String,
+    /// Whether the allocation only reads.
+    pub read_only: bool,
+    /// `publishing`, `published`, `unpublishing` or `detaching`.
+    pub state: String,
+    /// Whether the target path can be used.
+    pub is_published: bool,
+    /// The target path on the node; empty until it is published.
+    pub target_path: String,
+    /// When the claim was granted, in nanoseconds since the epoch.
+    pub granted_at: i64,
+    /// The failure of the last step.
+    pub problem: Option<ClaimProblem>,
+}

@@ -1,0 +1,130 @@
+//! Claims of volumes, and lost nodes, through the agent's own endpoints.
+
+use async_trait::async_trait;
+use http::Method;
+
+use super::client::NomadClient;
+use super::request::{ApiRequest, check_addressable, unsendable_request};
+use super::retrying::Access;
+use crate::model::{NodeId, VolumeClaim};
+use crate::ports::{
+    ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
+};
+use crate::wire::{ClaimDocument, ClaimRequestDocument, ReleaseResponse, claim_from_wire};
+
+#[async_trait]
+impl ClaimApi for NomadClient {
+    async fn list_claims(
+        &self,
+        query: &ClaimQuery,
+    ) -> Result<Vec<WithDocument<VolumeClaim>>, ApiError> {
+        let mut claims = vec![];
+        let add = |claim: ClaimDocument, document| {
+            claims.push(WithDocument {
+                value: claim_from_wire(&claim),
+                document,
+            });
+        };
+        match query {
+            ClaimQuery::Volume(key) => {
+                let action = format!("list the claims of volume {}", key.quoted());
+                check_addressable(key.id.as_str(), &action)?;
+                let path = ["volume", "csi", key.id.as_str(), "claims"];
+                let namespace = [("namespace", key.namespace.as_str())];
+                self.session.list(&path, &namespace, &action, add).await?;
+            }
+            ClaimQuery::Namespace(namespace) => {
+                let query = [("type", "csi"), ("namespace", namespace.as_str())];
+                let path = ["volumes", "claims"];
+                let action = "list the claims";
+                self.session.list(&path, &query, action, add).await?;
+            }
+        }
+        Ok(claims)
+    }
+
+    async fn claim_volume(
+        &self,
+        request: &VolumeClaimRequest,
+    ) -> Result<Option<VolumeClaim>, ApiError> {
+        let key = &request.volume;
+        let action = format!("claim volume {}", key.quoted());
+        check_addressable(key.id.as_str(), &action)?;
+        let body = serde_json::to_vec(&claim_to_wire(request))
+            .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let path = ["volume", "csi", key.id.as_str(), "claim"];
+        let put = ApiRequest {
+            query: vec![("namespace", key.namespace.as_str())],
+            body: Some(&body),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, &action, Access::Write).await?;
+        let claim: ClaimDocument = self.session.document(&response, &action)?;
+        Ok((!claim.state.is_empty()).then(|| claim_from_wire(&claim)))
+    }
+
+    async fn release_volume(&self, request: &VolumeReleaseRequest) -> Result<usize, ApiError> {
+        let key = &request.volume;
+        let action = format!("release volume {}", key.quoted());
+        check_addressable(key.id.as_str(), &action)?;
+        let wait = go_duration(request.wait);
+        let mut query = vec![
+            ("namespace", key.namespace.as_str()),
+            ("alloc", request.alloc.as_str()),
+            ("wait", wait.as_str()),
+        ];
+        query.extend(
+            request
+                .alias
+                .as_ref()
+                .map(|alias| ("alias", alias.as_str())),
+        );
+        let path = ["volume", "csi", key.id.as_str(), "claim"];
+        let delete = ApiRequest {
+            query,
+            ..ApiRequest::new(Method::DELETE, &path)
+        };
+        let response = self.session.call(&delete, &action, Access::Write).await?;
+        let released: ReleaseResponse = self.session.document(&response, &action)?;
+        Ok(released.remaining)
+    }
+
+    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError> {
+        self.change_node(node, "fence").await
+    }
+
+    async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError> {
+        self.change_node(node, "unfence").await
+    }
+}
+
+impl NomadClient {
+    async fn change_node(&self, node: &NodeId, verb: &str) -> Result<(), ApiError> {
+        let action = format!("{verb} node `{node}`");
+        check_addressable(node.as_str(), &action)?;
+        let path = ["node", node.as_str(), verb];
+        let put = ApiRequest::new(Method::PUT, &path);
+        let changed = self.session.call(&put, &action, Access::Write).await;
+        changed.map(drop)
+    }
+}
+
+fn claim_to_wire(request: &VolumeClaimRequest) -> ClaimRequestDocument {
+    fn text(given: Option<impl ToString>) -> String {
+        given.map(|given| given.to_string()).unwrap_or_default()
+    }
+    ClaimRequestDocument {
+        access_mode: text(request.access_mode),
+        alias: text(request.alias.as_ref()),
+        alloc_id: request.alloc.to_string(),
+        attachment_mode: text(request.attachment_mode),
+        mount_options: None,
+        node_id: text(request.node.as_ref()),
+        read_only: request.read_only,
+        wait: go_duration(request.wait),
+    }
+}
+
+fn go_duration(wait: std::time::Duration) -> String {
+    format!("{}ms", wait.as_millis())
+}

@@ -1,0 +1,78 @@
+//! Claims of volumes, and nodes that are lost: requests that only this program's agent answers.
+//!
+//! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
+//! paths.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::volume_api::{ApiError, WithDocument};
+use crate::model::{
+    AccessMode, AllocId, AttachmentMode, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeClaim,
+};
+
+/// The claims to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimQuery {
+    /// Those of one volume.
+    Volume(NamespacedId),
+    /// Those of all volumes in one namespace, or `*`.
+    Namespace(Namespace),
+}
+
+/// A request to use a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeClaimRequest {
+    /// The volume.
+    pub volume: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// The node; the allocation's or the only one if not given.
+    pub node: Option<NodeId>,
+    /// The name by which the allocation knows the volume; the volume's ID if not given.
+    pub alias: Option<VolumeAlias>,
+    /// Whether the allocation only reads.
+    pub read_only: bool,
+    /// The access mode; that in force, or the first that fits, if not given.
+    pub access_mode: Option<AccessMode>,
+    /// The attachment mode; that in force, or the first that fits, if not given.
+    pub attachment_mode: Option<AttachmentMode>,
+    /// The longest time to wait until the volume is published.
+    pub wait: Duration,
+}
+
+/// A request to give a volume back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeReleaseRequest {
+    /// The volume.
+    pub volume: NamespacedId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// One name by which the allocation knows the volume; all of them if not given.
+    pub alias: Option<VolumeAlias>,
+    /// The longest time to wait until the claims are gone.
+    pub wait: Duration,
+}
+
+/// Claims and releases volumes, and declares nodes lost.
+#[async_trait]
+pub trait ClaimApi: Send + Sync {
+    /// Returns the claims, sorted by volume and allocation.
+    async fn list_claims(
+        &self,
+        query: &ClaimQuery,
+    ) -> Result<Vec<WithDocument<VolumeClaim>>, ApiError>;
+    /// Claims a volume, and returns the claim after the wait; `None` if it was released meanwhile. The
+    /// same request again finds the same claim.
+    async fn claim_volume(
+        &self,
+        request: &VolumeClaimRequest,
+    ) -> Result<Option<VolumeClaim>, ApiError>;
+    /// Releases an allocation's claims of a volume, and returns how many are left after the wait.
+    async fn release_volume(&self, request: &VolumeReleaseRequest) -> Result<usize, ApiError>;
+    /// Declares a node lost.
+    async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError>;
+    /// Lets a lost node be used again.
+    async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError>;
+}

@@ -1,0 +1,36 @@
+//! Claims of volumes from the agent's JSON.
+
+use crate::model::{
+    AllocId, ClaimProblem, ExternalId, Namespace, NamespacedId, NodeId, PluginId, VolumeAlias,
+    VolumeClaim, VolumeId,
+};
+use crate::wire::claim::{ClaimDocument, ClaimProblemDocument};
+
+/// Converts a claim.
+pub fn claim_from_wire(claim: &ClaimDocument) -> VolumeClaim {
+    let namespace = Namespace::new(&claim.namespace);
+    VolumeClaim {
+        volume: NamespacedId::new(namespace, VolumeId::new(&claim.volume_id)),
+        alloc: AllocId::new(&claim.alloc_id),
+        alias: VolumeAlias::new(&claim.alias),
+        node: NodeId::new(&claim.node_id),
+        plugin_id: PluginId::new(&claim.plugin_id),
+        external_id: ExternalId::new(&claim.external_id),
+        access_mode: claim.access_mode.clone(),
+        attachment_mode: claim.attachment_mode.clone(),
+        read_only: claim.read_only,
+        state: claim.state.clone(),
+        is_published: claim.published == "yes",
+        target_path: claim.target_path.clone(),
+        granted_at: claim.granted_at,
+        problem: claim.problem.as_ref().map(problem_from_wire),
+    }
+}
+
+fn problem_from_wire(problem: &ClaimProblemDocument) -> ClaimProblem {
+    ClaimProblem {
+        step: problem.step.clone(),
+        error: problem.error.clone(),
+        since: problem.since,
+    }
+}
