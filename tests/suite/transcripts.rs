@@ -244,11 +244,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "every_text_has_a_code_and_every_row_a_text",
     ),
     (
-        Code::ApiUnsupported,
-        "src/nomad/error_table/tests.rs",
-        "every_text_has_a_code_and_every_row_a_text",
-    ),
-    (
         Code::ApiListChanged,
         "src/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",

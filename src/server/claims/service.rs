@@ -408,9 +408,11 @@ impl ClaimService {
     /// If the node does not exist, or is lost already.
     pub async fn fence(&self, node: &NodeId) -> Result<u64, ServerError> {
         self.check_node(node)?;
+        let conflict = format!("node `{node}` is lost already");
         let reason = "fenced by an operator".to_owned();
         let node = node.clone();
-        self.node_event(EventKind::NodeLost { node, reason }).await
+        let event = EventKind::NodeLost { node, reason };
+        self.node_event(event, conflict).await
     }
 
     /// Lets a lost node be swept and used again.
@@ -419,8 +421,10 @@ impl ClaimService {
     /// If the node does not exist, or is not lost.
     pub async fn unfence(&self, node: &NodeId) -> Result<u64, ServerError> {
         self.check_node(node)?;
+        let conflict = format!("node `{node}` is not lost, or has returned already");
         let node = node.clone();
-        self.node_event(EventKind::NodeReturned { node }).await
+        let event = EventKind::NodeReturned { node };
+        self.node_event(event, conflict).await
     }
 
     fn check_node(&self, node: &NodeId) -> Result<(), ServerError> {
@@ -430,13 +434,11 @@ impl ClaimService {
         }
     }
 
-    async fn node_event(&self, kind: EventKind) -> Result<u64, ServerError> {
+    async fn node_event(&self, kind: EventKind, conflict: String) -> Result<u64, ServerError> {
         let event = Event::new(self.ports.clock.now(), kind);
         let committed = self.ports.cell.commit(Expected::Any, event).await;
         committed.map_err(|error| match error {
-            CommitError::InvalidEvent(conflict) => {
-                ClaimError::NodeState(conflict.to_string()).into()
-            }
+            CommitError::InvalidEvent(_) => ClaimError::NodeState(conflict).into(),
             error => error.into(),
         })
     }

@@ -196,7 +196,9 @@ fn denied_help(volume: &NamespacedId, reason: &ClaimDeniedReason) -> String {
             )
         }
         ClaimDeniedReason::OtherClaim => {
-            format!("release the other claim first: `nomad-csi volume release {in_namespace}`")
+            format!(
+                "release the other claim first: `nomad-csi volume release {in_namespace} --alloc ID`"
+            )
         }
         ClaimDeniedReason::NodeLost(node) => format!(
             "claim the volume on another node, or run `nomad-csi node unfence {node}` when the node is back"
