@@ -39,6 +39,16 @@ impl ShardName {
         &self.0
     }
 
+    /// Returns the shards that can hold a volume with this path, from the root down.
+    pub(super) fn all_of(path: &ShardPath) -> impl Iterator<Item = Self> {
+        (1..=path.0.len()).map(|length| Self(path.0[..length].to_owned()))
+    }
+
+    /// Returns the shards that this one is a part of, from the root down.
+    pub(super) fn all_above(&self) -> impl Iterator<Item = Self> {
+        (1..self.0.len()).map(|length| Self(self.0[..length].to_owned()))
+    }
+
     pub(super) fn is_head(&self) -> bool {
         self.0 == "head"
     }
@@ -69,6 +79,11 @@ impl std::fmt::Display for ShardName {
 pub(super) struct ShardPath(String);
 
 impl ShardPath {
+    /// Returns the smallest path below a shard.
+    pub(super) fn first_below(shard: &ShardName) -> Self {
+        Self(shard.0.clone())
+    }
+
     pub(super) fn of(key: &NamespacedId) -> Self {
         let name = format!("{}\0{}", key.namespace, key.id);
         let hash = Sha256::digest(name.as_bytes());
