@@ -57,7 +57,7 @@ pub use inputs::{
 pub use ledger::{
     Actor, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey,
     LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName, SetNameProblem,
-    ShardChange, ShardName, StoredSet, StoredShard, StoredValue,
+    ShardChange, ShardName, StoredSet, StoredShard, StoredValue, shard_order,
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use ownership_changes::{

@@ -29,7 +29,7 @@ pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
 pub use layout::SetLayout;
 pub use set::LedgerSet;
-pub use shard_name::ShardName;
+pub use shard_name::{ShardName, shard_order};
 pub use stored_set::{LedgerProblem, ShardChange, StoredSet, StoredShard};
 
 #[cfg(test)]

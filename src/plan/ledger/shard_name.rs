@@ -85,8 +85,7 @@ impl ShardPath {
     }
 
     pub(super) fn of(key: &NamespacedId) -> Self {
-        let name = format!("{}\0{}", key.namespace, key.id);
-        let hash = Sha256::digest(name.as_bytes());
+        let hash = path_hash(key);
         let bits = hash
             .iter()
             .flat_map(|byte| (0..8).map(move |n| byte >> (7 - n) & 1));
@@ -95,4 +94,17 @@ impl ShardPath {
             .map(|bit| if bit == 0 { '0' } else { '1' });
         Self(std::iter::once('v').chain(bits).collect())
     }
+}
+
+/// Returns a number by which the volumes of one shard follow each other.
+pub fn shard_order(volume: &NamespacedId) -> u64 {
+    let hash = path_hash(volume);
+    hash.iter()
+        .take(DEEPEST / 8)
+        .fold(0, |order, byte| order << 8 | u64::from(*byte))
+}
+
+fn path_hash(volume: &NamespacedId) -> [u8; 32] {
+    let name = format!("{}\0{}", volume.namespace, volume.id);
+    Sha256::digest(name.as_bytes()).into()
 }

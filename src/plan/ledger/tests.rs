@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::shard_name::ShardPath;
 use super::sharding::LARGEST;
 use super::*;
 use crate::model::HiddenField;
@@ -504,6 +505,23 @@ fn a_write_lays_out_only_the_shards_that_change() {
     };
     let (small, large) = (work(200), work(4_000));
     assert!(small > 0 && large < 2 * small, "{small}, {large}");
+}
+
+#[test]
+fn the_volumes_of_a_shard_follow_each_other() {
+    let (set, mut stored) = (many(300), StoredSet::default());
+    save(&set, &mut stored);
+    let mut volumes: Vec<&NamespacedId> = set.owned().map(|(key, _)| key).collect();
+    volumes.sort_by_key(|key| shard_order(key));
+    let shard_of = |key: &&NamespacedId| {
+        let path = ShardPath::of(key);
+        let mut shards = stored.shards.keys();
+        shards.find(|shard| shard.covers(&path)).unwrap().clone()
+    };
+    let mut shards: Vec<ShardName> = volumes.iter().map(shard_of).collect();
+    shards.dedup();
+    assert!(shards.len() > 5, "{shards:?}");
+    assert_eq!(shards.len(), stored.shards.len() - 1, "all but the head");
 }
 
 #[test]
