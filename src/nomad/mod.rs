@@ -14,6 +14,7 @@ mod endpoint;
 mod error_table;
 mod ledger;
 mod provider;
+mod read_gate;
 mod redaction;
 mod request;
 mod response;
