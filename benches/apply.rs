@@ -1,8 +1,10 @@
-//! Measures the start of the program, a plan of 10,000 volumes and the creation of 1,000 volumes.
+//! Measures the start of the program, a plan of 10,000 volumes, the creation of 1,000 volumes, and what
+//! the ledger of a set costs.
 //!
 //! Each result is compared with a baseline. The baseline of a plan is the same GET requests over as
 //! many connections, with the program's HTTP library and with plain sockets. The baseline of an apply
-//! is the same volumes created by direct calls of the plugin. No result is asserted.
+//! is the same volumes created by direct calls of the plugin. That of a ledger is the same apply without
+//! one. No result is asserted.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -38,13 +40,16 @@ use plugin_process::PluginProcess;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 const PLANNED: usize = 10_000;
 const CREATED: usize = 1_000;
+/// The sizes of sets with a ledger.
+const OWNED: [usize; 2] = [2_000, 20_000];
 /// The program's default.
-const PARALLELISM: usize = 32;
+const PARALLELISM: usize = 16;
 
 fn main() {
     start_up();
     plan();
     apply();
+    OWNED.into_iter().for_each(ledger);
 }
 
 fn directory() -> tempfile::TempDir {
@@ -53,7 +58,7 @@ fn directory() -> tempfile::TempDir {
 
 fn start_up() {
     let mut times: Vec<Duration> = (0..50)
-        .map(|_| finish(Command::new(PROGRAM).arg("--version")).0)
+        .map(|_| finish(Command::new(PROGRAM).arg("--version")).time)
         .collect();
     times.sort_unstable();
     println!(
@@ -73,7 +78,7 @@ fn plan() {
     for _ in 0..3 {
         let sockets = bare_sockets(&agent);
         let library = bare_library(&agent);
-        let (time, memory) = finish(client(&agent).args(["plan", "-f"]).arg(&file));
+        let Used { time, memory, .. } = finish(client(&agent).args(["plan", "-f"]).arg(&file));
         let ratio = |floor: Duration| time.as_secs_f64() / floor.as_secs_f64();
         println!(
             "plan of {PLANNED}: {:.0} ms, {memory}; bare GETs with the same library {:.0} ms, ratio {:.2}; with sockets {:.0} ms, ratio {:.2}",
@@ -84,7 +89,7 @@ fn plan() {
             ratio(sockets)
         );
     }
-    let (time, _) = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
+    let Used { time, .. } = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
     println!(
         "  of that, reading and validating the file: {:.0} ms",
         milliseconds(time)
@@ -141,7 +146,8 @@ fn apply() {
     let agent = Agent::start(data.path());
     let file = data.path().join("volumes.hcl");
     std::fs::write(&file, specification(CREATED, CREATED_VOLUME)).unwrap();
-    let (time, memory) = finish(client(&agent).args(["apply", "--yes", "-f"]).arg(&file));
+    let Used { time, memory, .. } =
+        finish(client(&agent).args(["apply", "--yes", "-f"]).arg(&file));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let floor = runtime.block_on(plugin_alone());
     println!(
@@ -149,6 +155,29 @@ fn apply() {
         milliseconds(time),
         milliseconds(floor),
         time.as_secs_f64() / floor.as_secs_f64()
+    );
+}
+
+/// Creates the volumes of a set with its ledger and without one.
+fn ledger(number: usize) {
+    let [with, without] = [None, Some("none")].map(|ledger| {
+        let data = directory();
+        let agent = Agent::start(data.path());
+        let file = data.path().join("volumes.hcl");
+        std::fs::write(&file, specification(number, CREATED_VOLUME)).unwrap();
+        let mut command = client(&agent);
+        command.args(["apply", "--yes", "-f"]).arg(&file);
+        match ledger {
+            None => command.args(["--set", "bench"]),
+            Some(ledger) => command.args(["--ledger", ledger]),
+        };
+        finish(&mut command).processor
+    });
+    println!(
+        "apply of a set of {number}: processor time {:.0} ms; without a ledger {:.0} ms; ratio {:.2}",
+        milliseconds(with),
+        milliseconds(without),
+        with.as_secs_f64() / without.as_secs_f64()
     );
 }
 
@@ -183,18 +212,28 @@ fn client(agent: &Agent) -> Command {
     command
 }
 
-/// Runs a command and returns its time and its peak memory.
-fn finish(command: &mut Command) -> (Duration, String) {
+/// What a command used.
+#[derive(Default)]
+struct Used {
+    time: Duration,
+    processor: Duration,
+    memory: String,
+}
+
+/// Runs a command and returns what it used.
+fn finish(command: &mut Command) -> Used {
     let started = Instant::now();
     let output = (Stdio::null(), Stdio::null());
     let mut child = command.stdout(output.0).stderr(output.1).spawn().unwrap();
-    let mut memory = String::new();
+    let mut used = Used::default();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             assert!(status.success(), "{command:?}: {status}");
-            return (started.elapsed(), memory);
+            used.time = started.elapsed();
+            return used;
         }
-        memory = peak_memory(&child).unwrap_or(memory);
+        used.memory = peak_memory(&child).unwrap_or(used.memory);
+        used.processor = processor_time(&child).unwrap_or(used.processor);
         std::thread::sleep(Duration::from_micros(500));
     }
 }
@@ -203,6 +242,14 @@ fn peak_memory(child: &Child) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
     Some(line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Linux counts in hundredths of a second.
+fn processor_time(child: &Child) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = |at: usize| fields.split_whitespace().nth(at)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 /// The fields of the volumes that [`fill`] registers.

@@ -97,6 +97,8 @@ fn attempt_error(failure: ConnectionFailure, context: RequestContext<'_>) -> Att
     error.help.extend(failure.help);
     let verdict = if error.code == Code::ApiConnectionLost {
         Verdict::RetryUnknownOutcome
+    } else if error.code == Code::ApiConnectionRefused {
+        Verdict::RetryLater
     } else {
         Verdict::Permanent
     };

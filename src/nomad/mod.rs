@@ -17,6 +17,7 @@ mod ledger;
 mod limits;
 mod list_budget;
 mod provider;
+mod read_gate;
 mod redaction;
 mod request;
 mod response;

@@ -1,10 +1,18 @@
 //! Repeats requests that the server cannot have carried out.
 //!
 //! A write is repeated only if the server refused it before acting on it. A read is also repeated
-//! after a lost connection. The number of attempts is bounded, and the pauses between them grow,
-//! with jitter, so that clients do not return all together. Pauses use tokio's clock, which tests
-//! can stop.
+//! after a lost connection. Attempts go on for a limited time, and the pauses between them grow, with
+//! jitter, so that clients do not return all together. A server that has not responded yet may be a
+//! wrong address: then a refused connection is not repeated, and a lost one only twice. Pauses use
+//! tokio's clock, which tests can stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::read_gate::ReadGate;
+use crate::diagnostic::Code;
 use crate::ports::{ApiError, IdSource as _, RandomIds};
 use crate::retry::{RetryPolicy, Verdict};
 
@@ -32,41 +40,107 @@ impl AttemptError {
         }
     }
 
-    /// Returns whether to repeat the request after this many attempts.
-    fn may_repeat(&self, access: Access, attempts: u32) -> bool {
-        let outcome_unknown = self.verdict.may_have_taken_effect();
-        let is_safe = !outcome_unknown || (access == Access::Read && attempts < MAX_LOST_READS);
-        self.verdict.is_retried() && is_safe && attempts < MAX_ATTEMPTS
+    /// Returns whether to repeat the request after these attempts.
+    fn may_repeat(&self, access: Access, attempts: &Attempts) -> bool {
+        match self.verdict {
+            Verdict::Retry => true,
+            Verdict::RetryLater => attempts.server_is_known,
+            Verdict::RetryUnknownOutcome => {
+                let few = attempts.count < MAX_FIRST_READS;
+                access == Access::Read && (few || attempts.server_is_known)
+            }
+            Verdict::AlreadyDone | Verdict::FailedUnknownOutcome | Verdict::Permanent => false,
+        }
+    }
+
+    /// Returns the error. A server that responded before has a right address, so its limit is named.
+    fn explained(self, server_is_known: bool) -> ApiError {
+        let is_lost = self.error.code == Code::ApiConnectionLost && self.error.status.is_none();
+        let help = match server_is_known && is_lost {
+            true => vec![CONNECTION_LIMIT_HELP.to_owned()],
+            false => self.error.help,
+        };
+        ApiError { help, ..self.error }
+    }
+
+    /// Whether fewer connections may help.
+    fn is_overload(&self) -> bool {
+        match self.verdict {
+            Verdict::RetryUnknownOutcome => true,
+            Verdict::Retry => self.error.status == Some(429),
+            Verdict::AlreadyDone
+            | Verdict::RetryLater
+            | Verdict::FailedUnknownOutcome
+            | Verdict::Permanent => false,
+        }
     }
 }
 
-/// Attempts at one request: enough for a leader election or a burst of connections to end.
-const MAX_ATTEMPTS: u32 = 7;
+/// The attempts at one request.
+struct Attempts {
+    count: u32,
+    /// Whether the server has responded in this session.
+    server_is_known: bool,
+}
 
-/// Attempts at a read whose connection is lost: a wrong address loses every one.
-const MAX_LOST_READS: u32 = 3;
+const CONNECTION_LIMIT_HELP: &str = "run fewer commands at this address: Nomad allows 100 \
+    connections per client address (`limits.http_max_conns_per_client`), which all programs share";
 
-/// Sends a request until it succeeds, fails permanently, or reaches the limit of attempts.
-pub(super) async fn with_retries<T, F>(
-    access: Access,
-    mut send: impl FnMut() -> F + Send,
-) -> Result<T, ApiError>
-where
-    F: Future<Output = Result<T, AttemptError>> + Send,
-{
-    let mut attempts = 0;
-    loop {
-        let failed = match send().await {
-            Ok(value) => return Ok(value),
-            Err(failed) => failed,
-        };
-        attempts += 1;
-        if !failed.may_repeat(access, attempts) {
-            return Err(failed.error);
+/// The time in which attempts at one request start: enough for a leader election, a restart, or a burst
+/// of connections to end.
+const BUDGET: Duration = Duration::from_secs(30);
+
+/// Attempts at a read whose connection is lost before the server has responded at all.
+const MAX_FIRST_READS: u32 = 3;
+
+/// What the requests of a session share.
+#[derive(Debug, Default)]
+pub(super) struct Retrying {
+    pub(super) reads: ReadGate,
+    is_known: AtomicBool,
+}
+
+impl Retrying {
+    /// Sends a request until it succeeds, fails permanently, or the time is over.
+    pub(super) async fn send<T, F>(
+        &self,
+        access: Access,
+        mut send: impl FnMut() -> F + Send,
+    ) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, AttemptError>> + Send,
+    {
+        let start = Instant::now();
+        let mut count = 0;
+        loop {
+            let failed = match send().await {
+                Ok(value) => {
+                    self.is_known.store(true, Ordering::Relaxed);
+                    return Ok(value);
+                }
+                Err(failed) => failed,
+            };
+            if failed.error.status.is_some_and(|status| status < 500) {
+                self.is_known.store(true, Ordering::Relaxed);
+            }
+            if failed.is_overload() {
+                self.reads.shrink();
+            }
+            count += 1;
+            let server_is_known = self.is_known.load(Ordering::Relaxed);
+            let attempts = Attempts {
+                count,
+                server_is_known,
+            };
+            let pause = RetryPolicy::CLIENT.delay(count - 1, RandomIds.jitter());
+            // A blocking query may have waited for longer than that.
+            let is_late = start.elapsed() + pause > BUDGET && count >= MAX_FIRST_READS;
+            if is_late || !failed.may_repeat(access, &attempts) {
+                return Err(failed.explained(server_is_known));
+            }
+            tracing::debug!(code = %failed.error.code, ?pause, "retrying");
+            tokio::time::sleep(pause).await;
         }
-        let pause = RetryPolicy::CLIENT.delay(attempts - 1, RandomIds.jitter());
-        tracing::debug!(code = %failed.error.code, ?pause, "retrying");
-        tokio::time::sleep(pause).await;
     }
 }
 
@@ -75,7 +149,6 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     use super::*;
-    use crate::diagnostic::Code;
 
     fn failed(verdict: Verdict) -> AttemptError {
         let error = ApiError {
@@ -90,48 +163,64 @@ mod tests {
     }
 
     /// Counts the attempts at a request that always fails.
-    async fn attempts(access: Access, verdict: Verdict) -> u32 {
+    async fn attempts(access: Access, verdict: Verdict, is_known: bool) -> u32 {
         let count = AtomicU32::new(0);
         let always = || async {
             count.fetch_add(1, Relaxed);
             Err::<(), _>(failed(verdict))
         };
-        assert!(with_retries(access, always).await.is_err());
+        let retrying = Retrying::default();
+        retrying.is_known.store(is_known, Relaxed);
+        let start = Instant::now();
+        assert!(retrying.send(access, always).await.is_err());
+        assert!(start.elapsed() <= BUDGET, "{:?}", start.elapsed());
         count.into_inner()
     }
 
+    /// In 30 seconds there are at least six pauses and at most nine.
     #[tokio::test(start_paused = true)]
     async fn only_requests_without_effect_are_repeated() {
-        for (access, verdict, expected) in [
-            (Access::Read, Verdict::Permanent, 1),
-            (Access::Write, Verdict::Permanent, 1),
-            (Access::Read, Verdict::RetryUnknownOutcome, 3),
-            (Access::Write, Verdict::RetryUnknownOutcome, 1),
-            (Access::Read, Verdict::Retry, 7),
-            (Access::Write, Verdict::Retry, 7),
+        use Verdict::{Permanent, Retry, RetryLater, RetryUnknownOutcome};
+        for (access, verdict, is_known, expected) in [
+            (Access::Read, Permanent, true, 1..=1),
+            (Access::Write, Permanent, true, 1..=1),
+            (Access::Read, RetryUnknownOutcome, false, 3..=3),
+            (Access::Read, RetryUnknownOutcome, true, 7..=10),
+            (Access::Write, RetryUnknownOutcome, true, 1..=1),
+            (Access::Read, RetryLater, false, 1..=1),
+            (Access::Write, RetryLater, false, 1..=1),
+            (Access::Write, RetryLater, true, 7..=10),
+            (Access::Read, Retry, false, 7..=10),
+            (Access::Write, Retry, false, 7..=10),
         ] {
-            assert_eq!(
-                attempts(access, verdict).await,
-                expected,
-                "{access:?} {verdict:?}"
+            let count = attempts(access, verdict, is_known).await;
+            assert!(
+                expected.contains(&count),
+                "{access:?} {verdict:?} {is_known}: {count}"
             );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_are_bounded_and_end_with_success() {
-        let start = tokio::time::Instant::now();
-        assert_eq!(attempts(Access::Write, Verdict::Retry).await, 7);
-        let waited = start.elapsed();
-        assert!((11..24).contains(&waited.as_secs()), "{waited:?}");
-
+    async fn attempts_end_with_success() {
         let count = AtomicU32::new(0);
-        let third = with_retries(Access::Write, || async {
+        let retrying = Retrying::default();
+        let third = retrying.send(Access::Write, || async {
             match count.fetch_add(1, Relaxed) {
                 2 => Ok("done"),
                 _ => Err(failed(Verdict::Retry)),
             }
         });
         assert_eq!(third.await, Ok("done"));
+        assert!(retrying.is_known.into_inner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lost_connections_leave_fewer_reads_at_a_time() {
+        let retrying = Retrying::default();
+        let before = retrying.reads.limit();
+        let lost = || async { Err::<(), _>(failed(Verdict::RetryUnknownOutcome)) };
+        assert!(retrying.send(Access::Read, lost).await.is_err());
+        assert_eq!(retrying.reads.limit(), before / 8, "three attempts");
     }
 }

@@ -11,7 +11,7 @@ use super::list_budget::ListBudget;
 use super::redaction::{redact_texts, redact_volume};
 use super::request::{ApiRequest, RequestContext};
 use super::response;
-use super::retrying::{Access, with_retries};
+use super::retrying::{Access, AttemptError, Retrying};
 use super::settings::ClientSettings;
 use crate::diagnostic::Code;
 use crate::ports::{ApiError, Document, WriteReply};
@@ -30,12 +30,14 @@ pub(super) enum ConditionalResponse {
 #[derive(Debug)]
 pub(super) struct Session {
     endpoint: Endpoint,
+    retrying: Retrying,
 }
 
 impl Session {
     pub(super) fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
         Ok(Self {
             endpoint: Endpoint::new(settings)?,
+            retrying: Retrying::default(),
         })
     }
 
@@ -48,6 +50,20 @@ impl Session {
         self.endpoint.context(action, access)
     }
 
+    /// Sends a request once. A read waits until few others run, unless it is a blocking query.
+    async fn send(
+        &self,
+        request: &ApiRequest<'_>,
+        context: RequestContext<'_>,
+    ) -> Result<ApiResponse, AttemptError> {
+        let is_blocking = request.query.iter().any(|(key, _)| *key == "index");
+        let _running = match request.method == Method::GET && !is_blocking {
+            true => Some(self.retrying.reads.enter().await),
+            false => None,
+        };
+        self.endpoint.send(request, context).await
+    }
+
     /// Returns the headers of a response, whatever its status.
     pub(super) async fn headers(
         &self,
@@ -55,8 +71,8 @@ impl Session {
         action: &str,
     ) -> Result<HeaderMap, ApiError> {
         let context = self.context(action, Access::Read);
-        let send = || self.endpoint.send(request, context);
-        Ok(with_retries(Access::Read, send).await?.headers)
+        let send = || self.send(request, context);
+        Ok(self.retrying.send(Access::Read, send).await?.headers)
     }
 
     /// Sends a request until it succeeds; repeats it where that is safe.
@@ -67,12 +83,13 @@ impl Session {
         access: Access,
     ) -> Result<ApiResponse, ApiError> {
         let context = self.context(action, access);
-        with_retries(access, || async {
-            let response = self.endpoint.send(request, context).await?;
-            response::require_success(response, context)
-        })
-        .await
-        .map_err(|error| self.without_token(error))
+        self.retrying
+            .send(access, || async {
+                let response = self.send(request, context).await?;
+                response::require_success(response, context)
+            })
+            .await
+            .map_err(|error| self.without_token(error))
     }
 
     /// Removes the token from an error, in case a server or a proxy repeats it.
@@ -89,16 +106,18 @@ impl Session {
     ) -> Result<ConditionalResponse, ApiError> {
         let access = Access::Write;
         let context = self.context(action, access);
-        with_retries(access, || async {
-            let response = self.endpoint.send(request, context).await?;
-            match response.status {
-                StatusCode::CONFLICT => Ok(ConditionalResponse::Conflict),
-                StatusCode::NO_CONTENT => Ok(ConditionalResponse::Applied(response)),
-                _ => response::require_success(response, context).map(ConditionalResponse::Applied),
-            }
-        })
-        .await
-        .map_err(|error| self.without_token(error))
+        self.retrying
+            .send(access, || async {
+                let response = self.send(request, context).await?;
+                match response.status {
+                    StatusCode::CONFLICT => Ok(ConditionalResponse::Conflict),
+                    StatusCode::NO_CONTENT => Ok(ConditionalResponse::Applied(response)),
+                    _ => response::require_success(response, context)
+                        .map(ConditionalResponse::Applied),
+                }
+            })
+            .await
+            .map_err(|error| self.without_token(error))
     }
 
     /// Decodes the document in the response to a write.
@@ -145,18 +164,22 @@ impl Session {
         missing: Code,
     ) -> Result<(Option<(T, Document)>, HeaderMap), ApiError> {
         let context = self.context(action, Access::Read);
-        let (response, headers) = with_retries(Access::Read, || async {
-            let response = self.endpoint.send(request, context).await?;
-            let headers = response.headers.clone();
-            match response::require_success(response, context) {
-                Ok(response) => Ok((Some(response), headers)),
-                Err(failed) if failed.error.code == missing && failed.error.status == Some(404) => {
-                    Ok((None, headers))
+        let (response, headers) = self
+            .retrying
+            .send(Access::Read, || async {
+                let response = self.send(request, context).await?;
+                let headers = response.headers.clone();
+                match response::require_success(response, context) {
+                    Ok(response) => Ok((Some(response), headers)),
+                    Err(failed)
+                        if failed.error.code == missing && failed.error.status == Some(404) =>
+                    {
+                        Ok((None, headers))
+                    }
+                    Err(failed) => Err(failed),
                 }
-                Err(failed) => Err(failed),
-            }
-        })
-        .await?;
+            })
+            .await?;
         match response {
             Some(response) => Ok((Some(self.decode_document(response, context)?), headers)),
             None => Ok((None, headers)),

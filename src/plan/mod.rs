@@ -56,8 +56,8 @@ pub use inputs::{
 };
 pub use ledger::{
     Actor, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified, LedgerKey,
-    LedgerProblem, LedgerSet, Ownership, RecordedData, SetName, SetNameProblem, ShardChange,
-    ShardName, StoredSet, StoredShard, StoredValue,
+    LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName, SetNameProblem,
+    ShardChange, ShardName, StoredSet, StoredShard, StoredValue, shard_order,
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use ownership_changes::{

@@ -22,7 +22,7 @@ use crate::plan::{Action, Plan, PlannedVolume, Removal};
 
 /// Carries out a plan. Returns the outcomes in its order.
 pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
-    let mut schedule = Schedule::new(plan);
+    let mut schedule = Schedule::new(plan, |volume| execution.record.order(volume));
     let mut outcomes = vec![Outcome::plain(Status::NotStarted); plan.volumes.len()];
     let mut running = FuturesUnordered::new();
     loop {

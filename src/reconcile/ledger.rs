@@ -2,7 +2,8 @@
 //!
 //! A change is a function on the set. If another command wrote the set in the meantime, or the reply to
 //! a write was lost, the set is read again and the same change is made to it. So a change states what
-//! must hold (`own`, `settle`), and never counts.
+//! must hold (`own`, `settle`), and never counts. The first write after a read lays out the whole set; a
+//! later one only the shards that change.
 //!
 //! [`SetLedger::lock`] waits for the set's lock, and [`hold_lock`] renews it while the work goes on. A
 //! lost lock does not abort running calls. It is reported, and nothing new may start.
@@ -18,7 +19,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::diagnostic::Code;
 use crate::model::NamespacedId;
-use crate::plan::{LedgerKey, LedgerProblem, LedgerSet, RecordedData, SetName, StoredSet};
+use crate::plan::{
+    LedgerKey, LedgerProblem, LedgerSet, RecordedData, SetLayout, SetName, StoredSet,
+};
 use crate::ports::{IdSource, Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 
 /// How often a change is tried.
@@ -36,6 +39,17 @@ pub struct SetLedger {
     ids: Arc<dyn IdSource>,
     set: LedgerSet,
     stored: StoredSet,
+    layout: Layout,
+}
+
+/// What is known of the shards that a set is stored in.
+enum Layout {
+    /// Nothing: a crash may have left shards of two writes.
+    Unknown,
+    /// They are those of the whole set.
+    Whole,
+    /// They are these.
+    Known(SetLayout),
 }
 
 impl std::fmt::Debug for SetLedger {
@@ -63,6 +77,7 @@ impl SetLedger {
             ids,
             set,
             stored,
+            layout: Layout::Unknown,
         })
     }
 
@@ -87,15 +102,19 @@ impl SetLedger {
     ) -> Result<(), LedgerError> {
         let mut attempt = 0;
         loop {
-            let mut changed = self.set.clone();
-            change(&mut changed);
-            let error = match self.write(&changed).await {
-                Ok(()) => {
-                    self.set = changed;
+            // A write that was cancelled may have left a change.
+            self.set.revert();
+            let layout = self.take_layout()?;
+            change(&mut self.set);
+            let error = match self.write(layout).await {
+                Ok(layout) => {
+                    self.layout = layout;
+                    self.set.settle();
                     return Ok(());
                 }
                 Err(error) => error,
             };
+            self.set.revert();
             attempt += 1;
             if attempt == ATTEMPTS || !can_be_repeated(&error.failure) {
                 return Err(error);
@@ -108,16 +127,36 @@ impl SetLedger {
         }
     }
 
-    async fn write(&mut self, changed: &LedgerSet) -> Result<(), LedgerError> {
-        let name = changed.name().clone();
-        let unusable = |problem: LedgerProblem| LedgerError::unusable(&name, problem);
-        let changes = changed
-            .changes(&self.stored, &self.ids.uuid())
-            .map_err(unusable)?;
-        if changes.is_empty() {
-            return Ok(());
+    /// Takes the layout of the stored set, which is unknown until a write succeeds.
+    fn take_layout(&mut self) -> Result<Option<SetLayout>, LedgerError> {
+        match std::mem::replace(&mut self.layout, Layout::Unknown) {
+            Layout::Unknown => Ok(None),
+            Layout::Whole => SetLayout::of(&self.set, &self.stored)
+                .map(Some)
+                .map_err(|problem| LedgerError::unusable(self.set.name(), problem)),
+            Layout::Known(layout) => Ok(Some(layout)),
         }
-        self.ledger.write(&name, &mut self.stored, &changes).await
+    }
+
+    /// Writes the set, and returns the layout of what is stored then.
+    async fn write(&mut self, layout: Option<SetLayout>) -> Result<Layout, LedgerError> {
+        let (set, stored, save) = (&self.set, &self.stored, self.ids.uuid());
+        let unusable = |problem: LedgerProblem| LedgerError::unusable(set.name(), problem);
+        let (changes, layout) = match layout {
+            None => {
+                let changes = set.changes(stored, &save).map_err(unusable)?;
+                (changes, Layout::Whole)
+            }
+            Some(mut layout) => {
+                let changes = layout.changes(set, stored, &save).map_err(unusable)?;
+                (changes, Layout::Known(layout))
+            }
+        };
+        if !changes.is_empty() {
+            let stored = &mut self.stored;
+            self.ledger.write(set.name(), stored, &changes).await?;
+        }
+        Ok(layout)
     }
 
     /// Takes the set's lock. Waits up to `timeout` while another command holds it, and calls `report` once

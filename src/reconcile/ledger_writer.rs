@@ -4,6 +4,9 @@
 //! queued for [`write_updates`], and everything that is queued during one write goes out with the next.
 //! A step starts only after its record is written. A record states what must hold, so it can be repeated
 //! on what another command wrote.
+//!
+//! A write costs as much as the shards that it changes. So the volumes of one shard are worked on together
+//! if there are many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +22,14 @@ use crate::model::{NamespacedId, Volume, VolumeRequest};
 use crate::plan::{
     Action, Actor, DataIdentity, HiddenField, Intent, IntentStep, LastVerified, LedgerSet,
     MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
+    shard_order,
 };
 use crate::ports::{Clock, LedgerError, LedgerFailure};
 
 /// The largest number of queued updates.
 const QUEUE_SIZE: usize = 256;
+/// A plan of more volumes is carried out in the order of the shards.
+const LARGEST_IN_PLAN_ORDER: usize = 100;
 
 type Change = Box<dyn Fn(&mut LedgerSet) + Send + Sync>;
 
@@ -263,6 +269,14 @@ fn closed() -> LedgerError {
 
 #[async_trait]
 impl Record for LedgerWriter {
+    fn order(&self, volume: &NamespacedId) -> u64 {
+        if self.wanted.len() > LARGEST_IN_PLAN_ORDER {
+            shard_order(volume)
+        } else {
+            0
+        }
+    }
+
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic> {
         let intent = Intent {
             step,

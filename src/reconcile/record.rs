@@ -28,6 +28,12 @@ pub enum Recorded<'a> {
 /// Records steps.
 #[async_trait]
 pub trait Record: Sync {
+    /// Returns a volume's place among those that can start; volumes of one place start in the order of
+    /// the plan.
+    fn order(&self, _volume: &NamespacedId) -> u64 {
+        0
+    }
+
     /// Records that a step starts. On an error, the step is not taken.
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic>;
     /// Records the result of a step. A step with an unknown result keeps its record.

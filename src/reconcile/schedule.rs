@@ -2,11 +2,12 @@
 //!
 //! A source ends before its copy starts ([`PlannedVolume::depends_on`]). A failure stops the entries
 //! that depend on it, and no others. At most [`PER_PLUGIN`] volumes of one plugin are worked on at the
-//! same time, so one plugin does not delay the others. Otherwise the order is the plan's.
+//! same time, so one plugin does not delay the others. Otherwise the order is that of the record, then
+//! the plan's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::PluginId;
+use crate::model::{NamespacedId, PluginId};
 use crate::plan::{Plan, PlannedVolume};
 
 /// The largest number of volumes of one plugin that are worked on at the same time.
@@ -21,12 +22,15 @@ pub(super) struct Schedule {
 /// The queue of one plugin, or of entries without a plugin.
 #[derive(Default)]
 struct PluginQueue {
-    ready: BTreeSet<usize>,
+    /// By the order of the record, then by position.
+    ready: BTreeSet<(u64, usize)>,
     running: usize,
 }
 
 struct Entry {
     plugin: Option<PluginId>,
+    /// The order of the record.
+    order: u64,
     /// The number of dependencies that have not ended.
     pending_dependencies: usize,
     dependents: Vec<usize>,
@@ -44,9 +48,10 @@ pub(super) struct ReadyEntry {
 }
 
 impl Schedule {
-    /// Schedules all entries of a plan.
-    pub(super) fn new(plan: &Plan) -> Self {
-        let mut entries: Vec<Entry> = plan.volumes.iter().map(entry).collect();
+    /// Schedules all entries of a plan, in the order of the record.
+    pub(super) fn new(plan: &Plan, order: impl Fn(&NamespacedId) -> u64) -> Self {
+        let entries = plan.volumes.iter();
+        let mut entries: Vec<Entry> = entries.map(|planned| entry(planned, &order)).collect();
         for (position, planned) in plan.volumes.iter().enumerate() {
             for source in &planned.depends_on {
                 if let Some(source) = entries.get_mut(*source) {
@@ -64,7 +69,7 @@ impl Schedule {
         };
         for position in 0..schedule.entries.len() {
             if schedule.entries[position].pending_dependencies == 0 {
-                schedule.queue(position).ready.insert(position);
+                schedule.make_ready(position);
             }
         }
         schedule
@@ -75,15 +80,20 @@ impl Schedule {
         self.queues.entry(plugin).or_default()
     }
 
+    fn make_ready(&mut self, position: usize) {
+        let order = self.entries[position].order;
+        self.queue(position).ready.insert((order, position));
+    }
+
     /// Returns the next entry that can start. `None` if a running entry must end first, or none is left.
     pub(super) fn next(&mut self) -> Option<ReadyEntry> {
         let first = |(plugin, queue): (&Option<PluginId>, &PluginQueue)| {
             let has_room = plugin.is_none() || queue.running < PER_PLUGIN;
             queue.ready.first().copied().filter(|_| has_room)
         };
-        let position = self.queues.iter().filter_map(first).min()?;
+        let (order, position) = self.queues.iter().filter_map(first).min()?;
         let queue = self.queue(position);
-        queue.ready.remove(&position);
+        queue.ready.remove(&(order, position));
         queue.running += 1;
         let failed_dependency = self.entries[position].failed_dependency;
         Some(ReadyEntry {
@@ -103,15 +113,16 @@ impl Schedule {
                 entry.failed_dependency.get_or_insert(position);
             }
             if entry.pending_dependencies == 0 {
-                self.queue(later).ready.insert(later);
+                self.make_ready(later);
             }
         }
     }
 }
 
-fn entry(planned: &PlannedVolume) -> Entry {
+fn entry(planned: &PlannedVolume, order: impl Fn(&NamespacedId) -> u64) -> Entry {
     Entry {
         plugin: plugin(planned).cloned(),
+        order: order(&planned.key),
         pending_dependencies: planned.depends_on.len(),
         dependents: vec![],
         failed_dependency: None,
@@ -129,7 +140,7 @@ fn plugin(planned: &PlannedVolume) -> Option<&PluginId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Namespace, NamespacedId, VolumeId};
+    use crate::model::{Namespace, VolumeId};
     use crate::plan::{Action, VolumeVersion};
 
     /// Makes an entry for each list of dependencies.
@@ -158,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_copy_waits_for_its_source_and_nothing_else_does() {
-        let mut schedule = Schedule::new(&plan(&[&[2], &[], &[], &[0, 1]]));
+        let mut schedule = Schedule::new(&plan(&[&[2], &[], &[], &[0, 1]]), |_| 0);
         assert_eq!(ready(&mut schedule), [(1, None), (2, None)]);
         schedule.finish(1, true);
         assert_eq!(ready(&mut schedule), []);
@@ -170,7 +181,7 @@ mod tests {
 
     #[test]
     fn failures_propagate_to_dependents() {
-        let mut schedule = Schedule::new(&plan(&[&[], &[0], &[1], &[]]));
+        let mut schedule = Schedule::new(&plan(&[&[], &[0], &[1], &[]]), |_| 0);
         assert_eq!(ready(&mut schedule), [(0, None), (3, None)]);
         schedule.finish(0, false);
         assert_eq!(ready(&mut schedule), [(1, Some(0))]);
@@ -182,6 +193,7 @@ mod tests {
     fn concurrent_volumes_of_one_plugin_are_limited() {
         let entry = |plugin: &str| Entry {
             plugin: Some(PluginId::new(plugin)),
+            order: 0,
             pending_dependencies: 0,
             dependents: vec![],
             failed_dependency: None,
@@ -196,5 +208,14 @@ mod tests {
         assert_eq!(positions, expected, "in the plan's order");
         schedule.finish(3, true);
         assert_eq!(ready(&mut schedule), [(PER_PLUGIN, None)]);
+    }
+
+    #[test]
+    fn the_order_of_the_record_comes_first_but_no_entry_before_its_source() {
+        let last_first = |key: &NamespacedId| u64::from(b'9' - key.id.as_str().as_bytes()[1]);
+        let mut schedule = Schedule::new(&plan(&[&[], &[], &[0]]), last_first);
+        assert_eq!(ready(&mut schedule), [(1, None), (0, None)]);
+        schedule.finish(0, true);
+        assert_eq!(ready(&mut schedule), [(2, None)]);
     }
 }

@@ -71,7 +71,9 @@ async fn retries_of_a_busy_server_are_bounded() {
         let error = created.expect_err("every attempt is refused");
         assert_eq!(error.code, code);
         assert!(error.message.contains(reason), "{}", error.message);
-        assert_eq!(server.requests().len(), 7);
+        // Attempts go on for 30 seconds, with pauses of random length.
+        let attempts = server.requests().len();
+        assert!((7..=10).contains(&attempts), "{attempts}");
     }
 }
 

@@ -107,6 +107,10 @@ fn action_words(action: &Action) -> ActionWords {
             in_progress: "creating, empty",
             done: "created, empty",
         },
+        Action::Update(update) if update.changes.is_empty() => ActionWords {
+            in_progress: "sending again",
+            done: "sent again",
+        },
         Action::Update(_) => ActionWords {
             in_progress: "updating",
             done: "updated",

@@ -40,6 +40,18 @@ pub(super) struct ShardDocument {
     pub(super) volumes: Vec<VolumeRecord>,
 }
 
+impl ShardDocument {
+    /// Returns the text of a shard with these volumes.
+    pub(super) fn text(sequence: u64, volumes: Vec<VolumeRecord>) -> String {
+        let format = FORMAT;
+        write(&Self {
+            format,
+            sequence,
+            volumes,
+        })
+    }
+}
+
 /// The record of one volume in a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

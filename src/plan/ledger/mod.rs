@@ -11,9 +11,11 @@
 
 mod data_identity;
 mod document;
+mod entries;
 mod entry;
 mod hash;
 mod intent;
+mod layout;
 mod set;
 mod shard_name;
 mod sharding;
@@ -25,8 +27,9 @@ pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
+pub use layout::SetLayout;
 pub use set::LedgerSet;
-pub use shard_name::ShardName;
+pub use shard_name::{ShardName, shard_order};
 pub use stored_set::{LedgerProblem, ShardChange, StoredSet, StoredShard};
 
 #[cfg(test)]

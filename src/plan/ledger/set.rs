@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::data_identity::{DataIdentity, RecordedData};
 use super::document::{self, HeadDocument, ShardDocument};
+use super::entries::Entries;
 use super::entry::{Entry, Ownership, StoredValue};
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
 use super::intent::Intent;
@@ -22,13 +23,24 @@ const SECRETS: &str = "secrets";
 const MOUNT_FLAGS: &str = "mount_options.mount_flags";
 
 /// The volumes that one set owns, and its open intents.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LedgerSet {
     name: SetName,
     key: LedgerKey,
     plans: BTreeMap<String, i64>,
-    entries: BTreeMap<NamespacedId, Entry>,
+    stored_plans: BTreeMap<String, i64>,
+    entries: Entries,
 }
+
+/// Sets are equal if they say the same, whatever is stored.
+impl PartialEq for LedgerSet {
+    fn eq(&self, other: &Self) -> bool {
+        let content = |set: &Self| (set.name.clone(), set.key.clone(), set.plans.clone());
+        content(self) == content(other) && self.entries.all() == other.entries.all()
+    }
+}
+
+impl Eq for LedgerSet {}
 
 impl LedgerSet {
     /// Returns a set that owns nothing. `key` must be random.
@@ -37,7 +49,8 @@ impl LedgerSet {
             name,
             key,
             plans: BTreeMap::new(),
-            entries: BTreeMap::new(),
+            stored_plans: BTreeMap::new(),
+            entries: Entries::default(),
         }
     }
 
@@ -54,20 +67,20 @@ impl LedgerSet {
         fresh: LedgerKey,
     ) -> Result<Self, LedgerProblem> {
         let (head, shards) = parse(stored)?;
-        let mut set = Self {
-            entries: merge_shards(&shards)?,
-            ..Self::new(name, fresh)
-        };
+        let mut entries = merge_shards(&shards)?;
+        let mut set = Self::new(name, fresh);
         match head {
             Some(head) => {
                 set.key = head.key;
+                set.stored_plans.clone_from(&head.plans);
                 set.plans = head.plans;
             }
             None => {
-                let owned = set.entries.values_mut().filter_map(|e| e.owned.as_mut());
+                let owned = entries.values_mut().filter_map(|e| e.owned.as_mut());
                 owned.for_each(|owned| owned.applied.clear());
             }
         }
+        set.entries = Entries::stored(entries);
         Ok(set)
     }
 
@@ -85,20 +98,12 @@ impl LedgerSet {
         let written = old.values().map(|shard| shard.sequence);
         let written = written.chain(head.iter().map(|head| head.sequence));
         let sequence = written.max().unwrap_or_default() + 1;
-        let layout = assign_to_shards(&self.entries, &old)?;
-        let change = |shard: &ShardName, text: Option<String>| ShardChange {
-            shard: shard.clone(),
-            expected: stored.shards.get(shard).map(|stored| stored.revision),
-            text,
-        };
+        let layout = assign_to_shards(self.entries.all(), &old)?;
+        let change = |shard: &ShardName, text: Option<String>| ShardChange::of(stored, shard, text);
         let mut changes = vec![];
         for (name, volumes) in &layout {
             if old.get(name).is_none_or(|old| old.volumes != *volumes) {
-                let text = document::write(&ShardDocument {
-                    format: FORMAT,
-                    sequence,
-                    volumes: volumes.clone(),
-                });
+                let text = ShardDocument::text(sequence, volumes.clone());
                 changes.push(change(name, Some(text)));
             }
         }
@@ -108,15 +113,40 @@ impl LedgerSet {
         if changes.is_empty() && same_head {
             return Ok(vec![]);
         }
-        let head = document::write(&HeadDocument {
+        changes.insert(0, self.head_change(stored, sequence, save));
+        Ok(changes)
+    }
+
+    /// Returns the write of the head, which every write of the set starts with.
+    pub(super) fn head_change(&self, stored: &StoredSet, sequence: u64, save: &str) -> ShardChange {
+        let text = document::write(&HeadDocument {
             format: FORMAT,
             sequence,
             save: save.to_owned(),
             key: self.key.clone(),
             plans: self.plans.clone(),
         });
-        changes.insert(0, change(&ShardName::head(), Some(head)));
-        Ok(changes)
+        ShardChange::of(stored, &ShardName::head(), Some(text))
+    }
+
+    /// Counts the set as stored.
+    pub fn settle(&mut self) {
+        self.entries.settle();
+        self.stored_plans.clone_from(&self.plans);
+    }
+
+    /// Makes the set as it is stored.
+    pub fn revert(&mut self) {
+        self.entries.revert();
+        self.plans.clone_from(&self.stored_plans);
+    }
+
+    pub(super) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    pub(super) fn has_new_plans(&self) -> bool {
+        self.plans != self.stored_plans
     }
 
     /// Returns the set's name.
@@ -132,6 +162,7 @@ impl LedgerSet {
     /// Returns the owned volumes.
     pub fn owned(&self) -> impl Iterator<Item = (&NamespacedId, &Ownership)> {
         self.entries
+            .all()
             .iter()
             .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
@@ -148,7 +179,7 @@ impl LedgerSet {
 
     /// Sets the ownership of a volume.
     pub fn own(&mut self, volume: NamespacedId, ownership: Ownership) {
-        self.entries.entry(volume).or_default().owned = Some(ownership);
+        self.entries.entry(volume).owned = Some(ownership);
     }
 
     /// Records an applied request: the set owns the volume, with the request's hashes. Protection,
@@ -194,7 +225,7 @@ impl LedgerSet {
     }
 
     fn replace_applied(&mut self, volume: NamespacedId, mut applied: FieldHashes) {
-        let entry = self.entries.entry(volume).or_default();
+        let entry = self.entries.entry(volume);
         let owned = entry.owned.get_or_insert_default();
         for field in [SECRETS, MOUNT_FLAGS] {
             if let Some(hash) = owned.applied.get(field) {
@@ -248,6 +279,7 @@ impl LedgerSet {
     /// Returns the open intents, by volume.
     pub fn intents(&self) -> impl Iterator<Item = (&NamespacedId, &Intent)> {
         self.entries
+            .all()
             .iter()
             .filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
     }
@@ -259,7 +291,7 @@ impl LedgerSet {
 
     /// Records an intent for a volume. A volume has at most one.
     pub fn record_intent(&mut self, volume: NamespacedId, intent: Intent) {
-        self.entries.entry(volume).or_default().intent = Some(intent);
+        self.entries.entry(volume).intent = Some(intent);
     }
 
     /// Clears the intent of a volume. Returns whether it had one.
@@ -325,14 +357,12 @@ impl LedgerSet {
             return false;
         };
         let taken = what(entry);
-        if entry.is_empty() {
-            self.entries.remove(volume);
-        }
+        self.entries.remove_empty(volume);
         taken
     }
 }
 
-fn parse(
+pub(super) fn parse(
     stored: &StoredSet,
 ) -> Result<(Option<HeadDocument>, BTreeMap<ShardName, ShardDocument>), LedgerProblem> {
     let mut head = None;

@@ -39,6 +39,16 @@ impl ShardName {
         &self.0
     }
 
+    /// Returns the shards that can hold a volume with this path, from the root down.
+    pub(super) fn all_of(path: &ShardPath) -> impl Iterator<Item = Self> {
+        (1..=path.0.len()).map(|length| Self(path.0[..length].to_owned()))
+    }
+
+    /// Returns the shards that this one is a part of, from the root down.
+    pub(super) fn all_above(&self) -> impl Iterator<Item = Self> {
+        (1..self.0.len()).map(|length| Self(self.0[..length].to_owned()))
+    }
+
     pub(super) fn is_head(&self) -> bool {
         self.0 == "head"
     }
@@ -69,9 +79,13 @@ impl std::fmt::Display for ShardName {
 pub(super) struct ShardPath(String);
 
 impl ShardPath {
+    /// Returns the smallest path below a shard.
+    pub(super) fn first_below(shard: &ShardName) -> Self {
+        Self(shard.0.clone())
+    }
+
     pub(super) fn of(key: &NamespacedId) -> Self {
-        let name = format!("{}\0{}", key.namespace, key.id);
-        let hash = Sha256::digest(name.as_bytes());
+        let hash = path_hash(key);
         let bits = hash
             .iter()
             .flat_map(|byte| (0..8).map(move |n| byte >> (7 - n) & 1));
@@ -80,4 +94,17 @@ impl ShardPath {
             .map(|bit| if bit == 0 { '0' } else { '1' });
         Self(std::iter::once('v').chain(bits).collect())
     }
+}
+
+/// Returns a number by which the volumes of one shard follow each other.
+pub fn shard_order(volume: &NamespacedId) -> u64 {
+    let hash = path_hash(volume);
+    hash.iter()
+        .take(DEEPEST / 8)
+        .fold(0, |order, byte| order << 8 | u64::from(*byte))
+}
+
+fn path_hash(volume: &NamespacedId) -> [u8; 32] {
+    let name = format!("{}\0{}", volume.namespace, volume.id);
+    Sha256::digest(name.as_bytes()).into()
 }

@@ -20,13 +20,18 @@ use crate::model::NamespacedId;
 /// name of the item; later versions allow 64 KiB.
 pub(super) const LARGEST: usize = 15 << 10;
 /// An upper bound for the size of a shard without its records.
-const FRAME: usize = 80;
+pub(super) const FRAME: usize = 80;
 
 /// Returns the volumes of shards, which may overlap after a crash.
 pub(super) fn merge_shards(
     shards: &BTreeMap<ShardName, ShardDocument>,
 ) -> Result<BTreeMap<NamespacedId, Entry>, LedgerProblem> {
     let mut entries = BTreeMap::new();
+    let deepest = shards
+        .keys()
+        .map(ShardName::depth)
+        .max()
+        .unwrap_or_default();
     for (name, shard) in shards {
         for record in &shard.volumes {
             let key = record.key();
@@ -36,9 +41,9 @@ pub(super) fn merge_shards(
                 let shard = name.clone();
                 return Err(LedgerProblem::Damaged { shard, why });
             }
-            let newest = shards
-                .iter()
-                .filter(|(name, _)| name.covers(&path))
+            let newest = ShardName::all_of(&path)
+                .take(deepest + 1)
+                .filter_map(|name| shards.get_key_value(&name))
                 .max_by_key(|(name, shard)| (shard.sequence, name.depth()));
             if newest.is_some_and(|(newest, _)| newest == name) {
                 entries.insert(key, record.entry());
@@ -48,11 +53,22 @@ pub(super) fn merge_shards(
     Ok(entries)
 }
 
-struct PlacedVolume<'e> {
-    path: ShardPath,
-    key: &'e NamespacedId,
-    record: VolumeRecord,
-    size: usize,
+/// A record on the way to its shard.
+pub(super) struct PlacedVolume<'e> {
+    pub(super) path: ShardPath,
+    pub(super) key: &'e NamespacedId,
+    pub(super) record: VolumeRecord,
+    pub(super) size: usize,
+}
+
+/// Returns the size of a record in a shard.
+pub(super) fn record_size(record: &VolumeRecord) -> usize {
+    super::document::write(record).len() + 1
+}
+
+/// Returns the largest size of a shard before it splits, or before its halves stay apart.
+pub(super) fn room(is_split: bool) -> usize {
+    if is_split { LARGEST / 2 } else { LARGEST }
 }
 
 /// Assigns the volumes to shards, given the existing shards.
@@ -64,7 +80,7 @@ pub(super) fn assign_to_shards(
         .iter()
         .map(|(key, entry)| {
             let record = VolumeRecord::new(key, entry);
-            let size = super::document::write(&record).len() + 1;
+            let size = record_size(&record);
             let path = ShardPath::of(key);
             PlacedVolume {
                 path,
@@ -75,16 +91,24 @@ pub(super) fn assign_to_shards(
         })
         .collect();
     placed.sort_by(|a, b| a.path.cmp(&b.path));
+    let is_split = |name: &ShardName| present.keys().any(|other| other.is_below(name));
+    divide(ShardName::root(), &placed, is_split)
+}
+
+/// Divides the volumes of a shard, which are in the order of their paths, until every part fits.
+pub(super) fn divide(
+    shard: ShardName,
+    placed: &[PlacedVolume<'_>],
+    is_split: impl Fn(&ShardName) -> bool,
+) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
     let mut shards = BTreeMap::new();
-    let mut waiting = vec![(ShardName::root(), &placed[..])];
+    let mut waiting = vec![(shard, placed)];
     while let Some((name, inside)) = waiting.pop() {
         let size = FRAME + inside.iter().map(|one| one.size).sum::<usize>();
-        let is_split = present.keys().any(|other| other.is_below(&name));
-        let room = if is_split { LARGEST / 2 } else { LARGEST };
         if inside.is_empty() {
             continue;
         }
-        if size <= room {
+        if size <= room(is_split(&name)) {
             let records = inside.iter().map(|one| one.record.clone()).collect();
             shards.insert(name, records);
             continue;

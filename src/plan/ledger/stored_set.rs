@@ -55,6 +55,17 @@ pub struct ShardChange {
     pub text: Option<String>,
 }
 
+impl ShardChange {
+    /// Returns the write of a shard that replaces the stored one.
+    pub(super) fn of(stored: &StoredSet, shard: &ShardName, text: Option<String>) -> Self {
+        Self {
+            shard: shard.clone(),
+            expected: stored.shards.get(shard).map(|stored| stored.revision),
+            text,
+        }
+    }
+}
+
 /// Why a ledger cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerProblem {

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::shard_name::ShardPath;
 use super::sharding::LARGEST;
 use super::*;
 use crate::model::HiddenField;
@@ -469,6 +470,105 @@ proptest! {
                 prop_assert!(now == before.ownership(key) || now == set.ownership(key), "{key}");
             }
             set = after;
+        }
+    }
+}
+
+/// Writes what changed, as a command does after its first write.
+fn save_changed(set: &mut LedgerSet, stored: &mut StoredSet, layout: &mut SetLayout) -> usize {
+    let changes = layout.changes(set, stored, "a-save").unwrap();
+    let revisions = stored.shards.values().map(|shard| shard.revision);
+    let mut revision = revisions.max().unwrap_or_default();
+    write(stored, &changes, &mut revision);
+    set.settle();
+    changes.len()
+}
+
+/// The work of a write follows what changes, not the size of the set.
+#[test]
+fn a_write_lays_out_only_the_shards_that_change() {
+    let work = |count: usize| {
+        let mut set = many(count);
+        let mut stored = StoredSet::default();
+        save(&set, &mut stored);
+        set.settle();
+        let mut layout = SetLayout::of(&set, &stored).unwrap();
+        assert_eq!(save_changed(&mut set, &mut stored, &mut layout), 0);
+        for at in 0..10 {
+            let owned = set.ownership_mut(&volume(format!("volume-{at}")));
+            owned.unwrap().generation = 7;
+            let written = save_changed(&mut set, &mut stored, &mut layout);
+            assert_eq!(written, 2, "the head and one shard");
+        }
+        assert_eq!(read(&stored), set);
+        layout.laid_out()
+    };
+    let (small, large) = (work(200), work(4_000));
+    assert!(small > 0 && large < 2 * small, "{small}, {large}");
+}
+
+#[test]
+fn the_volumes_of_a_shard_follow_each_other() {
+    let (set, mut stored) = (many(300), StoredSet::default());
+    save(&set, &mut stored);
+    let mut volumes: Vec<&NamespacedId> = set.owned().map(|(key, _)| key).collect();
+    volumes.sort_by_key(|key| shard_order(key));
+    let shard_of = |key: &&NamespacedId| {
+        let path = ShardPath::of(key);
+        let mut shards = stored.shards.keys();
+        shards.find(|shard| shard.covers(&path)).unwrap().clone()
+    };
+    let mut shards: Vec<ShardName> = volumes.iter().map(shard_of).collect();
+    shards.dedup();
+    assert!(shards.len() > 5, "{shards:?}");
+    assert_eq!(shards.len(), stored.shards.len() - 1, "all but the head");
+}
+
+#[test]
+fn a_reverted_change_writes_nothing() {
+    let (mut set, mut stored) = (many(50), StoredSet::default());
+    save(&set, &mut stored);
+    set.settle();
+    let mut layout = SetLayout::of(&set, &stored).unwrap();
+    let before = set.clone();
+    set.record_applied(&request("new"));
+    set.forget(&volume("volume-1"));
+    set.ownership_mut(&volume("volume-2")).unwrap().protect = true;
+    set.record_plan("a-plan", 1);
+    assert_ne!(set, before);
+    set.revert();
+    assert_eq!(set, before);
+    assert_eq!(save_changed(&mut set, &mut stored, &mut layout), 0);
+    set.record_plan("a-plan", 1);
+    let written = save_changed(&mut set, &mut stored, &mut layout);
+    assert_eq!(written, 1, "the head");
+    assert_eq!(read(&stored), set);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Laying out what changed stores the same shards as laying out the whole set.
+    #[test]
+    fn a_partial_layout_is_the_whole_layout(steps in steps()) {
+        let mut set = set();
+        let applied = set.key().of_request(&request("volume"));
+        let mut whole = StoredSet::default();
+        save(&set, &mut whole);
+        let mut stored = whole.clone();
+        let mut layout = SetLayout::of(&set, &stored).unwrap();
+        let volumes = |stored: &StoredSet| -> BTreeMap<ShardName, String> {
+            let text = |text: &str| text.split_once("\"volumes\"").unwrap_or_default().1.to_owned();
+            let shards = stored.shards.iter();
+            shards.map(|(name, shard)| (name.clone(), text(&shard.text))).collect()
+        };
+        for step in &steps {
+            apply_step(&mut set, step, &applied);
+            let (Step::Save | Step::CrashedSave(_)) = step else { continue };
+            save(&set, &mut whole);
+            save_changed(&mut set, &mut stored, &mut layout);
+            prop_assert_eq!(volumes(&stored), volumes(&whole));
+            prop_assert_eq!(&read(&stored), &set);
         }
     }
 }

@@ -317,14 +317,19 @@ fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
     }
 }
 
-/// Reports the volumes that `volume create` updates because they exist.
+/// Reports the volumes that `volume create` sends again or updates because they exist.
 fn report_existing(context: &WorkflowContext<'_>, plan: &Plan) {
     for planned in &plan.volumes {
-        if let Action::Update(_) | Action::Expand(_) = planned.action {
-            let key = &planned.key;
-            let line = format!("volume {key}: already exists, updating it");
-            context.reporter.status(&line);
-        }
+        let (Action::Update(update) | Action::Expand(update)) = &planned.action else {
+            continue;
+        };
+        let step = match update.changes.is_empty() {
+            true => "sending it again",
+            false => "updating it",
+        };
+        let key = &planned.key;
+        let line = format!("volume {key}: already exists, {step}");
+        context.reporter.status(&line);
     }
 }
 

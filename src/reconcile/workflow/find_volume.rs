@@ -4,7 +4,7 @@
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::diagnostic::{Code, Diagnostic, closest_match};
-use crate::model::{Namespace, NamespacedId, Volume, VolumeId};
+use crate::model::{Namespace, NamespacedId, Volume, VolumeId, VolumeSummary};
 use crate::ports::{ApiError, VolumeQuery, VolumeReader};
 use crate::reconcile::volume_list::list_all_volumes;
 
@@ -78,27 +78,51 @@ pub(super) async fn volume_not_found(
     scope: &Namespace,
     id: &str,
 ) -> Diagnostic {
+    let problem = not_found(reader.name(), scope, id);
+    let all = list_all_volumes(reader).await.unwrap_or_default();
+    let in_scope = all
+        .iter()
+        .filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
+    if let Some(elsewhere) = namespace_with(&all, id) {
+        return problem.help(format!(
+            "namespace `{elsewhere}` has a volume of this ID; to use it, add `--namespace {elsewhere}`"
+        ));
+    }
+    match closest_match(id, in_scope.map(|volume| volume.id.as_str())) {
+        Some(similar) => problem.help(format!("did you mean volume `{similar}`?")),
+        None => problem,
+    }
+}
+
+/// Explains that no volume to remove has the ID. Suggests no other one, because the command would remove
+/// its data.
+pub(super) async fn removed_volume_not_found(
+    reader: &(impl VolumeReader + ?Sized),
+    scope: &Namespace,
+    id: &str,
+) -> Diagnostic {
+    let problem = not_found(reader.name(), scope, id);
+    let all = list_all_volumes(reader).await.unwrap_or_default();
+    let problem = match namespace_with(&all, id) {
+        Some(elsewhere) => problem.note(format!("namespace `{elsewhere}` has a volume of this ID")),
+        None => problem,
+    };
+    problem.help("use `--if-exists` to ignore volumes that do not exist")
+}
+
+fn not_found(server: &str, scope: &Namespace, id: &str) -> Diagnostic {
     let place = if scope.as_str() == Namespace::ALL {
         "in any namespace".to_owned()
     } else {
         format!("in namespace `{scope}`")
     };
-    let message = format!("{} has no volume `{id}` {place}", reader.name());
-    let mut problem = Diagnostic::error(Code::VolumeNotFound, message);
-    let all = list_all_volumes(reader).await.unwrap_or_default();
-    let elsewhere = all.iter().find(|volume| volume.id.as_str() == id);
-    let in_scope = all
-        .iter()
-        .filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
-    if let Some(elsewhere) = elsewhere {
-        problem = problem.help(format!(
-            "namespace `{0}` has a volume of this ID; to use it, add `--namespace {0}`",
-            elsewhere.namespace
-        ));
-    } else if let Some(similar) = closest_match(id, in_scope.map(|volume| volume.id.as_str())) {
-        problem = problem.help(format!("did you mean volume `{similar}`?"));
-    }
-    problem
+    let message = format!("{server} has no volume `{id}` {place}");
+    Diagnostic::error(Code::VolumeNotFound, message)
+}
+
+fn namespace_with<'v>(volumes: &'v [VolumeSummary], id: &str) -> Option<&'v Namespace> {
+    let found = volumes.iter().find(|volume| volume.id.as_str() == id);
+    found.map(|volume| &volume.namespace)
 }
 
 /// Explains that several namespaces have a volume of the ID.

@@ -8,7 +8,9 @@
 use super::approval::{Answer, Approval, require_approval};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
-use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
+use super::find_volume::{
+    VolumeLookup, ambiguous_volume, look_up_volume, removed_volume_not_found,
+};
 use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
@@ -90,9 +92,7 @@ async fn find_volumes(
                 context.reporter.status(&line);
             }
             VolumeLookup::NotFound => {
-                let problem = volume_not_found(api, scope, id).await;
-                problems
-                    .push(problem.help("use `--if-exists` to ignore volumes that do not exist"));
+                problems.push(removed_volume_not_found(api, scope, id).await);
             }
             VolumeLookup::Ambiguous(namespaces) => problems.push(ambiguous_volume(id, &namespaces)),
         }

@@ -93,7 +93,11 @@ impl Reader<'_> {
             specs.extend(self.flat(&flat));
             return;
         }
-        if let Some(first) = flat.first() {
+        let outside: Vec<&Entry<'_>> = flat
+            .into_iter()
+            .filter(|entry| !self.report_not_supported(entry))
+            .collect();
+        if let Some(first) = outside.first() {
             self.diagnostics.push(
                 Diagnostic::error(
                     Code::SpecMixedForms,

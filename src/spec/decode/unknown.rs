@@ -8,6 +8,16 @@ use crate::spec::schema::{self, Field};
 use crate::spec::syntax::Syntax;
 use crate::spec::tree::{Entry, Value};
 
+/// Returns what to write instead of a key that users of Terraform or Kubernetes expect.
+fn not_supported_yet(key: &str) -> Option<&'static str> {
+    match key {
+        "count" | "for_each" => Some("write one `volume` block per volume"),
+        "variable" => Some("write the values into the file, or generate the file"),
+        "class" => Some("write the plugin in `plugin_id` and its options in `parameters`"),
+        _ => None,
+    }
+}
+
 impl Reader<'_> {
     /// Reports an unknown key of a volume. Returns the field that it resembles.
     pub(super) fn unknown_volume_key(
@@ -33,6 +43,7 @@ impl Reader<'_> {
                     .label(span, "")
                     .help("move it to the `volume` block of a job"),
             ),
+            _ if self.report_not_supported(entry) => return None,
             "job" => Some(
                 unknown("this is a job, not a volume".to_owned())
                     .label(span, "")
@@ -153,6 +164,9 @@ impl Reader<'_> {
     ) {
         let key = &*entry.key.text;
         let span = entry.key.span;
+        if self.report_not_supported(entry) {
+            return;
+        }
         self.hide_possible_secrets(entry, near);
         let diagnostic = Diagnostic::error(
             Code::SpecUnknownField,
@@ -167,6 +181,23 @@ impl Reader<'_> {
             }
             None => diagnostic.label(span, no_hint),
         });
+    }
+
+    /// Reports a key that may come later. Returns whether it is one.
+    pub(super) fn report_not_supported(&mut self, entry: &Entry<'_>) -> bool {
+        let key = &*entry.key.text;
+        let Some(help) = not_supported_yet(key) else {
+            return false;
+        };
+        // A variable may have a secret default; the other keys take numbers and names.
+        if entry.value.is_object() {
+            self.hide_possible_secrets(entry, None);
+        }
+        let message = format!("`{key}` is not supported yet");
+        let problem = Diagnostic::error(Code::SpecUnknownField, message);
+        let problem = problem.label(entry.key.span, "").help(help);
+        self.diagnostics.push(problem);
+        true
     }
 
     /// Hides the values under an unknown key, unless it resembles a key without secrets.

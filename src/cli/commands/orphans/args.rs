@@ -25,6 +25,9 @@ pub(crate) struct OrphansArgs {
     /// Approve the deletion of this volume, `destroys-data:EXTERNAL_ID`; repeatable
     #[arg(long, value_name = "RISK:EXTERNAL_ID", requires = "delete_data")]
     pub approve: Vec<String>,
+    /// Confirm the start without a prompt; does not approve a deletion
+    #[arg(long, short)]
+    pub yes: bool,
     /// The secrets.
     #[command(flatten)]
     pub secrets: SecretArgs,

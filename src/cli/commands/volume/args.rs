@@ -230,6 +230,9 @@ pub(crate) struct ExpandArgs {
     pub ledger: LedgerArgs,
     #[arg(long, value_name = "VERSION", help = SERVER_VERSION_HELP)]
     pub server_version: Option<ServerVersion>,
+    /// Confirm the start without a prompt; this command never asks
+    #[arg(long, short)]
+    pub yes: bool,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

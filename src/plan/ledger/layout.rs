@@ -1,0 +1,177 @@
+//! [`SetLayout`]: which shards a stored set has, so that a write lays out only those that change.
+//!
+//! The size of every shard that was split is known. A changed volume changes the sizes on its path. The
+//! first shard on the path that is not split, or whose parts fit into it again, is laid out, and no other. The result is the one of [`LedgerSet::changes`], which lays out everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::document::{ShardDocument, VolumeRecord};
+use super::set::{LedgerSet, parse};
+use super::shard_name::{ShardName, ShardPath};
+use super::sharding::{FRAME, PlacedVolume, divide, record_size, room};
+use super::stored_set::{LedgerProblem, ShardChange, StoredSet};
+use crate::model::{Namespace, NamespacedId, VolumeId};
+
+/// The shards of a stored set.
+#[derive(Clone, Debug, Default)]
+pub struct SetLayout {
+    /// The sequence of the last write.
+    sequence: u64,
+    /// The sizes of the records, in the order of their paths.
+    volumes: BTreeMap<(ShardPath, NamespacedId), usize>,
+    /// The sizes of the records below every shard that was split.
+    split: BTreeMap<ShardName, usize>,
+    shards: BTreeSet<ShardName>,
+    /// The number of records that were laid out.
+    laid_out: usize,
+}
+
+impl SetLayout {
+    /// Returns the layout of a set that is stored as it is.
+    ///
+    /// # Errors
+    /// If the stored set cannot be read.
+    pub fn of(set: &LedgerSet, stored: &StoredSet) -> Result<Self, LedgerProblem> {
+        let (head, shards) = parse(stored)?;
+        let mut layout = Self {
+            sequence: head.map_or(0, |head| head.sequence),
+            shards: shards.into_keys().collect(),
+            ..Self::default()
+        };
+        for volume in set.entries().all().keys() {
+            layout.measure(set, volume);
+        }
+        Ok(layout)
+    }
+
+    /// Returns how many records were laid out since the layout was made.
+    pub fn laid_out(&self) -> usize {
+        self.laid_out
+    }
+
+    /// Returns the writes that store what changed in the set, in order; none if nothing did. The layout
+    /// is then the one after these writes, and holds only if all of them succeed. `save` is a unique ID
+    /// of this write (a UUID).
+    ///
+    /// # Errors
+    /// If a volume fits into no shard.
+    pub fn changes(
+        &mut self,
+        set: &LedgerSet,
+        stored: &StoredSet,
+        save: &str,
+    ) -> Result<Vec<ShardChange>, LedgerProblem> {
+        let changed: Vec<&NamespacedId> = set.entries().changed().collect();
+        if changed.is_empty() && !set.has_new_plans() {
+            return Ok(vec![]);
+        }
+        self.sequence += 1;
+        let paths: BTreeSet<ShardPath> = changed
+            .into_iter()
+            .map(|volume| self.measure(set, volume))
+            .collect();
+        let outdated: BTreeSet<ShardName> = paths.iter().map(|path| self.outdated(path)).collect();
+        let mut changes = vec![set.head_change(stored, self.sequence, save)];
+        let mut gone = vec![];
+        for shard in outdated {
+            let old = self.take_shards(&shard);
+            let new = self.divide(set, &shard, &old)?;
+            let left = old.iter().filter(|name| !new.contains_key(name));
+            gone.extend(left.map(|name| ShardChange::of(stored, name, None)));
+            self.add_shards(&shard, &new);
+            changes.extend(new.into_iter().map(|(name, volumes)| {
+                let text = ShardDocument::text(self.sequence, volumes);
+                ShardChange::of(stored, &name, Some(text))
+            }));
+        }
+        changes.extend(gone);
+        Ok(changes)
+    }
+
+    /// Takes over the size of a volume's record, and returns its path.
+    fn measure(&mut self, set: &LedgerSet, volume: &NamespacedId) -> ShardPath {
+        let path = ShardPath::of(volume);
+        let place = (path.clone(), volume.clone());
+        let entry = set.entries().get(volume);
+        let new = entry.map(|entry| record_size(&VolumeRecord::new(volume, entry)));
+        let old = match new {
+            Some(size) => self.volumes.insert(place, size),
+            None => self.volumes.remove(&place),
+        };
+        for shard in ShardName::all_of(&path).take_while(|shard| is_split(&self.shards, shard)) {
+            let size = self.split.entry(shard).or_default();
+            *size = (*size + new.unwrap_or_default()).saturating_sub(old.unwrap_or_default());
+        }
+        path
+    }
+
+    /// Returns the shard on a path that has to be laid out again.
+    fn outdated(&self, path: &ShardPath) -> ShardName {
+        let fits = |shard: &ShardName| {
+            let size = self.split.get(shard).copied().unwrap_or_default();
+            FRAME + size <= room(true)
+        };
+        ShardName::all_of(path)
+            .find(|shard| !is_split(&self.shards, shard) || fits(shard))
+            .unwrap_or_else(ShardName::root)
+    }
+
+    /// Divides the volumes of a shard that was taken.
+    fn divide(
+        &mut self,
+        set: &LedgerSet,
+        shard: &ShardName,
+        taken: &[ShardName],
+    ) -> Result<BTreeMap<ShardName, Vec<VolumeRecord>>, LedgerProblem> {
+        let first = NamespacedId::new(Namespace::new(""), VolumeId::new(""));
+        let inside = self
+            .volumes
+            .range((ShardPath::first_below(shard), first)..)
+            .take_while(|((path, _), _)| shard.covers(path));
+        let placed: Vec<PlacedVolume<'_>> = inside
+            .filter_map(|((path, key), size)| {
+                Some(PlacedVolume {
+                    path: path.clone(),
+                    key,
+                    record: VolumeRecord::new(key, set.entries().get(key)?),
+                    size: *size,
+                })
+            })
+            .collect();
+        self.laid_out += placed.len();
+        let was_split = |name: &ShardName| taken.iter().any(|other| other.is_below(name));
+        divide(shard.clone(), &placed, was_split)
+    }
+
+    /// Takes a shard and those below it out of the layout.
+    fn take_shards(&mut self, shard: &ShardName) -> Vec<ShardName> {
+        let from = self.shards.range(shard..);
+        let taken = from.take_while(|name| *name == shard || name.is_below(shard));
+        let taken: Vec<ShardName> = taken.cloned().collect();
+        for name in &taken {
+            self.shards.remove(name);
+        }
+        if taken.iter().any(|name| name != shard) {
+            self.split
+                .retain(|name, _| name != shard && !name.is_below(shard));
+        }
+        taken
+    }
+
+    /// Adds a shard or its parts to the layout.
+    fn add_shards(&mut self, shard: &ShardName, new: &BTreeMap<ShardName, Vec<VolumeRecord>>) {
+        self.shards.extend(new.keys().cloned());
+        for (name, volumes) in new.iter().filter(|(name, _)| *name != shard) {
+            let size: usize = volumes.iter().map(record_size).sum();
+            for above in name.all_above().filter(|above| !shard.is_below(above)) {
+                *self.split.entry(above).or_default() += size;
+            }
+        }
+    }
+}
+
+fn is_split(shards: &BTreeSet<ShardName>, shard: &ShardName) -> bool {
+    let mut below = shards.range((Excluded(shard), Unbounded));
+    below.next().is_some_and(|next| next.is_below(shard))
+}
