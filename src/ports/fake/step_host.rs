@@ -75,7 +75,7 @@ impl FakeStepHost {
         self.root.staging(&volume.external_id)
     }
 
-    /// Runs a call to its end on the lane of its volume, whoever waits for it.
+    /// Runs a call to its end on the lane of its volume, also if its caller stops waiting.
     async fn run<T: Send + 'static>(
         &self,
         order: &CallOrder,

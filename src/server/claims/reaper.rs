@@ -1,4 +1,4 @@
-//! Which claims nobody uses any more.
+//! Which claims are no longer in use.
 //!
 //! A claim is released when the tasks of its allocation have ended for good, when the allocation is
 //! unknown, or when its node is lost. A node that is merely silent keeps its claims (W36). Level

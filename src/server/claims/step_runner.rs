@@ -91,7 +91,7 @@ impl StepRunner {
         }
     }
 
-    /// Requests the release of claims that nobody uses.
+    /// Requests the release of unused claims.
     pub(super) async fn reap(&self, volume: &RemoteVolume, claims: Vec<(ClaimKey, &'static str)>) {
         for (key, reason) in claims {
             info!(alloc.id = %key.alloc, volume.external_id = %volume.external_id, reason, "claim released");
@@ -114,17 +114,17 @@ impl StepRunner {
             events.push(EventKind::AllocForgotten { alloc });
         }
         let due = Expected::StepDue(volume.clone(), step.clone());
-        self.decide_again(self.commit(vec![due], events).await)
+        self.decide_again(&self.commit(vec![due], events).await)
     }
 
     async fn record(&self, volume: &RemoteVolume, step: &Step, event: ClaimEvent) -> StepEnd {
         let due = Expected::StepDue(volume.clone(), step.clone());
         let committed = self.commit(vec![due], vec![claim_event(volume, event)]);
-        self.decide_again(committed.await)
+        self.decide_again(&committed.await)
     }
 
     /// A conflict is decided again at once; a journal that fails needs a pause.
-    fn decide_again(&self, committed: Result<u64, CommitError>) -> StepEnd {
+    fn decide_again(&self, committed: &Result<u64, CommitError>) -> StepEnd {
         match committed {
             Ok(_)
             | Err(
@@ -165,7 +165,7 @@ impl StepRunner {
         };
         let started = match self.start(volume, step, &instance).await {
             Ok(started) => started,
-            Err(error) => return self.decide_again(Err(error)),
+            Err(error) => return self.decide_again(&Err(error)),
         };
         let context = self
             .ports
@@ -292,7 +292,7 @@ impl StepRunner {
         };
         let committed = self.commit(vec![], vec![claim_event(volume, event)]).await;
         debug!(volume.external_id = %volume.external_id, csi.rpc = step.name(), ?committed, "a step is done");
-        self.decide_again(committed)
+        self.decide_again(&committed)
     }
 
     /// Records a new error of a step, which is tried again.
@@ -336,7 +336,7 @@ impl StepRunner {
             events.push(claim_event(volume, event));
         }
         let committed = self.commit(vec![], events).await;
-        self.decide_again(committed)
+        self.decide_again(&committed)
     }
 }
 

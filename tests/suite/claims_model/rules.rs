@@ -28,7 +28,7 @@ mutations! {
     TrustMaybeStaged     = "up: a staging that is Maybe is good enough to go on"
     TrustMaybeTarget     = "up: a target that is Maybe is good enough to return"
     StageFirst           = "up: staging comes before attachment"
-    StageAlways          = "up: a plugin without staging is told to stage"
+    StageAlways          = "up: a plugin without staging gets a stage call"
     DriveLostNode        = "up: a held claim on a lost node is still driven to its target"
     DropMaybeTarget      = "down: a target that is Maybe needs no undoing"
     DropMaybeStaged      = "down: a staging that is Maybe needs no undoing"
@@ -63,11 +63,11 @@ mutations! {
     ObeyOldSession       = "host: a request to the host as it was before a reboot is still carried out"
 }
 
-/// Who takes care that no two calls of one lane run at once: nobody, the plugin with ABORTED, the
+/// What keeps two calls of one lane from running at once: nothing, the plugin with ABORTED, the
 /// plugin as long as the same instance is called, or the host, which also keeps requests in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
-    Nobody,
+    Unchecked,
     Plugin,
     OneInstance,
     Host,
@@ -75,6 +75,10 @@ pub(super) enum Busy {
 
 /// What the world may do, and how late calls are dealt with.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one flag per freedom of the world"
+)]
 pub(super) struct Rules {
     pub(super) broken: Mutation,
     pub(super) busy: Busy,
@@ -234,7 +238,7 @@ impl Rules {
         let is_sweep = matches!(call.step, Step::Sweep(_));
         let is_controller = *lane == Lane::Controller;
         match self.busy {
-            Busy::Nobody => true,
+            Busy::Unchecked => true,
             Busy::Host => match self.broken {
                 Mutation::NobodyBusy => true,
                 Mutation::OtherInstance if is_controller => true,
