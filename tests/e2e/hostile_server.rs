@@ -35,7 +35,7 @@ fn serve(body: String, lists_one: bool) -> String {
 /// Runs a command whose data segment may have `memory` bytes.
 fn run(address: &str, memory: usize, arguments: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
-    let limits = format!("ulimit -c 0; ulimit -d {}", memory >> 10);
+    let limits = format!("ulimit -c 0; ulimit -d {}", allowance(memory) >> 10);
     Command::new("sh")
         .args(["-c", &format!("{limits}; exec \"$@\""), "sh"])
         .arg(env!("CARGO_BIN_EXE_nomad-csi"))
@@ -45,6 +45,16 @@ fn run(address: &str, memory: usize, arguments: &[&str]) -> Output {
         .env("HOME", home.path())
         .output()
         .unwrap()
+}
+
+/// What the kernel may count for this much memory: the allocator of packages reserves address space in
+/// advance, which counts too.
+const fn allowance(memory: usize) -> usize {
+    if cfg!(feature = "jemalloc") {
+        2 * memory
+    } else {
+        memory
+    }
 }
 
 const SIZE: usize = 14 << 20;
