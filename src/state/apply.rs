@@ -11,11 +11,11 @@ use super::apply_claims::{
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::event::{Event, EventKind};
-use super::event_position::EventPosition;
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
+use crate::claim::EventPlace;
 use crate::model::{
     NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
 };
@@ -180,7 +180,7 @@ pub fn apply(state: &mut State, event: &Event) {
     if check(state, event).is_err() {
         return;
     }
-    let at = EventPosition {
+    let at = EventPlace {
         index: state.index,
         time: event.at,
     };
@@ -190,7 +190,7 @@ pub fn apply(state: &mut State, event: &Event) {
     apply_kind(state, &event.kind, at);
 }
 
-fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
+fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
     match kind {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
         EventKind::NodeRegistered { node } => {
@@ -287,7 +287,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPosition) {
     }
 }
 
-fn agent_started(state: &mut State, origin: &str, at: EventPosition) {
+fn agent_started(state: &mut State, origin: &str, at: EventPlace) {
     if state.origin.is_empty() {
         origin.clone_into(&mut state.origin);
     }
@@ -310,7 +310,7 @@ fn alloc_observed(
     plugin: &PluginId,
     node: &NodeId,
     instance: &PluginInstance,
-    at: EventPosition,
+    at: EventPlace,
 ) {
     let new = || PluginRecord {
         allocs: Default::default(),
@@ -336,7 +336,7 @@ fn alloc_observed(
 fn remove_allocs(
     state: &mut State,
     plugin: &PluginId,
-    at: EventPosition,
+    at: EventPlace,
     is_gone: impl Fn(&PluginAlloc) -> bool,
 ) {
     let Some(record) = state.plugins.get_mut(plugin) else {
@@ -363,7 +363,7 @@ fn create_intended(
     state: &mut State,
     definition: &VolumeDefinition,
     secrets: &SealedSecrets,
-    at: EventPosition,
+    at: EventPlace,
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
     if let Some(first) = state.volumes.get(&definition.key) {
@@ -378,7 +378,7 @@ fn volume_registered(
     definition: &VolumeDefinition,
     provided: &ProviderFacts,
     secrets: &SealedSecrets,
-    at: EventPosition,
+    at: EventPlace,
 ) {
     let record = new_record(definition, secrets, Phase::Registered, at);
     let provided = provided.clone();
@@ -389,7 +389,7 @@ fn new_record(
     definition: &VolumeDefinition,
     secrets: &SealedSecrets,
     phase: Phase,
-    at: EventPosition,
+    at: EventPlace,
 ) -> VolumeRecord {
     VolumeRecord {
         definition: definition.clone(),
@@ -410,7 +410,7 @@ fn new_record(
 fn change(
     state: &mut State,
     key: &NamespacedId,
-    at: EventPosition,
+    at: EventPlace,
     edit: impl FnOnce(&mut VolumeRecord),
 ) {
     let Some(record) = state.volumes.get(key) else {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::EventKind;
-use super::event_position::EventPosition;
 use super::record::{Phase, VolumeRecord};
 use super::tables::State;
 use crate::claim::{self, Claim, ClaimEvent, Claims, EventPlace};
@@ -32,8 +31,7 @@ pub(super) fn is_claim_event_valid(
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::Released { .. }
         | ClaimEvent::ExpansionRequired { .. }
-        | ClaimEvent::Orphaned { .. }
-        | ClaimEvent::SecretsReplaced { .. } => true,
+        | ClaimEvent::Orphaned { .. } => true,
     };
     fits_others && claim::is_valid(claims, event)
 }
@@ -93,7 +91,7 @@ pub(super) fn apply_claim(
     state: &mut State,
     volume: &RemoteVolume,
     event: &ClaimEvent,
-    at: EventPosition,
+    at: EventPlace,
 ) {
     let mut record = match state.claims.get(volume) {
         Some(record) => ClaimsRecord::clone(record),
@@ -104,15 +102,11 @@ pub(super) fn apply_claim(
             modify_time: at.time,
         },
     };
-    let place = EventPlace {
-        index: at.index,
-        time: at.time,
-    };
-    claim::apply(&mut record.claims, event, place);
+    claim::apply(&mut record.claims, event, at);
     if let (ClaimEvent::Granted { claim, .. }, None) = (event, &record.claims.expansion)
         && let Some(event) = pending_expansion(state, &claim.volume)
     {
-        claim::apply(&mut record.claims, &event, place);
+        claim::apply(&mut record.claims, &event, at);
     }
     record.modify_index = at.index;
     record.modify_time = at.time;
@@ -130,7 +124,7 @@ fn pending_expansion(state: &State, key: &NamespacedId) -> Option<ClaimEvent> {
 }
 
 /// Starts the second half of an expansion on the nodes that use the volume.
-pub(super) fn expand_on_nodes(state: &mut State, key: &NamespacedId, at: EventPosition) {
+pub(super) fn expand_on_nodes(state: &mut State, key: &NamespacedId, at: EventPlace) {
     let Some(event) = pending_expansion(state, key) else {
         return;
     };
@@ -152,7 +146,7 @@ pub(super) fn forget_unclaimed(state: &mut State, volume: Option<&RemoteVolume>)
     }
 }
 
-fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPosition) {
+fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPlace) {
     let registrations: Vec<_> = state.registrations(volume).cloned().collect();
     for record in registrations {
         let mut record = VolumeRecord::clone(&record);
@@ -171,7 +165,7 @@ fn expands(state: &State, volume: &RemoteVolume) -> bool {
 }
 
 /// Records an allocation.
-pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, at: EventPosition) {
+pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, at: EventPlace) {
     let record = AllocRecord {
         node: node.clone(),
         has_ended: false,
@@ -185,7 +179,7 @@ pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, a
 }
 
 /// Records that an allocation ended.
-pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPosition) {
+pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPlace) {
     if let Some(record) = state.allocs.get_mut(alloc) {
         record.has_ended = true;
         record.modify_index = at.index;
@@ -196,7 +190,7 @@ pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPosition)
 
 /// Records the boot ID of a node. A new one makes everything doubtful that was there (rule 10 of the
 /// claims machine).
-pub(super) fn node_booted(state: &mut State, node: &NodeId, boot_id: &str, at: EventPosition) {
+pub(super) fn node_booted(state: &mut State, node: &NodeId, boot_id: &str, at: EventPlace) {
     let before = state.boots.insert(node.clone(), boot_id.to_owned());
     state.nodes_index = at.index;
     if before.as_deref() == Some(boot_id) {
@@ -218,7 +212,7 @@ pub(super) fn claimed_on(state: &State, node: &NodeId) -> Vec<RemoteVolume> {
 }
 
 /// Records that a node is lost.
-pub(super) fn node_lost(state: &mut State, node: &NodeId, reason: &str, at: EventPosition) {
+pub(super) fn node_lost(state: &mut State, node: &NodeId, reason: &str, at: EventPlace) {
     let loss = NodeLoss {
         reason: reason.to_owned(),
         since: at.time,
@@ -229,7 +223,7 @@ pub(super) fn node_lost(state: &mut State, node: &NodeId, reason: &str, at: Even
 }
 
 /// Records that a lost node can be called for a sweep.
-pub(super) fn node_returned(state: &mut State, node: &NodeId, at: EventPosition) {
+pub(super) fn node_returned(state: &mut State, node: &NodeId, at: EventPlace) {
     if let Some(loss) = state.losses.get_mut(node) {
         loss.has_returned = true;
     }
@@ -237,7 +231,7 @@ pub(super) fn node_returned(state: &mut State, node: &NodeId, at: EventPosition)
 }
 
 /// Records that nothing is left on a node that returned.
-pub(super) fn node_swept(state: &mut State, node: &NodeId, at: EventPosition) {
+pub(super) fn node_swept(state: &mut State, node: &NodeId, at: EventPlace) {
     state.losses.remove(node);
     state.nodes_index = at.index;
 }

@@ -10,7 +10,6 @@ mod apply_claims;
 mod claim_query;
 mod claims_record;
 mod event;
-mod event_position;
 mod interner;
 mod invariant;
 mod list;
