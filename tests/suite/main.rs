@@ -14,6 +14,7 @@ mod behaviours;
 mod canary;
 #[cfg(feature = "agent")]
 mod claims;
+#[cfg(feature = "agent")]
 mod claims_model;
 #[cfg(feature = "agent")]
 mod claims_simulation;

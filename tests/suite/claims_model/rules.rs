@@ -10,6 +10,8 @@ use nomad_csi::claim::{
     NodeVolumes, Step, admit, next_steps,
 };
 use nomad_csi::model::{Capability, NodeId};
+use nomad_csi::node::CallLane;
+use nomad_csi::ports::HostOperation;
 
 use super::world::{Call, Phase, World, done};
 
@@ -253,11 +255,20 @@ impl Rules {
         }
     }
 
-    /// The host's rule for one lane.
-    fn lane_accepts(&self, world: &World, call: &Call, lane: &Lane, is_running: bool) -> bool {
-        let seen = world.seen.get(lane).copied().unwrap_or(0);
-        let is_overtaken = call.order <= seen && self.broken != Mutation::ObeyOvertaken;
-        !is_running && !is_overtaken
+    /// The host's real rule for one lane, in the state that the world has of it.
+    fn lane_accepts(&self, world: &World, call: &Call, key: &Lane, is_running: bool) -> bool {
+        let any = HostOperation::Stage;
+        let mut lane = CallLane::default();
+        if let Some(seen) = world.seen.get(key)
+            && self.broken != Mutation::ObeyOvertaken
+        {
+            lane.admit(Some(*seen), any).unwrap();
+            lane.end();
+        }
+        if is_running {
+            lane.admit(None, any).unwrap();
+        }
+        lane.admit(Some(call.order), any).is_ok()
     }
 }
 
