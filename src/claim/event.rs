@@ -16,7 +16,7 @@ use super::record::{
     Tombstone,
 };
 use super::step::Step;
-use crate::model::{AllocId, Bytes, NodeId, SealedSecrets};
+use crate::model::{AllocId, Bytes, NodeId};
 
 /// A change of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub enum ClaimEvent {
         step: Step,
         /// The error for people.
         error: String,
+        /// The remedy; `None` if the agent repeats the step by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        help: Option<String>,
     },
     /// What a lost node has of the volume is given up.
     NodeAssumedGone {
@@ -84,11 +87,6 @@ pub enum ClaimEvent {
     Orphaned {
         /// What the undo needs.
         tombstone: Box<Tombstone>,
-    },
-    /// Sealed secrets were replaced at the registration of a tombstone.
-    SecretsReplaced {
-        /// The secrets.
-        secrets: SealedSecrets,
     },
 }
 
@@ -127,7 +125,6 @@ impl ClaimEvent {
             Self::Released { .. } => "claim released",
             Self::ExpansionRequired { .. } => "expansion on nodes required",
             Self::Orphaned { .. } => "claims orphaned",
-            Self::SecretsReplaced { .. } => "secrets of an orphan replaced",
         }
     }
 }
@@ -142,7 +139,10 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         }
         ClaimEvent::StepStarted { step, .. } => can_start(record, step),
         ClaimEvent::StepDone { step, started, .. } => is_open(record, step, *started),
-        ClaimEvent::StepFailed { step, .. } => record.call(step).is_some(),
+        ClaimEvent::StepFailed { step, .. } => {
+            let mut claims = record.claims.iter();
+            claims.any(|(key, claim)| is_concerned(step, key, claim))
+        }
         ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::ExpansionRequired { .. } => true,
@@ -151,7 +151,6 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
             .get(key)
             .is_some_and(|claim| claim.published == Known::No),
         ClaimEvent::Orphaned { .. } => record.tombstone.is_none(),
-        ClaimEvent::SecretsReplaced { .. } => record.tombstone.is_some(),
     }
 }
 
@@ -199,7 +198,9 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
         }
         ClaimEvent::StepStarted { step, instance } => start(record, step, instance, at),
         ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
-        ClaimEvent::StepFailed { step, error } => fail(record, step, error, at),
+        ClaimEvent::StepFailed { step, error, help } => {
+            fail(record, step, (error, help.as_deref()), at);
+        }
         ClaimEvent::NodeAssumedGone { node } => {
             record.stagings.remove(node);
             for claim in claims_on(record, node) {
@@ -226,17 +227,20 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             record.expansion = None;
             record.tombstone = Some(Tombstone::clone(tombstone));
         }
-        ClaimEvent::SecretsReplaced { secrets } => {
-            if let Some(tombstone) = &mut record.tombstone {
-                tombstone.secrets = secrets.clone();
-            }
-        }
     }
     forget_ended(record);
 }
 
-/// Removes what only holds while there are claims.
+/// Removes what only holds while there are claims, and an expansion that every node with the volume has
+/// done: nodes that stage it later find the new size.
 fn forget_ended(record: &mut Claims) {
+    if let Some(NodeExpansion { done, .. }) = &record.expansion {
+        let has_target = |claim: &&Claim| claim.published != Known::No;
+        let mut using = record.claims.values().filter(has_target);
+        if !done.is_empty() && using.all(|claim| done.contains(&claim.node)) {
+            record.expansion = None;
+        }
+    }
     if record.claims.is_empty() {
         record.modes = None;
         if record.stagings.is_empty() && record.attachments.is_empty() {
@@ -343,7 +347,11 @@ fn finish(record: &mut Claims, step: &Step, answer: &StepAnswer) {
                 claim.target = None;
             }
         }
-        Step::NodeExpand(node) => expanded(record, node),
+        Step::NodeExpand(node) => {
+            if let Some(expansion) = &mut record.expansion {
+                expansion.done.insert(node.clone());
+            }
+        }
         Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => {}
     }
     for claim in concerned(record, step) {
@@ -351,57 +359,50 @@ fn finish(record: &mut Claims, step: &Step, answer: &StepAnswer) {
     }
 }
 
-/// Records the expansion of one node. The last node that uses the volume ends the expansion: nodes that
-/// stage it later find the new size.
-fn expanded(record: &mut Claims, node: &NodeId) {
-    let Some(expansion) = &mut record.expansion else {
-        return;
-    };
-    expansion.done.insert(node.clone());
-    let done = &expansion.done;
-    let uses = |claim: &Claim| claim.published != Known::No;
-    let claims = record.claims.values();
-    if claims
-        .filter(|claim| uses(claim))
-        .all(|claim| done.contains(&claim.node))
-    {
-        record.expansion = None;
-    }
-}
-
 /// Records the error of a step at the claims that wait for it. The same error keeps its time.
-fn fail(record: &mut Claims, step: &Step, error: &str, at: EventPlace) {
+fn fail(record: &mut Claims, step: &Step, (error, help): (&str, Option<&str>), at: EventPlace) {
     for claim in concerned(record, step) {
-        let is_known = claim
-            .problem
-            .as_ref()
-            .is_some_and(|problem| problem.error == error && problem.step == step.name());
-        if !is_known {
+        if !has_problem(claim, step, error) {
             claim.problem = Some(StepProblem {
                 step: step.name().to_owned(),
                 error: error.to_owned(),
+                help: help.map(str::to_owned),
                 since: at.time,
             });
         }
     }
 }
 
+fn has_problem(claim: &Claim, step: &Step, error: &str) -> bool {
+    let problem = claim.problem.as_ref();
+    problem.is_some_and(|problem| problem.error == error && problem.step == step.name())
+}
+
+/// Whether this error of a step says something that the record does not say.
+pub fn is_new_problem(record: &Claims, step: &Step, error: &str) -> bool {
+    let mut claims = record.claims.iter();
+    claims.any(|(key, claim)| is_concerned(step, key, claim) && !has_problem(claim, step, error))
+}
+
 /// Returns the claims that wait for the step.
 fn concerned<'a>(record: &'a mut Claims, step: &'a Step) -> impl Iterator<Item = &'a mut Claim> {
-    record
-        .claims
-        .iter_mut()
-        .filter(move |(key, claim)| match step {
-            Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => *key == one,
-            Step::ControllerPublish(node)
-            | Step::NodeStage(node)
-            | Step::NodeExpand(node)
-            | Step::NodeUnstage(node)
-            | Step::ControllerUnpublish(node)
-            | Step::AssumeNodeGone(node)
-            | Step::Sweep(node) => claim.node == *node,
-        })
-        .map(|(_, claim)| claim)
+    let claims = record.claims.iter_mut();
+    let concerned = claims.filter(move |(key, claim)| is_concerned(step, key, claim));
+    concerned.map(|(_, claim)| claim)
+}
+
+/// Whether a claim waits for the step.
+fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
+    match step {
+        Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => key == one,
+        Step::ControllerPublish(node)
+        | Step::NodeStage(node)
+        | Step::NodeExpand(node)
+        | Step::NodeUnstage(node)
+        | Step::ControllerUnpublish(node)
+        | Step::AssumeNodeGone(node)
+        | Step::Sweep(node) => claim.node == *node,
+    }
 }
 
 /// After a reboot, what was there may be gone (rule 10). Attachments are the controller's and stay.

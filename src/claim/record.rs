@@ -60,6 +60,9 @@ pub struct StepProblem {
     pub step: String,
     /// The error for people, without secrets.
     pub error: String,
+    /// The remedy; `None` if the agent repeats the step by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
     /// When it was first seen, in nanoseconds since the epoch.
     pub since: i64,
 }

@@ -9,6 +9,8 @@ pub struct ClaimProblem {
     pub step: String,
     /// The error.
     pub error: String,
+    /// The remedy; `None` if the agent repeats the step by itself.
+    pub help: Option<String>,
     /// When it was first seen, in nanoseconds since the epoch.
     pub since: i64,
 }

@@ -270,7 +270,7 @@ impl HostError {
         }
     }
 
-    /// Returns what a person can do; `None` if the agent retries and nothing is to be done.
+    /// Returns the remedy; `None` if the agent repeats the request by itself.
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Busy { volume, .. } => format!(

@@ -39,6 +39,8 @@ pub struct ClaimRequestDocument {
 pub struct ClaimProblemDocument {
     /// The error.
     pub error: String,
+    /// The remedy; empty if the agent repeats the step by itself.
+    pub help: String,
     /// When it was first seen, in nanoseconds since the epoch.
     pub since: i64,
     /// The step: CSI's RPC.

@@ -287,8 +287,71 @@ async fn the_controller_is_not_called_before_the_node_is_done() {
         problem.error,
         "no healthy instance of plugin `fake` can be called"
     );
+    assert_eq!(
+        problem.help.unwrap(),
+        "check the plugin with `nomad-csi plugin status fake`"
+    );
     agent.observe(true).await;
+    let back = tokio::time::Instant::now();
     wait_until_released(&agent).await;
+    assert!(
+        back.elapsed() < Duration::from_secs(1),
+        "W34: it waits for no pause"
+    );
+    assert_nothing_is_left(&agent, "");
+}
+
+/// A step that was never sent shows why, too.
+#[tokio::test(start_paused = true)]
+async fn a_claim_shows_why_its_first_step_is_not_sent() {
+    let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
+    let (hang, rpc) = (Fault::Hang, Rpc::ControllerPublishVolume);
+    agent.backend.inject_faults(rpc, [hang]);
+    let claims = &agent.services.claims;
+    claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
+    agent.backend.wait_for_calls(1).await;
+    agent.observe(false).await;
+    agent.backend.release();
+    let waited = claims.claim(&mount("a1"), Duration::from_secs(10)).await;
+    let problem = waited.unwrap().claim.unwrap().problem.unwrap();
+    assert_eq!(problem.step, "NodeStageVolume");
+    assert_eq!(
+        problem.error,
+        "no healthy instance of plugin `fake` can be called"
+    );
+    agent.observe(true).await;
+    assert!(is_published(&claim(&agent, "a1").await.unwrap()));
+    release(&agent, "a1").await.unwrap();
+    assert_nothing_is_left(&agent, "");
+}
+
+/// W16: an operator's detach completes what an ended allocation left, names who still uses the volume,
+/// and says what it waits for.
+#[tokio::test(start_paused = true)]
+async fn a_detach_completes_or_says_what_it_waits_for() {
+    let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
+    claim(&agent, "a1").await.unwrap();
+    let (key, node) = (FakeAgent::key("db"), NodeId::new(FakeAgent::NODE));
+    let claims = &agent.services.claims;
+    let refused = claims.detach(&key, &node, LONG).await.unwrap_err();
+    assert_eq!(refused.claiming_allocs(), ["a1"]);
+    agent.observe(false).await;
+    let alloc = AllocId::new("a1");
+    claims
+        .release(&key, &alloc, None, Duration::ZERO)
+        .await
+        .unwrap();
+    let late = claims.detach(&key, &node, Duration::from_secs(1)).await;
+    let late = late.unwrap_err();
+    let expected =
+        "volume `db` is still being detached from node `11111111-2222-4333-8444-555555555555`";
+    assert_eq!(late.message(), expected);
+    assert_eq!(
+        late.help(),
+        ["check the plugin with `nomad-csi plugin status fake`"]
+    );
+    agent.observe(true).await;
+    claims.detach(&key, &node, LONG).await.unwrap();
     assert_nothing_is_left(&agent, "");
 }
 

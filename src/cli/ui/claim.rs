@@ -112,5 +112,7 @@ fn note(claim: &VolumeClaim, problem: &ClaimProblem, now: &TimeReference) -> Str
         ago(problem.since, now.now),
         problem.error
     );
-    format!("{}\n", one_line(&text))
+    let help = problem.help.as_ref();
+    let help = help.map(|help| format!("help: {}\n", one_line(help)));
+    format!("{}\n{}", one_line(&text), help.unwrap_or_default())
 }

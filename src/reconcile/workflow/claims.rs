@@ -117,11 +117,16 @@ fn not_published(
     Diagnostic::error(Code::VolumeNotYet, message)
         .note(why)
         .note("the claim stays, and the agent goes on with it")
-        .help("run the same command again to wait longer")
+        .help(remedy(claim).unwrap_or("run the same command again to wait longer"))
         .help(format!(
             "run `{}` to give the volume back",
             release_command(request)
         ))
+}
+
+/// Returns the remedy of the step that fails.
+fn remedy(claim: &VolumeClaim) -> Option<&str> {
+    claim.problem.as_ref()?.help.as_deref()
 }
 
 fn release_command(request: &VolumeClaimRequest) -> String {

@@ -48,6 +48,15 @@ impl std::fmt::Display for CallError {
 }
 
 impl CallError {
+    /// Returns the remedy; `None` if the agent repeats the call by itself.
+    pub(super) fn help(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.help(),
+            Self::Request(error) => error.help().into_iter().next(),
+            Self::NoHost(_) | Self::OutOfDate => None,
+        }
+    }
+
     /// Whether the same request can never succeed.
     pub(super) fn is_permanent(&self) -> bool {
         match self {

@@ -4,11 +4,11 @@
 //! reads the state, and starts what is due. It looks only at volumes that changed, except after a
 //! change of a plugin, node or allocation. Idle volumes cost nothing. At most one step of a lane runs.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,22 +39,34 @@ pub struct ClaimDriver {
 struct Work {
     /// Volumes to look at.
     changed: BTreeSet<RemoteVolume>,
-    /// The lanes with a running step; no lane for a step without a call.
-    running: HashSet<(RemoteVolume, Option<Lane>)>,
-    sweeping: BTreeMap<NodeId, Instant>,
+    /// What each task does.
+    running: HashMap<Id, Running>,
     backoff: Backoff,
+    /// When a node that was not clean is swept again.
+    next_sweeps: BTreeMap<NodeId, Instant>,
     /// The index up to which changes of claims were seen.
     claims_seen: u64,
-    /// The indexes of plugins, nodes and allocations at the last look at all volumes.
-    others_seen: Option<(u64, u64, u64)>,
+    /// The indexes of plugins and nodes, and that of allocations, at the last look at all volumes.
+    others_seen: Option<([u64; 2], u64)>,
     tasks: JoinSet<Finished>,
 }
 
-/// A task that ended.
+/// What a task does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Running {
+    /// A step in its lane, or in none if it calls no plugin.
+    Step(RemoteVolume, Option<Lane>, Step),
+    /// The release of unused claims.
+    Reap(RemoteVolume),
+    /// The sweep of a node.
+    Sweep(NodeId),
+}
+
+/// How a task ended.
 enum Finished {
-    Step(RemoteVolume, Option<Lane>, Step, StepEnd),
-    Reaped(RemoteVolume),
-    Swept(NodeId, bool),
+    Step(StepEnd),
+    Reaped,
+    Swept { is_clean: bool },
 }
 
 /// Something to start.
@@ -86,7 +98,7 @@ impl ClaimDriver {
             tokio::select! {
                 () = stop.cancelled() => break,
                 changed = self.watch.changed() => if changed.is_err() { break },
-                Some(finished) = self.work.tasks.join_next() => self.finish(finished),
+                Some(ended) = self.work.tasks.join_next_with_id() => self.finish(ended),
                 () = tokio::time::sleep_until(wake_up.unwrap_or_else(Instant::now)), if wake_up.is_some() => {}
             }
         }
@@ -102,7 +114,7 @@ impl ClaimDriver {
     /// Returns when the next pause ends. What is due already waits for something else, such as its lane,
     /// whose end wakes the driver.
     fn next_wake_up(&self, now: Instant) -> Option<Instant> {
-        let sweeps = self.work.sweeping.values().copied();
+        let sweeps = self.work.next_sweeps.values().copied();
         let pauses = sweeps.filter(|next| *next > now);
         pauses.chain(self.work.backoff.earliest_after(now)).min()
     }
@@ -121,60 +133,66 @@ impl ClaimDriver {
 
     fn start(&mut self, due: Due) {
         let runner = self.runner.clone();
-        match due {
+        let tasks = &mut self.work.tasks;
+        let (task, running) = match due {
             Due::Step(volume, lane, step) => {
-                self.work.running.insert((volume.clone(), lane.clone()));
-                self.work.tasks.spawn(async move {
-                    let end = runner.run(&volume, &step).await;
-                    Finished::Step(volume, lane, step, end)
-                });
+                let running = Running::Step(volume.clone(), lane, step.clone());
+                let task = async move { Finished::Step(runner.run(&volume, &step).await) };
+                (tasks.spawn(task), running)
             }
             Due::Reap(volume, claims) => {
-                self.work.running.insert((volume.clone(), None));
-                self.work.tasks.spawn(async move {
+                let running = Running::Reap(volume.clone());
+                let task = async move {
                     runner.reap(&volume, claims).await;
-                    Finished::Reaped(volume)
-                });
+                    Finished::Reaped
+                };
+                (tasks.spawn(task), running)
             }
             Due::Sweep(node) => {
-                // Far away, until the sweep has ended.
-                let never = Instant::now() + Duration::from_secs(86_400);
-                self.work.sweeping.insert(node.clone(), never);
-                self.work.tasks.spawn(async move {
+                let running = Running::Sweep(node.clone());
+                let task = async move {
                     let is_clean = sweep_node(&runner, &node).await;
-                    Finished::Swept(node, is_clean)
-                });
+                    Finished::Swept { is_clean }
+                };
+                (tasks.spawn(task), running)
             }
-        }
+        };
+        self.work.running.insert(task.id(), running);
     }
 
-    fn finish(&mut self, finished: Result<Finished, tokio::task::JoinError>) {
+    /// Frees what the task had. One that panicked is tried again after a pause.
+    fn finish(&mut self, ended: Result<(Id, Finished), JoinError>) {
+        let (id, finished) = match ended {
+            Ok((id, finished)) => (id, Some(finished)),
+            Err(error) => {
+                tracing::error!(%error, "a step of a claim panicked and is repeated");
+                (error.id(), None)
+            }
+        };
         let work = &mut self.work;
-        match finished {
-            Ok(Finished::Step(volume, lane, step, end)) => {
-                match end {
-                    StepEnd::Decide => work.backoff.succeeded(&volume, &step),
-                    StepEnd::Pause => {
-                        let jitter = self.runner.ports.ids.jitter();
-                        let policy = self.runner.limits.policy;
-                        work.backoff.failed(&volume, &step, policy, jitter);
-                    }
-                }
-                work.running.remove(&(volume.clone(), lane));
-                work.changed.insert(volume);
-            }
-            Ok(Finished::Reaped(volume)) => {
-                work.running.remove(&(volume.clone(), None));
-                work.changed.insert(volume);
-            }
-            Ok(Finished::Swept(node, is_clean)) => {
-                if is_clean {
-                    work.sweeping.remove(&node);
+        match work.running.remove(&id) {
+            Some(Running::Step(volume, _, step)) => {
+                if let Some(Finished::Step(StepEnd::Decide)) = finished {
+                    work.backoff.succeeded(&volume, &step);
                 } else {
-                    work.sweeping.insert(node, Instant::now() + SWEEP_PAUSE);
+                    let jitter = self.runner.ports.ids.jitter();
+                    let policy = self.runner.limits.policy;
+                    work.backoff.failed(&volume, &step, policy, jitter);
                 }
+                work.changed.insert(volume);
             }
-            Err(error) => tracing::error!(%error, "a step of a claim panicked"),
+            Some(Running::Reap(volume)) => {
+                work.changed.insert(volume);
+            }
+            Some(Running::Sweep(node)) => match finished {
+                Some(Finished::Swept { is_clean: true }) => {
+                    work.next_sweeps.remove(&node);
+                }
+                _ => {
+                    work.next_sweeps.insert(node, Instant::now() + SWEEP_PAUSE);
+                }
+            },
+            None => {}
         }
     }
 }
@@ -184,16 +202,17 @@ impl Work {
         self.changed
             .extend(state.claims_changed_after(self.claims_seen));
         self.claims_seen = state.claims_index();
-        let others = (
-            state.plugins_index(),
-            state.nodes_index(),
-            state.allocs_index(),
-        );
+        let hosts = [state.plugins_index(), state.nodes_index()];
+        let others = (hosts, state.allocs_index());
         if self.others_seen != Some(others) {
             let all = state.all_claims().map(|record| record.volume.clone());
             self.changed.extend(all);
-            self.others_seen = Some(others);
         }
+        if self.others_seen.is_some_and(|(seen, _)| seen != hosts) {
+            // What a step waited for may be back.
+            self.backoff = Backoff::default();
+        }
+        self.others_seen = Some(others);
     }
 
     /// Returns what can be started now.
@@ -208,12 +227,12 @@ impl Work {
     }
 
     fn due_for(&mut self, state: &State, volume: &RemoteVolume, now: Instant) -> Vec<Due> {
-        let mut busy: HashSet<_> = self
-            .running
-            .iter()
-            .filter(|(running, _)| running == volume)
-            .map(|(_, lane)| lane.clone())
-            .collect();
+        let of_volume = |running: &Running| match running {
+            Running::Step(other, lane, _) if other == volume => Some(lane.clone()),
+            Running::Reap(other) if other == volume => Some(None),
+            Running::Step(..) | Running::Reap(_) | Running::Sweep(_) => None,
+        };
+        let mut busy: HashSet<Option<Lane>> = self.running.values().filter_map(of_volume).collect();
         let reaped = releasable(state, volume);
         if !reaped.is_empty() && busy.insert(None) {
             return vec![Due::Reap(volume.clone(), reaped)];
@@ -238,12 +257,16 @@ impl Work {
         due
     }
 
-    fn due_sweeps(&mut self, state: &State, now: Instant) -> Vec<Due> {
+    fn due_sweeps(&self, state: &State, now: Instant) -> Vec<Due> {
         let losses = state.node_losses();
         let returned = losses.filter(|(_, loss)| loss.has_returned);
         let due = returned.filter(|(node, _)| {
-            let next = self.sweeping.get(*node);
-            next.is_none_or(|next| *next <= now)
+            let is_swept = self
+                .running
+                .values()
+                .any(|r| *r == Running::Sweep((*node).clone()));
+            let next = self.next_sweeps.get(*node);
+            !is_swept && next.is_none_or(|next| *next <= now)
         });
         due.map(|(node, _)| Due::Sweep(node.clone())).collect()
     }

@@ -11,8 +11,8 @@ pub struct ClaimLimits {
     pub policy: RetryPolicy,
     /// How long a call without an answer keeps its place in the plugin's line. The call goes on.
     pub patience: Duration,
-    /// How many calls of claims a node gets at the same time.
-    pub calls_per_node: usize,
+    /// How many calls of claims run on nodes at the same time.
+    pub node_calls: usize,
     /// How often a request is decided again after the claims changed meanwhile.
     pub conflict_retries: u32,
 }
@@ -25,7 +25,7 @@ impl Default for ClaimLimits {
                 max: Duration::from_secs(60),
             },
             patience: Duration::from_secs(120),
-            calls_per_node: 32,
+            node_calls: 32,
             conflict_retries: 64,
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A claim is granted on the state that the decision saw: the commit fails if the claims have changed
 //! since, and the decision is made again. From then on it survives a crash; the driver publishes the
-//! volume. The plugin's volume limit counts other volumes too, so grants on one node are decided one
-//! after another.
+//! volume. Grants of one volume are decided one after another, and those on a node whose plugin has a
+//! volume limit too, because the limit counts other volumes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::view::{ClaimStatus, claim_status};
 use super::waiters::{Waiter, Waiters};
 use crate::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
-    ClaimRequest, ClaimUsage, Claims, admit,
+    ClaimRequest, ClaimUsage, Claims, StepProblem, admit,
 };
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId, PluginId,
@@ -69,11 +69,19 @@ pub struct ClaimService {
     limits: ClaimLimits,
     sealer: VolumeSealer,
     waiters: Waiters,
-    grants: KeyedLimiter<(PluginId, NodeId)>,
+    grants: KeyedLimiter<GrantKey>,
 }
 
-/// How many grants may wait for one node.
+/// How many grants may wait for one volume or node.
 const MAX_WAITING_GRANTS: usize = 4096;
+
+/// What one grant at a time is decided for. Acquired in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum GrantKey {
+    Volume(RemoteVolume),
+    /// A node on which the plugin limits the number of volumes.
+    Node(PluginId, NodeId),
+}
 
 /// What a decision has read.
 struct Decided {
@@ -120,13 +128,15 @@ impl ClaimService {
 
     async fn grant(&self, request: &MountRequest) -> Result<RemoteVolume, ServerError> {
         for _ in 0..self.limits.conflict_retries {
-            let node = self.ports.cell.read(|state| node_of(state, request))?;
-            let plugin = self.ports.cell.read(|state| plugin_of(state, request))?;
-            let place = self.grants.acquire((plugin, node.clone())).await;
-            let _place = place.map_err(|error| ServerError::QueueFull {
-                name: format!("node `{node}`"),
-                error,
-            })?;
+            let (node, keys) = self.ports.cell.read(|state| grant_keys(state, request))?;
+            let mut places = vec![];
+            for key in keys {
+                let place = self.grants.acquire(key).await;
+                places.push(place.map_err(|error| ServerError::QueueFull {
+                    name: format!("claims of volume {}", request.volume.quoted()),
+                    error,
+                })?);
+            }
             let decided = self
                 .ports
                 .cell
@@ -307,17 +317,17 @@ impl ClaimService {
             .await
     }
 
-    /// Releases the claims that ended allocations have on a node, and those in release, and tries again
-    /// at once (W16). Returns the number of claims that are left after `wait` and the index.
+    /// Releases the claims that ended allocations have on a node, and waits until these and those in
+    /// release are gone (W16). Returns the index.
     ///
     /// # Errors
-    /// If an allocation on the node still uses the volume.
+    /// If an allocation on the node still uses the volume, or if it is not detached after `wait`.
     pub async fn detach(
         &self,
         volume: &NamespacedId,
         node: &NodeId,
         wait: Duration,
-    ) -> Result<(usize, u64), ServerError> {
+    ) -> Result<u64, ServerError> {
         let on_node = |_: &ClaimKey, claim: &Claim| claim.node == *node;
         let (remote, keys) = self.claims_of(volume, on_node)?;
         let users = self.ports.cell.read(|state| users(state, &remote, &keys));
@@ -329,8 +339,19 @@ impl ClaimService {
         }
         self.request_release(&remote, &keys, "an operator detached it")
             .await?;
-        self.wait_until_gone(&remote, &keys, Instant::now() + wait)
-            .await
+        let deadline = Instant::now() + wait;
+        match self.wait_until_gone(&remote, &keys, deadline).await? {
+            (0, index) => Ok(index),
+            _ => Err(ClaimError::StillAttached {
+                volume: volume.clone(),
+                node: node.clone(),
+                problem: self
+                    .ports
+                    .cell
+                    .read(|state| problem_on(state, &remote, node)),
+            }
+            .into()),
+        }
     }
 
     fn claims_of(
@@ -468,9 +489,24 @@ fn remote_of(record: &VolumeRecord) -> Result<RemoteVolume, ServerError> {
     remote.ok_or_else(|| ServerError::VolumeNotFound(record.key().clone()))
 }
 
-fn plugin_of(state: &State, request: &MountRequest) -> Result<PluginId, ServerError> {
-    let record = registration(state, &request.volume)?;
-    Ok(record.definition.plugin_id.clone())
+/// The node of a request, and what one grant at a time is decided for.
+fn grant_keys(
+    state: &State,
+    request: &MountRequest,
+) -> Result<(NodeId, Vec<GrantKey>), ServerError> {
+    let node = node_of(state, request)?;
+    let remote = remote_of(registration(state, &request.volume)?)?;
+    let is_limited = state.node_volumes(&remote, &node).limit.is_some();
+    let on_node = is_limited.then(|| GrantKey::Node(remote.plugin_id.clone(), node.clone()));
+    let keys = [GrantKey::Volume(remote)].into_iter().chain(on_node);
+    Ok((node, keys.collect()))
+}
+
+/// The problem of a claim on the node, with its step.
+fn problem_on(state: &State, remote: &RemoteVolume, node: &NodeId) -> Option<StepProblem> {
+    let record = state.claims(remote)?;
+    let mut claims = record.claims.on(node);
+    claims.find_map(|(_, claim)| claim.problem.clone())
 }
 
 /// The node of the request, of the allocation, or the only one.

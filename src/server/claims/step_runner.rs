@@ -16,7 +16,7 @@ use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
 use super::step_request::StepContext;
 use super::waiters::Waiters;
-use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer};
+use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer, is_new_problem};
 use crate::model::{AllocId, NodeId, RemoteVolume};
 use crate::ports::HostError;
 use crate::server::call_line::CallClass;
@@ -68,7 +68,7 @@ impl StepRunner {
             calls,
             waiters,
             limits,
-            node_places: Arc::new(Semaphore::new(limits.calls_per_node)),
+            node_places: Arc::new(Semaphore::new(limits.node_calls)),
         }
     }
 
@@ -108,7 +108,9 @@ impl StepRunner {
             volume,
             ClaimEvent::Released { key: key.clone() },
         )];
-        let is_last = |state: &State| state.claims_of(&key.alloc).count() <= 1;
+        let is_last = |state: &State| {
+            state.alloc(&key.alloc).is_some() && state.claims_of(&key.alloc).count() <= 1
+        };
         if self.ports.cell.read(is_last) {
             let alloc = key.alloc.clone();
             events.push(EventKind::AllocForgotten { alloc });
@@ -153,15 +155,14 @@ impl StepRunner {
             .cell
             .read(|state| instance_for(state, volume, step))
         else {
-            let error = format!(
-                "no healthy instance of plugin `{}` can be called",
-                volume.plugin_id
-            );
-            return self.failed(volume, step, &error).await;
+            let plugin = &volume.plugin_id;
+            let error = format!("no healthy instance of plugin `{plugin}` can be called");
+            let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
+            return self.failed(volume, step, (error, Some(help))).await;
         };
         let mut place = match self.place(volume, step).await {
             Ok(place) => place,
-            Err(error) => return self.failed(volume, step, &error).await,
+            Err(error) => return self.failed(volume, step, (error, None)).await,
         };
         let started = match self.start(volume, step, &instance).await {
             Ok(started) => started,
@@ -189,7 +190,10 @@ impl StepRunner {
             Err(error) if error.is_permanent() && step.is_setup() => {
                 self.give_up(volume, step, &error).await
             }
-            Err(error) => self.failed(volume, step, &error.to_string()).await,
+            Err(error) => {
+                let failure = (error.to_string(), error.help());
+                self.failed(volume, step, failure).await
+            }
         }
     }
 
@@ -274,7 +278,11 @@ impl StepRunner {
         );
         warn!(volume.external_id = %volume.external_id, error, "a step waits for its plugin");
         place.release();
-        self.failed(volume, step, &error).await;
+        let help = format!(
+            "wait for plugin `{}`, or restart it if it never answers",
+            volume.plugin_id
+        );
+        self.failed(volume, step, (error, Some(help))).await;
         answer.await
     }
 
@@ -295,19 +303,22 @@ impl StepRunner {
         self.decide_again(&committed)
     }
 
-    /// Records a new error of a step, which is tried again.
-    async fn failed(&self, volume: &RemoteVolume, step: &Step, error: &str) -> StepEnd {
-        if self
-            .ports
-            .cell
-            .read(|state| is_new(state, volume, step, error))
-        {
+    /// Records a new error of a step with its remedy; the step is tried again.
+    async fn failed(
+        &self,
+        volume: &RemoteVolume,
+        step: &Step,
+        (error, help): (String, Option<String>),
+    ) -> StepEnd {
+        let is_new = |state: &State| {
+            let record = state.claims(volume);
+            record.is_some_and(|record| is_new_problem(&record.claims, step, &error))
+        };
+        if self.ports.cell.read(is_new) {
             warn!(volume.external_id = %volume.external_id, plugin.id = %volume.plugin_id,
                 csi.rpc = step.name(), error, "a step of a claim failed and is repeated");
-            let event = ClaimEvent::StepFailed {
-                step: step.clone(),
-                error: error.to_owned(),
-            };
+            let step = step.clone();
+            let event = ClaimEvent::StepFailed { step, error, help };
             self.commit(vec![], vec![claim_event(volume, event)])
                 .await
                 .ok();
@@ -327,6 +338,7 @@ impl StepRunner {
         let failed = ClaimEvent::StepFailed {
             step: step.clone(),
             error: error.clone(),
+            help: None,
         };
         let mut events = vec![claim_event(volume, failed)];
         for key in keys {
@@ -368,21 +380,6 @@ fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> Vec<ClaimKe
         is_concerned && claim.is_held() && claim.published != Known::Yes
     });
     waiting.map(|(key, _)| key.clone()).collect()
-}
-
-/// Whether the error of the step is not on record yet.
-fn is_new(state: &State, volume: &RemoteVolume, step: &Step, error: &str) -> bool {
-    let Some(record) = state.claims(volume) else {
-        return false;
-    };
-    let mut changed = record.claims.clone();
-    let event = ClaimEvent::StepFailed {
-        step: step.clone(),
-        error: error.to_owned(),
-    };
-    let place = crate::claim::EventPlace { index: 0, time: 0 };
-    crate::claim::apply(&mut changed, &event, place);
-    changed != record.claims
 }
 
 /// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one

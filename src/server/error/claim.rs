@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey};
+use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey, StepProblem};
 use crate::diagnostic::Code;
 use crate::model::{AllocId, ExternalId, NamespacedId, NodeId, PluginId};
 
@@ -61,6 +61,15 @@ pub enum ClaimError {
         /// The node.
         node: NodeId,
     },
+    /// The volume is not detached from the node after the wait; the agent goes on.
+    StillAttached {
+        /// The volume.
+        volume: NamespacedId,
+        /// The node.
+        node: NodeId,
+        /// The failure of the last step.
+        problem: Option<StepProblem>,
+    },
     /// The request has an invalid field.
     Invalid(String),
     /// The node does not exist.
@@ -72,9 +81,13 @@ pub enum ClaimError {
 impl ClaimError {
     pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
         match self {
+            Self::Denied { denied, .. } if !denied.can_succeed_later() => {
+                (Code::ClaimDenied, StatusCode::BAD_REQUEST)
+            }
             Self::Denied { .. } | Self::NoNodePlugin { .. } => {
                 (Code::ClaimDenied, StatusCode::CONFLICT)
             }
+            Self::StillAttached { .. } => (Code::VolumeNotYet, StatusCode::INTERNAL_SERVER_ERROR),
             Self::Failed { .. } => (Code::ClaimFailed, StatusCode::INTERNAL_SERVER_ERROR),
             Self::NoClaim { .. } => (Code::ClaimNotFound, StatusCode::NOT_FOUND),
             Self::OtherNode { .. }
@@ -96,9 +109,15 @@ impl ClaimError {
         format!("{}: {}", self.message(), notes.join(", "))
     }
 
-    /// The claims that are in the way.
+    /// What is in the way.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
+            Self::StillAttached { problem, .. } => {
+                let problem = problem.iter();
+                problem
+                    .map(|problem| format!("{} fails: {}", problem.step, problem.error))
+                    .collect()
+            }
             Self::Denied { denied, .. } => {
                 let holders = denied.holders.iter();
                 holders.map(ToString::to_string).collect()
@@ -123,6 +142,15 @@ impl ClaimError {
             Self::NoNodePlugin { plugin, .. } => format!(
                 "start the plugin on that node; `nomad-csi plugin status {plugin}` shows its state"
             ),
+            Self::StillAttached {
+                volume, problem, ..
+            } => {
+                let remedy = problem.as_ref().and_then(|problem| problem.help.clone());
+                remedy.unwrap_or_else(|| {
+                    let NamespacedId { namespace, id } = volume;
+                    format!("run `nomad-csi volume claims {id} --namespace {namespace}` to see how far it is")
+                })
+            }
             Self::OtherNode { node, .. } => format!("use `--node {node}`"),
             Self::AllocEnded(_) => {
                 "claim the volume for an allocation that runs; the ID of an ended one is never used again"
@@ -177,6 +205,10 @@ impl ClaimError {
                 node,
             } => format!(
                 "cannot claim volume {}: plugin `{plugin}` is not healthy on node `{node}`",
+                volume.quoted()
+            ),
+            Self::StillAttached { volume, node, .. } => format!(
+                "volume {} is still being detached from node `{node}`",
                 volume.quoted()
             ),
             Self::Invalid(problem) => problem.clone(),

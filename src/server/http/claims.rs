@@ -101,7 +101,7 @@ pub(super) async fn release(request: &ApiRequest, id: &str) -> Result {
 pub(super) async fn detach(request: &ApiRequest, volume: NamespacedId, node: &str) -> Result {
     let wait = wait(request.parameters.text("wait").unwrap_or_default())?;
     let node = NodeId::new(node);
-    let (_, index) = request.services.claims.detach(&volume, &node, wait).await?;
+    let index = request.services.claims.detach(&volume, &node, wait).await?;
     Ok(Reply::empty().with_index(index))
 }
 
@@ -143,6 +143,17 @@ fn wait(text: &str) -> Result<Duration> {
     Ok(wait.min(LONGEST_WAIT))
 }
 
+/// Names are part of paths and stay on record, so their length is limited as CSI limits its strings.
+fn check_name(name: &str, field: &str) -> Result<()> {
+    if name.len() > 128 {
+        return Err(invalid(&format!("`{field}` has more than 128 bytes")));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(invalid(&format!("`{field}` has a control character")));
+    }
+    Ok(())
+}
+
 fn mount_request(volume: NamespacedId, document: ClaimRequestDocument) -> Result<MountRequest> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let access_mode = given(&document.access_mode).map(|text| {
@@ -155,6 +166,9 @@ fn mount_request(volume: NamespacedId, document: ClaimRequestDocument) -> Result
     });
     let alloc = given(&document.alloc_id);
     let alloc = alloc.ok_or_else(|| invalid("the request names no allocation (`AllocID`)"))?;
+    for (name, field) in [(&alloc, "AllocID"), (&document.alias, "Alias")] {
+        check_name(name, field)?;
+    }
     Ok(MountRequest {
         volume,
         alloc: AllocId::new(alloc),
@@ -181,6 +195,7 @@ const fn known_name(known: Known) -> &'static str {
 fn problem_to_wire(problem: &StepProblem) -> ClaimProblemDocument {
     ClaimProblemDocument {
         error: problem.error.clone(),
+        help: problem.help.clone().unwrap_or_default(),
         since: problem.since,
         step: problem.step.clone(),
     }

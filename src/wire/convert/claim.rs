@@ -31,6 +31,7 @@ fn problem_from_wire(problem: &ClaimProblemDocument) -> ClaimProblem {
     ClaimProblem {
         step: problem.step.clone(),
         error: problem.error.clone(),
+        help: Some(problem.help.clone()).filter(|help| !help.is_empty()),
         since: problem.since,
     }
 }
