@@ -191,7 +191,7 @@ fn check(seed: u64) -> [usize; 2] {
     counts
 }
 
-/// W13, B18: the answers to concurrent claims and releases are those of one order.
+/// B18: the answers to concurrent claims and releases are those of one order.
 #[test]
 fn concurrent_claims_are_linearizable() {
     let counts: Vec<_> = (0..IN_SUITE).map(check).collect();
