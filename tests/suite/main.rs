@@ -15,6 +15,8 @@ mod canary;
 #[cfg(feature = "agent")]
 mod claims;
 #[cfg(feature = "agent")]
+mod claims_linearizable;
+#[cfg(feature = "agent")]
 mod claims_model;
 #[cfg(feature = "agent")]
 mod claims_simulation;
@@ -56,6 +58,8 @@ mod imports;
 mod invisible_characters;
 mod ledger;
 mod ledger_real;
+#[cfg(feature = "agent")]
+mod linearizability;
 mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;
