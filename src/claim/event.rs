@@ -158,8 +158,8 @@ fn can_go(record: &Claims, key: &ClaimKey) -> bool {
         return false;
     };
     let is_last = record.on(&claim.node).count() == 1;
-    let is_used = record.stagings.contains_key(&claim.node)
-        || record.attachments.contains_key(&claim.node);
+    let is_used =
+        record.stagings.contains_key(&claim.node) || record.attachments.contains_key(&claim.node);
     claim.published == Known::No && !(is_last && is_used)
 }
 

@@ -121,6 +121,9 @@ pub(super) fn dispatch(
             Some(AgentCommand::Check(check)) => {
                 run_client(context, process, agent::check_agent(context, check))
             }
+            Some(AgentCommand::Journal(journal)) => {
+                run_client(context, process, agent::show_journal(context, journal))
+            }
         },
     }
 }

@@ -27,6 +27,7 @@ mod usage;
 mod variable;
 mod volume;
 mod volume_claim;
+mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
@@ -58,3 +59,4 @@ pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
+pub use volume_event::VolumeEvent;

@@ -80,7 +80,9 @@ pub fn violations(state: &State) -> Vec<String> {
     }
     for id in state.boots.keys().chain(state.losses.keys()) {
         if !state.nodes.contains_key(id) {
-            found.push(format!("node {id} has a boot ID or a loss, but is not registered"));
+            found.push(format!(
+                "node {id} has a boot ID or a loss, but is not registered"
+            ));
         }
     }
     for (key, record) in &state.variables {

@@ -16,6 +16,7 @@ mod elements;
 mod error;
 mod external;
 mod header;
+mod history;
 mod namespace;
 mod node;
 mod plugin;
@@ -46,6 +47,7 @@ pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,
 };
+pub use history::VolumeEventDocument;
 pub use namespace::NamespaceDocument;
 pub use node::NodeStub;
 pub use plugin::{

@@ -10,6 +10,8 @@ mod claim;
 mod diagnostic;
 mod drift;
 mod formats;
+#[cfg(feature = "agent")]
+mod history;
 mod import;
 mod markup;
 mod orphans;
@@ -40,6 +42,8 @@ pub(super) use claim::claim_list;
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, ReportInput, report};
+#[cfg(feature = "agent")]
+pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};

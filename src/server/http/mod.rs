@@ -11,6 +11,7 @@ mod body;
 mod claims;
 mod cluster;
 mod guard;
+mod history;
 mod limits;
 mod long_body;
 mod parameters;
