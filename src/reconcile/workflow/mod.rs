@@ -10,10 +10,12 @@ mod approval;
 mod claims;
 mod context;
 mod detach;
+mod doctor;
 mod error;
 mod expand;
 mod expand_problems;
 mod expand_request;
+mod find_node;
 mod find_volume;
 mod forget;
 mod import_set;
@@ -45,9 +47,14 @@ pub use apply::{ApplyMode, ApplyRequest, ApplyResult, apply_specifications};
 pub use claims::{LONGEST_CLAIM_WAIT, claim_volume, list_claims, release_volume};
 pub use context::WorkflowContext;
 pub use detach::detach_volume;
+pub use doctor::{
+    ClaimOverview, DoctorReport, DoctorRequest, VolumeDiagnosis, claim_overview, diagnose_volumes,
+    fix_findings,
+};
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;
+pub use find_node::find_node;
 pub use find_volume::find_volume;
 pub use forget::forget_volumes;
 pub use import_set::import_into_set;
