@@ -163,10 +163,8 @@ fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
 pub(super) fn waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let evaluations = facts.evaluations.iter();
     let found = evaluations.filter_map(|evaluation| {
-        let reasons = evaluation.reasons.iter();
-        let reason = reasons
-            .filter(|reason| names_volume(reason, facts.volume.id.as_str()))
-            .next()?;
+        let mut reasons = evaluation.reasons.iter();
+        let reason = reasons.find(|reason| names_volume(reason, facts.volume.id.as_str()))?;
         Some(waiting_job(facts, evaluation, reason))
     });
     found.collect()

@@ -16,7 +16,7 @@ pub(super) fn claim_findings(facts: &VolumeFacts<'_>, claims: &[VolumeClaim]) ->
             (_, Some(cause @ (Cause::NodeUnknown | Cause::NodeNotReady(_)))) => {
                 Some(lost_node(facts, claim, &cause))
             }
-            (Some(problem), cause) => Some(unpublished(facts, claim, problem, cause)),
+            (Some(problem), cause) => Some(unpublished(facts, claim, problem, cause.as_ref())),
             (None, Some(cause)) if claim.is_published => Some(at_risk(facts, claim, &cause)),
             (None, _) => None,
         }
@@ -93,20 +93,15 @@ fn unpublished(
     facts: &VolumeFacts<'_>,
     claim: &VolumeClaim,
     problem: &ClaimProblem,
-    cause: Option<Cause>,
+    cause: Option<&Cause>,
 ) -> Finding {
     let because = cause
-        .as_ref()
         .map(|cause| format!(", because {}", cause.clause(facts)))
         .unwrap_or_default();
     let mut evidence = vec![state(facts, claim), failure(facts, claim, problem)];
-    evidence.extend(
-        cause
-            .as_ref()
-            .map(|cause| cause.evidence(facts, &claim.node)),
-    );
+    evidence.extend(cause.map(|cause| cause.evidence(facts, &claim.node)));
     let mut remedies: Vec<Remedy> = vec![];
-    match &cause {
+    match cause {
         Some(cause) => remedies.push(cause.remedy(facts, &claim.node)),
         None => remedies.extend(help(claim)),
     }

@@ -65,6 +65,7 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     (
         "core",
         &[
+            ("doctor", "what is wrong"),
             ("plan", "wanted against observed"),
             ("state", "what the agent remembers"),
             ("wire", "Nomad's JSON"),

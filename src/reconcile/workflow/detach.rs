@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
-use super::doctor::{explained, stuck_claims};
 use super::error::WorkflowError;
 use super::find_node::{SHORTEST_PREFIX, find_node};
 use super::find_volume::find_volume;

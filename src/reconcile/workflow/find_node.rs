@@ -22,11 +22,11 @@ pub async fn find_node(context: &WorkflowContext<'_>, text: &str) -> Result<Node
     }
     let listing = context.api.list_nodes();
     let nodes = context.unless_interrupted(listing).await??;
-    Ok(matching(&nodes, text)?)
+    matching(&nodes, text).map_err(|problem| (*problem).into())
 }
 
 /// Returns the node with this ID, else the one with this name, else the one whose ID starts so.
-fn matching(nodes: &[ClientNode], text: &str) -> Result<NodeId, Diagnostic> {
+fn matching(nodes: &[ClientNode], text: &str) -> Result<NodeId, Box<Diagnostic>> {
     let is_long = text.chars().count() >= SHORTEST_PREFIX;
     let exact = |node: &&ClientNode| node.id.as_str() == text;
     let named = |node: &&ClientNode| node.name == text;
@@ -37,10 +37,10 @@ fn matching(nodes: &[ClientNode], text: &str) -> Result<NodeId, Diagnostic> {
         nodes.iter().filter(starts).collect(),
     ];
     match found.into_iter().find(|found| !found.is_empty()) {
-        None => Err(no_node(nodes, text)),
+        None => Err(Box::new(no_node(nodes, text))),
         Some(found) => match found.as_slice() {
             [one] => Ok(one.id.clone()),
-            several => Err(several_nodes(several, text)),
+            several => Err(Box::new(several_nodes(several, text))),
         },
     }
 }

@@ -7,6 +7,7 @@
 mod applied_record;
 mod apply;
 mod approval;
+mod claim_explanation;
 mod claims;
 mod context;
 mod detach;
@@ -44,13 +45,11 @@ mod wait;
 
 pub use applied_record::AppliedRecord;
 pub use apply::{ApplyMode, ApplyRequest, ApplyResult, apply_specifications};
+pub use claim_explanation::{ClaimOverview, claim_overview};
 pub use claims::{LONGEST_CLAIM_WAIT, claim_volume, list_claims, release_volume};
 pub use context::WorkflowContext;
 pub use detach::detach_volume;
-pub use doctor::{
-    ClaimOverview, DoctorReport, DoctorRequest, VolumeDiagnosis, claim_overview, diagnose_volumes,
-    fix_findings,
-};
+pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes, fix_findings};
 pub use error::{FailureKind, WorkflowError};
 pub use expand::expand_volume;
 pub use expand_request::ExpandRequest;

@@ -6,8 +6,8 @@
 //! removed if it has changed.
 
 use super::approval::{Answer, Approval, require_approval};
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
-use super::doctor::{explained, stuck_claims};
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::find_volume::{
     VolumeLookup, ambiguous_volume, look_up_volume, removed_volume_not_found,

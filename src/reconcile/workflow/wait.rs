@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
-use super::doctor::{explained, stuck_claims};
 use super::error::WorkflowError;
 use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
 use crate::diagnostic::{Code, Diagnostic};

@@ -367,7 +367,8 @@ impl ClaimService {
                 problem: self
                     .ports
                     .cell
-                    .read(|state| problem_on(state, &remote, node)),
+                    .read(|state| problem_on(state, &remote, node))
+                    .map(Box::new),
             }
             .into()),
         }

@@ -11,6 +11,7 @@ use crate::doctor::Severity;
 use crate::reconcile::workflow::{DoctorReport, DoctorRequest, diagnose_volumes, fix_findings};
 
 /// Arguments of `volume doctor`.
+#[expect(clippy::struct_excessive_bools, reason = "one flag per option")]
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Exact ID of the volume
