@@ -64,8 +64,11 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "core",
+        &[("doctor", "what is wrong with a volume, and what helps")],
+    ),
+    (
+        "",
         &[
-            ("doctor", "what is wrong"),
             ("plan", "wanted against observed"),
             ("state", "what the agent remembers"),
             ("wire", "Nomad's JSON"),
