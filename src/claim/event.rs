@@ -400,8 +400,8 @@ fn concerned<'a>(record: &'a mut Claims, step: &'a Step) -> impl Iterator<Item =
     concerned.map(|(_, claim)| claim)
 }
 
-/// Whether a claim waits for the step.
-fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
+/// Whether a claim waits for the step, if the step is due.
+pub fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
     match step {
         Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => key == one,
         Step::ControllerPublish(node)

@@ -173,6 +173,11 @@ fn dispatch_volume(
             process,
             volume::claims::release(context, arguments),
         ),
+        VolumeCommand::Doctor(arguments) => run_client(
+            context,
+            process,
+            volume::doctor::diagnose(context, arguments),
+        ),
         VolumeCommand::Wait(arguments) => run_client(
             context,
             process,

@@ -6,7 +6,9 @@
 mod alloc;
 mod bytes;
 mod capability;
+mod client_node;
 mod display;
+mod evaluation;
 mod external;
 mod hex;
 mod hidden_field;
@@ -32,7 +34,12 @@ mod volume_event;
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
-pub use display::{ago, escape_json, escape_json_for_yaml, is_invisible, one_line, visible_char};
+pub use client_node::ClientNode;
+pub use display::{
+    ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
+    visible_char,
+};
+pub use evaluation::BlockedEvaluation;
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;

@@ -28,7 +28,7 @@ pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
 pub use claims::{
     ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
-    MountRequest, NodeHosts, claim_statuses,
+    MountRequest, NodeHosts, StepAttempts,
 };
 pub use error::{
     CallTarget, ClaimError, ControllerOperation, CopySource, PluginFailure, RequestError,

@@ -13,6 +13,7 @@ mod bad_input;
 mod behaviours;
 mod canary;
 #[cfg(feature = "agent")]
+mod claim_attempts;
 mod claims;
 #[cfg(feature = "agent")]
 mod claims_linearizable;

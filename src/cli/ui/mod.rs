@@ -8,6 +8,7 @@ mod check_progress;
 mod check_reports;
 mod claim;
 mod diagnostic;
+mod doctor;
 mod drift;
 mod formats;
 #[cfg(feature = "agent")]
@@ -38,8 +39,9 @@ pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
-pub(super) use claim::claim_list;
+pub(super) use claim::{claim_list, claim_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
+pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, ReportInput, report};
 #[cfg(feature = "agent")]
