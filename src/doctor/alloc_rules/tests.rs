@@ -30,10 +30,13 @@ fn a_running_allocation_is_no_finding() {
     );
 }
 
+/// What changes healthy facts into those of a case.
+type Change = fn(&mut Facts);
+
 #[test]
 fn the_release_of_an_ended_allocation_is_explained_by_its_cause() {
     let n1 = NodeId::new("n1");
-    let cases: [(fn(&mut Facts), &str); 6] = [
+    let cases: [(Change, &str); 6] = [
         (
             |facts| drop(facts.plugin_mut().nodes.remove(&NodeId::new("n1"))),
             "because plugin `ebs` has no healthy node there",

@@ -165,7 +165,7 @@ mod tests {
         assert!(backoff.due(now).is_empty());
         reader.retry_now(&volume);
         backoff.shortened().await;
-        assert_eq!(backoff.due(now), [volume.clone()]);
+        assert_eq!(backoff.due(now), std::slice::from_ref(&volume));
         assert_eq!(backoff.failed_attempts(&volume, &step), 2);
         backoff.succeeded(&volume, &step);
         assert!(reader.waiting(&volume).is_empty());
