@@ -6,8 +6,8 @@ use super::*;
 use crate::state::samples::History;
 
 #[test]
-fn every_kind_of_event_is_told_in_words() {
-    let mut told = BTreeMap::new();
+fn every_kind_of_event_has_words() {
+    let mut texts = BTreeMap::new();
     for event in History::new(3).take(6000) {
         let text = event_text(&event.kind);
         assert!(!text.is_empty() && !text.contains('\n'), "{text}");
@@ -15,7 +15,7 @@ fn every_kind_of_event_is_told_in_words() {
             EventKind::Claim { event, .. } => event.name(),
             kind => kind.name(),
         };
-        told.entry(name).or_insert(text);
+        texts.entry(name).or_insert(text);
     }
     let expected = [
         ("claim granted", "claimed for "),
@@ -39,6 +39,6 @@ fn every_kind_of_event_is_told_in_words() {
         ("volume deleted", "deleted at the provider, with its data"),
     ];
     for (name, part) in expected {
-        assert!(told[name].contains(part), "{name}: {}", told[name]);
+        assert!(texts[name].contains(part), "{name}: {}", texts[name]);
     }
 }

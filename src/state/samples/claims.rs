@@ -7,7 +7,8 @@ use crate::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, ExternalNodeId, NamespacedId, NodeId,
     RemoteVolume, SealedSecrets, VolumeAlias,
 };
-use crate::state::{EventKind, Phase};
+use crate::state::event::EventKind;
+use crate::state::record::Phase;
 
 impl History {
     pub(super) fn any_claim_event(&mut self) -> Option<EventKind> {
