@@ -67,6 +67,8 @@ transcripts! {
     claims_are_not_shown_by_nomad = "volume/claims-nomad.md";
     a_volume_is_claimed_and_released = "volume/claim.md";
     claims_of_the_embedded_agent = "volume/claim-embedded.md";
+    the_history_of_a_volume_is_shown = "volume/journal.md";
+    the_history_of_a_volume_of_the_embedded_agent = "embedded/journal.md";
     a_node_is_fenced_and_unfenced = "volume/fence.md";
     volume_wait_waits_for_a_state = "volume/wait.md";
     a_volume_is_expanded = "volume/expand.md";

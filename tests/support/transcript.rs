@@ -306,6 +306,10 @@ impl Session {
             // The embedded plugin reports a size only if it runs as root.
             shown = shown.replace("= 1.0 GiB\n", "= unknown\n");
             shown = shown.replace(", 1.0 GiB)", ")");
+            // The embedded agent's node has the name of the machine.
+            let system = rustix::system::uname();
+            let name = system.nodename().to_string_lossy();
+            shown = shown.replace(&format!("the nodes are: {name} "), "the nodes are: [HOST] ");
         }
         shown
     }

@@ -212,7 +212,7 @@ fn not_released(
 }
 
 /// Returns the volume in its own namespace.
-async fn resolve(
+pub(super) async fn resolve(
     context: &WorkflowContext<'_>,
     volume: &NamespacedId,
 ) -> Result<NamespacedId, WorkflowError> {

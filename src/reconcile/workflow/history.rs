@@ -1,12 +1,12 @@
 //! `agent journal`: what happened to a volume.
 
-use super::claims::require_claims;
+use super::claims::{require_claims, resolve};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use crate::model::{NamespacedId, VolumeEvent};
+use crate::model::{Namespace, NamespacedId, VolumeEvent};
 use crate::ports::WithDocument;
 
-/// Returns the newest events of a volume, oldest first.
+/// Returns the newest events of a volume, oldest first. In all namespaces, the volume must exist.
 ///
 /// # Errors
 /// If the server is not an agent, or neither the volume nor events of it exist.
@@ -17,6 +17,10 @@ pub async fn read_history(
 ) -> Result<Vec<WithDocument<VolumeEvent>>, WorkflowError> {
     let action = format!("read the history of volume {}", volume.quoted());
     require_claims(context, &action).await?;
-    let reading = context.api.volume_history(volume, most);
+    let found = match volume.namespace.as_str() == Namespace::ALL {
+        true => resolve(context, volume).await?,
+        false => volume.clone(),
+    };
+    let reading = context.api.volume_history(&found, most);
     Ok(context.unless_interrupted(reading).await??)
 }
