@@ -5,19 +5,19 @@
 
 use crate::model::Volume;
 
-/// The version of a volume when the plan was made.
+/// The version of a volume when the plan was made. Steps of claims do not change it on the agent (W08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeVersion {
     /// The volume did not exist.
     Absent,
-    /// The volume existed with this modify index.
+    /// The volume existed, and its specification had last changed at this index.
     At(u64),
 }
 
 impl VolumeVersion {
     /// The version of a volume as it was read; `None` if it does not exist.
     pub fn of(volume: Option<&Volume>) -> Self {
-        volume.map_or(Self::Absent, |volume| Self::At(volume.modify_index))
+        volume.map_or(Self::Absent, |volume| Self::At(volume.spec_index))
     }
 
     /// Returns why the current volume is not of this version; `None` if it is.

@@ -15,6 +15,7 @@ mod duration;
 mod elements;
 mod error;
 mod external;
+mod filter;
 mod header;
 mod namespace;
 mod node;
@@ -42,6 +43,7 @@ pub use duration::{GoDuration, InvalidDuration};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
+pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,

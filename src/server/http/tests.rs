@@ -189,8 +189,9 @@ async fn every_path_responds_like_nomad() {
         (
             "GET /v1/volumes?type=csi&filter=Name",
             400,
-            "failed to create result paginator: failed to read filter expression: this agent does not \
-             support filter expressions",
+            "failed to create result paginator: failed to read filter expression: at character 5: \
+             expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, \
+             found the end",
         ),
         ("GET /v1/volumes/external", 500, "no such plugin"),
         (

@@ -169,6 +169,9 @@ pub(crate) struct VolumeStatusArgs {
     /// Show only volumes of this plugin
     #[arg(long, value_name = "ID")]
     pub plugin: Option<String>,
+    /// Show only volumes for which this expression is true, such as 'Name matches "^db"'
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "id")]
+    pub filter: Option<String>,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
