@@ -15,6 +15,7 @@
 //!  driver       runs tasks as processes           files     finds and reads files
 //!  telemetry    logs and metrics                  secrets   resolves secret references
 //!  ports        interfaces to the outside world    private   files that only this user can use
+//!  doctor       what is wrong with a volume, and what helps
 //!  plan         specifications against state      state     the agent's state machine
 //!  wire         Nomad's JSON                      claim     who may use a volume
 //!  spec         text -> volume specifications
@@ -42,6 +43,7 @@ pub mod conformance;
 #[cfg(feature = "agent")]
 pub mod csi;
 pub mod diagnostic;
+pub mod doctor;
 #[cfg(feature = "agent")]
 pub mod driver;
 pub mod files;

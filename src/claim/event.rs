@@ -146,12 +146,21 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::ExpansionRequired { .. } => true,
-        ClaimEvent::Released { key } => record
-            .claims
-            .get(key)
-            .is_some_and(|claim| claim.published == Known::No),
+        ClaimEvent::Released { key } => can_go(record, key),
         ClaimEvent::Orphaned { .. } => record.tombstone.is_none(),
     }
+}
+
+/// Whether nothing is left of a claim: no target, and, if it is the last one on its node, neither staging
+/// nor attachment, which no claim would undo.
+fn can_go(record: &Claims, key: &ClaimKey) -> bool {
+    let Some(claim) = record.claims.get(key) else {
+        return false;
+    };
+    let is_last = record.on(&claim.node).count() == 1;
+    let is_used =
+        record.stagings.contains_key(&claim.node) || record.attachments.contains_key(&claim.node);
+    claim.published == Known::No && !(is_last && is_used)
 }
 
 /// Whether the record has what the step works on.
@@ -391,8 +400,8 @@ fn concerned<'a>(record: &'a mut Claims, step: &'a Step) -> impl Iterator<Item =
     concerned.map(|(_, claim)| claim)
 }
 
-/// Whether a claim waits for the step.
-fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
+/// Whether a claim waits for the step, if the step is due.
+pub fn is_concerned(step: &Step, key: &ClaimKey, claim: &Claim) -> bool {
     match step {
         Step::NodePublish(one) | Step::NodeUnpublish(one) | Step::Release(one) => key == one,
         Step::ControllerPublish(node)

@@ -24,7 +24,9 @@ mod usage;
 
 pub use admit::{Admission, AdmissionFacts, ClaimRequest, NodeVolumes, admit};
 pub use denied::{ClaimDenied, ClaimDeniedReason, ClaimHolder};
-pub use event::{ClaimEvent, EventPlace, StepAnswer, apply, is_new_problem, is_valid};
+pub use event::{
+    ClaimEvent, EventPlace, StepAnswer, apply, is_concerned, is_new_problem, is_valid,
+};
 pub use facts::{Facts, PluginSteps};
 pub use invariant::violations;
 pub use key::ClaimKey;

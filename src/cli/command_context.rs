@@ -17,7 +17,7 @@ use super::servers::Servers;
 use super::settings::{namespace, server_target};
 use super::ui::{Printer, TimeReference, problems_text, render};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use crate::model::Namespace;
+use crate::model::{Namespace, shell_quoted};
 use crate::ports::{Clock, ClusterApi, SecretSource};
 use crate::secrets::LocalSecrets;
 
@@ -217,13 +217,4 @@ fn unreadable_answer(why: &str) -> CliError {
     .note(why)
     .help("add `--yes` to skip the prompt")
     .into()
-}
-
-/// Quotes a word for a POSIX shell.
-fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -121,6 +121,9 @@ pub(super) fn dispatch(
             Some(AgentCommand::Check(check)) => {
                 run_client(context, process, agent::check_agent(context, check))
             }
+            Some(AgentCommand::Journal(journal)) => {
+                run_client(context, process, agent::show_journal(context, journal))
+            }
         },
     }
 }
@@ -169,6 +172,11 @@ fn dispatch_volume(
             context,
             process,
             volume::claims::release(context, arguments),
+        ),
+        VolumeCommand::Doctor(arguments) => run_client(
+            context,
+            process,
+            volume::doctor::diagnose(context, arguments),
         ),
         VolumeCommand::Wait(arguments) => run_client(
             context,

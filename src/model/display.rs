@@ -9,6 +9,29 @@ pub fn ago(nanoseconds: i64, now: i64) -> String {
     format!("{} ago", two_units(seconds.unsigned_abs()))
 }
 
+/// Returns how long until a time, in its two largest units: `in 1m20s`. A time in the past is `now`.
+pub fn until(nanoseconds: i64, now: i64) -> String {
+    // A wait is rounded up, so that it never ends before it is over.
+    let seconds = nanoseconds
+        .saturating_sub(now)
+        .max(0)
+        .div_euclid(1_000_000_000);
+    let has_rest = nanoseconds.saturating_sub(now).max(0) % 1_000_000_000 > 0;
+    match seconds.unsigned_abs() + u64::from(has_rest) {
+        0 => "now".to_owned(),
+        seconds => format!("in {}", two_units(seconds)),
+    }
+}
+
+/// Quotes a word for a POSIX shell.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn two_units(seconds: u64) -> String {
     const UNITS: [(&str, u64); 6] = [
         ("y", 365 * 86_400),

@@ -6,7 +6,9 @@
 mod alloc;
 mod bytes;
 mod capability;
+mod client_node;
 mod display;
+mod evaluation;
 mod external;
 mod hex;
 mod hidden_field;
@@ -27,11 +29,17 @@ mod usage;
 mod variable;
 mod volume;
 mod volume_claim;
+mod volume_event;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus};
 pub use bytes::{Bytes, BytesError, CapacityRange};
 pub use capability::{AccessMode, AttachmentMode, Capability};
-pub use display::{ago, escape_json, escape_json_for_yaml, is_invisible, one_line, visible_char};
+pub use client_node::ClientNode;
+pub use display::{
+    ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
+    visible_char,
+};
+pub use evaluation::BlockedEvaluation;
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
@@ -58,3 +66,4 @@ pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
 pub use volume::{UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
+pub use volume_event::VolumeEvent;

@@ -44,6 +44,17 @@ pub struct VolumeClaim {
     pub target_path: String,
     /// When the claim was granted, in nanoseconds since the epoch.
     pub granted_at: i64,
+    /// How often the step that the claim waits for has failed.
+    pub failed_attempts: u32,
+    /// When that step is tried again, in nanoseconds since the epoch; `None` if it does not pause.
+    pub next_attempt: Option<i64>,
     /// The failure of the last step.
     pub problem: Option<ClaimProblem>,
+}
+
+impl VolumeClaim {
+    /// Whether the claim is given back, and the volume is being undone on its node.
+    pub fn is_in_release(&self) -> bool {
+        matches!(self.state.as_str(), "unpublishing" | "detaching")
+    }
 }

@@ -17,7 +17,9 @@ use crate::model::{
     VolumeAlias,
 };
 use crate::ports::HostFileError;
-use crate::private::{create_directory, create_subdirectory, open_to_read, replace};
+use crate::private::{
+    create_directory, create_subdirectory, open_to_read, remove_temporary_in, replace,
+};
 
 /// The content of the file beside a mount point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,13 +130,17 @@ impl Place {
         Ok(done_or_absent(removed).map_err(failed)?.is_some())
     }
 
-    /// Removes the record, and the directories that are empty then.
+    /// Removes the record, what a crash has left of writing it, and the directories that are empty
+    /// then.
     ///
     /// # Errors
     /// If the record cannot be removed.
     pub(super) fn remove_record(&self) -> Result<(), HostFileError> {
         let failed = |error: io::Error| HostFileError::new("remove", &self.record, &error);
         done_or_absent(std::fs::remove_file(&self.record)).map_err(failed)?;
+        if let Some(directory) = self.directories.last() {
+            done_or_absent(remove_temporary_in(directory)).map_err(failed)?;
+        }
         for directory in self.directories.iter().skip(1).rev() {
             match done_or_absent(std::fs::remove_dir(directory)) {
                 Ok(_) => {}
@@ -273,6 +279,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::private::temporary_in;
 
     fn record() -> VolumeRecord {
         VolumeRecord {
@@ -304,6 +311,19 @@ mod tests {
         place.remove_record().unwrap();
         place.remove_record().unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
+        assert_eq!(entries(root.on_host()), Ok(vec![]));
+    }
+
+    /// A crash while the record is written leaves a file with another name. The undo removes it.
+    #[test]
+    fn an_interrupted_record_leaves_no_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = MountRoot::new(directory.path(), directory.path()).unwrap();
+        let place = Place::of_staging(&root, &root.staging(&"v".into()));
+        place.prepare(&record()).unwrap();
+        let interrupted = temporary_in(place.record.parent().unwrap()).unwrap();
+        interrupted.keep().unwrap();
+        place.remove_record().unwrap();
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
 

@@ -1,4 +1,4 @@
-//! Claims of volumes, and lost nodes, through the agent's own endpoints.
+//! Claims and histories of volumes, and lost nodes, through the agent's own endpoints.
 
 use async_trait::async_trait;
 use http::Method;
@@ -6,11 +6,13 @@ use http::Method;
 use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
-use crate::model::{NodeId, VolumeClaim};
+use crate::model::{NamespacedId, NodeId, VolumeClaim, VolumeEvent};
 use crate::ports::{
     ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
 };
-use crate::wire::{ClaimDocument, ClaimRequestDocument, ReleaseResponse, claim_from_wire};
+use crate::wire::{
+    ClaimDocument, ClaimRequestDocument, ReleaseResponse, VolumeEventDocument, claim_from_wire,
+};
 
 #[async_trait]
 impl ClaimApi for NomadClient {
@@ -89,6 +91,30 @@ impl ClaimApi for NomadClient {
         Ok(released.remaining)
     }
 
+    async fn volume_history(
+        &self,
+        volume: &NamespacedId,
+        most: usize,
+    ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError> {
+        let action = format!("read the history of volume {}", volume.quoted());
+        check_addressable(volume.id.as_str(), &action)?;
+        let most = most.to_string();
+        let query = [
+            ("namespace", volume.namespace.as_str()),
+            ("per_page", most.as_str()),
+        ];
+        let mut events = vec![];
+        let add = |event, document| {
+            events.push(WithDocument {
+                value: event_from_wire(event),
+                document,
+            });
+        };
+        let path = ["volume", "csi", volume.id.as_str(), "history"];
+        self.session.list(&path, &query, &action, add).await?;
+        Ok(events)
+    }
+
     async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError> {
         self.change_node(node, "fence").await
     }
@@ -122,6 +148,14 @@ fn claim_to_wire(request: &VolumeClaimRequest) -> ClaimRequestDocument {
         node_id: text(request.node.as_ref()),
         read_only: request.read_only,
         wait: go_duration(request.wait),
+    }
+}
+
+fn event_from_wire(event: VolumeEventDocument) -> VolumeEvent {
+    VolumeEvent {
+        index: event.index,
+        time: event.time,
+        text: event.text,
     }
 }
 

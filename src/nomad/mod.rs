@@ -10,6 +10,7 @@ mod blocking_query;
 mod claims;
 mod client;
 mod cluster_api;
+mod cluster_reader;
 mod connection_error;
 mod endpoint;
 mod error_table;

@@ -97,11 +97,19 @@ pub(super) fn claimed_error(
     for claim in claims {
         problem = problem.note(claim.to_string());
     }
-    let stop = "stop the jobs that use the volume, wait until their allocations end, and try again";
-    problem = problem.help(stop);
+    let has_ended = |claim: &ClaimingAlloc| {
+        let alloc = claim.alloc.as_ref();
+        alloc.is_some_and(|alloc| alloc.client.is_terminal())
+    };
     let gone = claims.iter().any(|claim| claim.alloc.is_none());
+    let ended = claims.iter().any(has_ended);
+    if !ended && !gone || claims.iter().any(ClaimingAlloc::is_live) {
+        problem = problem.help(
+            "stop the jobs that use the volume, wait until their allocations end, and try again",
+        );
+    }
     match removal {
-        Removal::Deregister { force: false } if gone => {
+        Removal::Deregister { force: false } if gone || ended => {
             problem.help("use `--force` to remove claims of allocations that have ended or are unknown to the server")
         }
         Removal::Delete if gone => {

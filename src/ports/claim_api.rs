@@ -1,4 +1,5 @@
-//! Claims of volumes, and nodes that are lost: requests that only this program's agent answers.
+//! Claims and histories of volumes, and nodes that are lost: requests that only this program's agent
+//! answers.
 //!
 //! A caller checks [`super::volume_api::ServerKind`] first: Nomad has other objects at some of these
 //! paths.
@@ -10,6 +11,7 @@ use async_trait::async_trait;
 use super::volume_api::{ApiError, WithDocument};
 use crate::model::{
     AccessMode, AllocId, AttachmentMode, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeClaim,
+    VolumeEvent,
 };
 
 /// The claims to list.
@@ -55,7 +57,7 @@ pub struct VolumeReleaseRequest {
     pub wait: Duration,
 }
 
-/// Claims and releases volumes, and declares nodes lost.
+/// Claims and releases volumes, tells their histories, and declares nodes lost.
 #[async_trait]
 pub trait ClaimApi: Send + Sync {
     /// Returns the claims, sorted by volume and allocation.
@@ -71,6 +73,13 @@ pub trait ClaimApi: Send + Sync {
     ) -> Result<Option<VolumeClaim>, ApiError>;
     /// Releases an allocation's claims of a volume, and returns how many are left after the wait.
     async fn release_volume(&self, request: &VolumeReleaseRequest) -> Result<usize, ApiError>;
+    /// Returns the newest events of a volume, at most `most`, in order. A volume that does not exist any
+    /// more may have some.
+    async fn volume_history(
+        &self,
+        volume: &NamespacedId,
+        most: usize,
+    ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError>;
     /// Declares a node lost.
     async fn fence_node(&self, node: &NodeId) -> Result<(), ApiError>;
     /// Lets a lost node be used again.

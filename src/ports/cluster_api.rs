@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use super::access::AccessReader;
 use super::claim_api::ClaimApi;
+use super::cluster_reader::ClusterReader;
 use super::ledger::Ledger;
 use super::provider_api::SnapshotApi;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, claims, permissions, watches, and ledgers in its variables.
-pub trait ClusterApi: VolumeApi + SnapshotApi + ClaimApi + AccessReader + VolumeWatch {
+/// The API of one server: volumes, snapshots, claims, nodes, permissions, watches, and ledgers in its
+/// variables.
+pub trait ClusterApi:
+    VolumeApi + SnapshotApi + ClaimApi + ClusterReader + AccessReader + VolumeWatch
+{
     /// Returns the ledger that the server's variables of this namespace hold.
     fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger>;
 

@@ -1,7 +1,8 @@
 //! The agent's durable state.
 //!
 //! A journal stores committed events in order, each under its index, and at most one snapshot that
-//! replaces all events up to its own index. It does not interpret events. `server::cell` is its only
+//! replaces all events up to its own index. The newest of the replaced events stay for a while as
+//! history, which no start reads. It does not interpret events. `server::cell` is its only
 //! writer; `store::lock` keeps other processes out.
 
 use std::path::{Path, PathBuf};
@@ -89,7 +90,16 @@ pub trait Journal: Send + Sync {
     /// Fails if `first` does not follow the last event.
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError>;
 
-    /// Writes a snapshot of acknowledged events and deletes the events that it replaces. It has
+    /// Returns up to `most` events after this index, with their indexes, in order. Those that a snapshot
+    /// replaced may be gone: then the first one that is left is the first.
+    ///
+    /// # Errors
+    /// Fails if an event cannot be read.
+    async fn read_events(&self, after: u64, most: usize)
+    -> Result<Vec<(u64, Event)>, JournalError>;
+
+    /// Writes a snapshot of acknowledged events and deletes the events that it replaces, except the
+    /// newest of them. It has
     /// everything, or every change since the last snapshot that was written without an error. Appends
     /// may run at the same time, and each waits for a small part of it at most. After a crash the
     /// journal has either the old snapshot and its events, or the new one. Later snapshots remove

@@ -49,19 +49,38 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     open(path, File::options().read(true))
 }
 
+/// How the names of files begin that are renamed when they are complete.
+const TEMPORARY: &str = ".nomad-csi-";
+
 /// Creates a file with a new name in a directory, to be renamed when it is complete.
 ///
 /// # Errors
 /// If it cannot be created.
 pub fn temporary_in(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
     let file = tempfile::Builder::new()
-        .prefix(".nomad-csi-")
+        .prefix(TEMPORARY)
         .tempfile_in(directory)?;
     make_private(file.as_file())?;
     Ok(file)
 }
 
-/// Replaces the content of a file durably: a crash leaves the old content or the new one.
+/// Removes the files of [`temporary_in`] that a crash has left in a directory. No other process or
+/// thread may be creating one there.
+///
+/// # Errors
+/// If the directory cannot be read, or a file cannot be removed.
+pub fn remove_temporary_in(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the content of a file durably: a crash leaves the old content or the new one, and may leave
+/// a file for [`remove_temporary_in`].
 ///
 /// # Errors
 /// If the new file cannot be written. The old one is unchanged then.

@@ -24,6 +24,7 @@ mod replace;
 mod resolve;
 mod run_loop;
 mod schedule;
+mod volume_facts;
 mod volume_list;
 mod wait;
 pub mod workflow;

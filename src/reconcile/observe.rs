@@ -13,7 +13,7 @@ use super::volume_list::list_all_volumes;
 use crate::diagnostic::Code;
 use crate::model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volume};
 use crate::plan::{LastSnapshot, ObservedState, PluginState};
-use crate::ports::{ApiError, Document, ProviderReader, VolumeApi};
+use crate::ports::{ApiError, Document, ProviderReader, VolumeApi, VolumeReader};
 use crate::spec::VolumeSpec;
 
 /// What was read from the server.
@@ -78,7 +78,7 @@ pub async fn observe(
     let ids: BTreeSet<PluginId> = stored.chain(wanted).cloned().collect();
     let reads = ids
         .iter()
-        .map(async |id| Ok::<_, ApiError>((id.clone(), plugin(api, id).await?)));
+        .map(async |id| Ok::<_, ApiError>((id.clone(), plugin_state(api, id).await?)));
     let plugins = stream::iter(reads).buffered(request.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
@@ -159,7 +159,11 @@ fn last_of(volume: &Volume, listed: &[Snapshot]) -> LastSnapshot {
     })
 }
 
-async fn plugin(api: &dyn VolumeApi, id: &PluginId) -> Result<PluginState, ApiError> {
+/// Returns a plugin; it is unknown if the token may not read it.
+pub(super) async fn plugin_state(
+    api: &(impl VolumeReader + ?Sized),
+    id: &PluginId,
+) -> Result<PluginState, ApiError> {
     match api.read_plugin(id, &Namespace::default()).await {
         Ok(Some(reading)) => Ok(PluginState::Known(Box::new(reading.value))),
         Ok(None) => Ok(PluginState::Missing),

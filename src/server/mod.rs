@@ -12,6 +12,7 @@ mod error;
 pub mod fake;
 mod forward;
 mod forward_error;
+mod history;
 pub mod http;
 mod keyed_limiter;
 mod observer;
@@ -27,7 +28,7 @@ pub use candidates::{Candidates, NoController, candidates};
 pub use cell::{CellOptions, CellStopped, CommitError, Expected, StateCell, Watch};
 pub use claims::{
     ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
-    MountRequest, NodeHosts, claim_statuses,
+    MountRequest, NodeHosts, StepAttempts,
 };
 pub use error::{
     CallTarget, ClaimError, ControllerOperation, CopySource, PluginFailure, RequestError,
@@ -35,6 +36,7 @@ pub use error::{
 };
 pub use forward::Forwarder;
 pub use forward_error::{ForwardError, ForwardOutcome};
+pub use history::volume_history;
 pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
 pub use observer::RecordingObserver;
 pub use repeated_call::ForwardLimits;

@@ -52,6 +52,14 @@ pub enum EventConflict {
         /// The volume of the event.
         volume: NamespacedId,
     },
+    /// The event would give a volume with claims another plugin or external ID (B12).
+    #[error("`{event}` is not valid for volume {}, whose claims are of another external volume", .volume.quoted())]
+    Identity {
+        /// The event's name.
+        event: &'static str,
+        /// The volume of the event.
+        volume: NamespacedId,
+    },
     /// The allocation or node is not as the event needs it.
     #[error("`{event}` is not valid for the state of the allocation or node")]
     Node {
@@ -116,6 +124,13 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
         });
     }
     let record = state.volumes.get(key);
+    if record.is_some_and(|record| changes_identity(&event.kind, record)) && has_claims(state, key)
+    {
+        return Err(EventConflict::Identity {
+            event: event.kind.name(),
+            volume: key.clone(),
+        });
+    }
     let phase = record.map(|record| record.phase);
     let expanding = record.is_some_and(|record| record.expanding.is_some());
     if is_valid(&event.kind, phase, expanding) {
@@ -134,6 +149,22 @@ fn removes_unclaimed(kind: &EventKind) -> bool {
         kind,
         EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. }
     )
+}
+
+/// Whether the event gives a registered volume another plugin or external ID: its claims are of the
+/// volume that it was.
+fn changes_identity(kind: &EventKind, record: &VolumeRecord) -> bool {
+    let EventKind::VolumeUpdated {
+        definition,
+        provided,
+        ..
+    } = kind
+    else {
+        return false;
+    };
+    let is_same = definition.plugin_id == record.definition.plugin_id
+        && provided.external_id == record.provided.external_id;
+    record.phase == Phase::Registered && !is_same
 }
 
 fn is_valid(kind: &EventKind, phase: Option<Phase>, expanding: bool) -> bool {

@@ -70,9 +70,10 @@ pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
         EventKind::AllocForgotten { alloc } => {
             state.allocs.contains_key(alloc) && state.claims_of(alloc).next().is_none()
         }
+        EventKind::NodeBooted { node, .. } => state.nodes.contains_key(node),
         EventKind::NodeLost { node, .. } => {
             let loss = state.losses.get(node);
-            loss.is_none_or(|loss| loss.has_returned)
+            state.nodes.contains_key(node) && loss.is_none_or(|loss| loss.has_returned)
         }
         EventKind::NodeReturned { node } => {
             let loss = state.losses.get(node);

@@ -78,6 +78,13 @@ pub fn violations(state: &State) -> Vec<String> {
             found.push(format!("node {id} is stored under another node's ID"));
         }
     }
+    for id in state.boots.keys().chain(state.losses.keys()) {
+        if !state.nodes.contains_key(id) {
+            found.push(format!(
+                "node {id} has a boot ID or a loss, but is not registered"
+            ));
+        }
+    }
     for (key, record) in &state.variables {
         let problem = variable_problem(state, key, record);
         found.extend(problem.map(|problem| format!("variable {key} {problem}")));

@@ -10,6 +10,7 @@ mod apply_claims;
 mod claim_query;
 mod claims_record;
 mod event;
+mod event_text;
 mod interner;
 mod invariant;
 mod list;
@@ -31,10 +32,12 @@ mod topic;
 mod variable;
 mod variable_list;
 mod view;
+mod volume_history;
 
 pub use apply::{EventConflict, apply, check};
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
+pub use event_text::event_text;
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use overlay::Overlay;
@@ -54,3 +57,4 @@ pub use variable_list::{
     VariableFilter, VariablePage, VariableToken, expired_locks, next_lock_end, variables,
 };
 pub use view::{PluginStatus, PluginView, VolumeView};
+pub use volume_history::VolumeHistory;

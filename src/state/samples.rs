@@ -1,5 +1,7 @@
 //! States and histories for tests: small ones by hand, long ones from a seed.
 
+mod claims;
+
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
 use super::record::{ProviderFacts, VolumeDefinition};
@@ -172,9 +174,14 @@ impl History {
         if self.choose(8) == 0 {
             return self.any_expansion(key);
         }
+        if self.choose(2) == 0
+            && let Some(event) = self.any_claim_event()
+        {
+            return event;
+        }
         match self.choose(16) {
             0 => started(),
-            1 => node_registered(self.choose(2)),
+            1 => node_registered(self.choose(3)),
             2 | 3 => self.any_plugin_event(),
             4 | 5 => create_intended(&key),
             6..=8 => created(&key, &external_id),
@@ -218,10 +225,16 @@ impl History {
         let number = self.choose(3);
         let node = NodeId::new(format!("node-{number}"));
         let alloc = AllocId::new(format!("task-{number}-{}", self.choose(2)));
-        let instance = Box::new(PluginInstance {
+        let mut instance = Box::new(PluginInstance {
             alloc_id: alloc.clone(),
             ..instance(self.choose(2) == 0)
         });
+        if let Some(controller) = &mut instance.controller {
+            controller.capabilities.publish_unpublish_volume = self.choose(4) > 0;
+        }
+        if let Some(node) = &mut instance.node {
+            node.capabilities.stage_unstage_volume = self.choose(4) > 0;
+        }
         match self.choose(6) {
             0 => EventKind::PluginInstanceObserved {
                 plugin,

@@ -7,7 +7,8 @@
 //! The database refuses all work after one failed system call. It is then closed and reopened by the
 //! next call. A full disk therefore fails only the batches that do not fit.
 //!
-//! A snapshot is written in many small transactions and becomes active with one (`record_table`).
+//! A snapshot is written in many small transactions and becomes active with one (`record_table`). It
+//! keeps the newest of the events that it replaces as history.
 //! Calls block, so they run on blocking threads, one transaction at a time in the order of the calls:
 //! an append waits for one transaction of a snapshot at most.
 
@@ -54,6 +55,9 @@ const CACHE_BYTES: usize = 16 << 20;
 const PARTS_PER_TRANSACTION: usize = 8;
 const EVENTS_PER_TRANSACTION: usize = 1024;
 
+/// How many of the events that a snapshot replaces are kept: some 50 MB.
+const HISTORY_EVENTS: u64 = 100_000;
+
 /// The journal in an embedded database. A clone is the same journal.
 pub struct EmbeddedJournal<S: Storage = FileStorage>(Arc<Shared<S>>);
 
@@ -61,6 +65,8 @@ struct Shared<S> {
     storage: S,
     /// `None` before the first call, and after a failed one.
     database: Mutex<Option<Database>>,
+    /// How many of the events that a snapshot replaces are kept.
+    history: u64,
     /// Snapshot rows that the last load found and that do not belong to the active snapshot.
     leftovers: std::sync::Mutex<Vec<RecordKey>>,
 }
@@ -81,10 +87,19 @@ impl<S: Storage> EmbeddedJournal<S> {
     /// # Errors
     /// See [`EmbeddedJournal::open`].
     pub async fn with_storage(storage: S) -> Result<Self, JournalError> {
+        Self::with_history(storage, HISTORY_EVENTS).await
+    }
+
+    /// Opens the journal in this storage, and keeps that many of the events that a snapshot replaces.
+    ///
+    /// # Errors
+    /// See [`EmbeddedJournal::open`].
+    pub async fn with_history(storage: S, history: u64) -> Result<Self, JournalError> {
         let database = Mutex::new(None);
         let journal = Self(Arc::new(Shared {
             storage,
             database,
+            history,
             leftovers: Default::default(),
         }));
         let open = |shared: &Shared<S>| shared.run(|_| Ok(()));
@@ -184,7 +199,7 @@ impl<S: Storage> Shared<S> {
             self.run(|database| in_records(database, |table| remove_rows(table, &part)))?;
             leftovers().drain(..part.len());
         }
-        while self.run(remove_covered)? {}
+        while self.run(|database| remove_covered(database, self.history))? {}
         Ok(())
     }
 }
@@ -258,6 +273,15 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
         self.blocking("append to", work).await
     }
 
+    async fn read_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        let work = move |shared: &Shared<S>| shared.run(|db| read_events(db, after, most));
+        self.blocking("read", work).await
+    }
+
     async fn write_snapshot(&self, mut changes: SnapshotChanges) -> Result<(), JournalError> {
         let work = move |shared: &Shared<S>| {
             // Neighbours share pages of the table, so fewer pages are written.
@@ -311,6 +335,17 @@ fn load(database: &Database) -> Result<(Replay, Vec<RecordKey>), Failure> {
         events,
     };
     Ok((replay, leftovers))
+}
+
+fn read_events(database: &Database, after: u64, most: usize) -> Result<Vec<(u64, Event)>, Failure> {
+    let table = database.begin_read()?.open_table(EVENTS)?;
+    let mut events = vec![];
+    for row in table.range(after.saturating_add(1)..)?.take(most) {
+        let (index, row) = row?;
+        let index = index.value();
+        events.push((index, decode_event(index, row.value())?));
+    }
+    Ok(events)
 }
 
 fn load_parts(
@@ -405,14 +440,15 @@ fn activate(database: &Database, changes: &SnapshotChanges) -> Result<(), Failur
     Ok(())
 }
 
-/// Removes some of the events that the active snapshot contains, and parts of snapshots of format 1.
-/// Returns whether there may be more.
-fn remove_covered(database: &Database) -> Result<bool, Failure> {
+/// Removes some of the events that the active snapshot contains, except the newest `history` of them, and
+/// parts of snapshots of format 1. Returns whether there may be more.
+fn remove_covered(database: &Database, history: u64) -> Result<bool, Failure> {
     let transaction = begin(database)?;
     let mut removed = 0;
     {
         let meta = transaction.open_table(META)?;
-        let covered = value(&meta, SNAPSHOT_INDEX)?.unwrap_or_default();
+        let snapshot = value(&meta, SNAPSHOT_INDEX)?.unwrap_or_default();
+        let covered = snapshot.saturating_sub(history);
         if value(&meta, SNAPSHOT_PARTS)?.is_none() {
             let mut parts = transaction.open_table(SNAPSHOTS)?;
             let all = parts.extract_from_if((0, 0).., |_, _| true)?;

@@ -65,10 +65,14 @@ pub struct ClaimDocument {
     /// The provider's ID of the volume.
     #[serde(rename = "ExternalID")]
     pub external_id: String,
+    /// How often the step that the claim waits for has failed since it was due; 0 if it did not fail.
+    pub failed_attempts: u32,
     /// When the claim was granted, in nanoseconds since the epoch.
     pub granted_at: i64,
     /// The namespace of the volume.
     pub namespace: String,
+    /// When the step that failed is tried again, in nanoseconds since the epoch; 0 if no step pauses.
+    pub next_attempt: i64,
     /// The node.
     #[serde(rename = "NodeID")]
     pub node_id: String,

@@ -14,9 +14,11 @@ mod decode;
 mod duration;
 mod elements;
 mod error;
+mod evaluation;
 mod external;
 mod filter;
 mod header;
+mod history;
 mod namespace;
 mod node;
 mod plugin;
@@ -32,22 +34,24 @@ pub use allocation::AllocationStub;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
-    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, claim_from_wire,
-    external_volume_from_wire, external_volume_to_wire, node_to_wire, plugin_from_wire,
-    plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire, request_from_wire,
-    request_to_wire, snapshot_from_wire, snapshot_to_wire, stub_to_wire, summary_from_wire,
-    volume_from_wire, volume_to_wire,
+    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, blocked_evaluation_from_wire,
+    claim_from_wire, client_node_from_wire, external_volume_from_wire, external_volume_to_wire,
+    node_to_wire, plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire,
+    plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire,
+    stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use duration::{GoDuration, InvalidDuration};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
+pub use evaluation::{EvaluationDocument, FailedPlacement};
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
 pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,
 };
+pub use history::VolumeEventDocument;
 pub use namespace::NamespaceDocument;
 pub use node::NodeStub;
 pub use plugin::{

@@ -18,6 +18,8 @@ mod agent_process;
 mod agent_remains;
 mod agent_stop;
 mod browsers;
+mod claims_kill;
+mod claims_load;
 mod crowds;
 mod embedded;
 mod giants;
@@ -36,6 +38,8 @@ mod namespace;
 mod plugin_check;
 #[path = "../support/plugin_client.rs"]
 mod plugin_client;
+#[path = "../support/random.rs"]
+mod random;
 mod readme;
 mod reconcile;
 mod strangers;

@@ -15,6 +15,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("spec", &["diagnostic", "model", "retry"]),
     ("claim", &["diagnostic", "model", "retry"]),
     ("plan", PURE_BELOW),
+    ("doctor", DOCTOR),
     ("state", STATE),
     ("wire", PURE_BELOW),
     ("ports", PURE),
@@ -36,6 +37,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("cli", CLI),
 ];
 const PURE_BELOW: &[&str] = &["diagnostic", "model", "retry", "spec"];
+const DOCTOR: &[&str] = &["diagnostic", "model", "plan"];
 const STATE: &[&str] = &["diagnostic", "model", "retry", "spec", "claim"];
 const PURE: &[&str] = &[
     "diagnostic",
@@ -44,6 +46,7 @@ const PURE: &[&str] = &[
     "spec",
     "claim",
     "plan",
+    "doctor",
     "state",
     "wire",
 ];
@@ -54,6 +57,7 @@ const PORTS: &[&str] = &[
     "spec",
     "claim",
     "plan",
+    "doctor",
     "state",
     "wire",
     "ports",
@@ -66,6 +70,7 @@ const PORTS_AND_CSI: &[&str] = &[
     "spec",
     "claim",
     "plan",
+    "doctor",
     "state",
     "wire",
     "ports",
@@ -79,6 +84,7 @@ const AGENT: &[&str] = &[
     "spec",
     "claim",
     "plan",
+    "doctor",
     "state",
     "wire",
     "ports",
@@ -100,6 +106,7 @@ const CLI: &[&str] = &[
     "spec",
     "claim",
     "plan",
+    "doctor",
     "state",
     "wire",
     "ports",

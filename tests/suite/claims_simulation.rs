@@ -17,6 +17,7 @@ use nomad_csi::state::{State, Table, Topic, violations};
 use crate::claims::{
     agent_with, assert_nothing_is_left, held_claims, look_after_plugin, mount, wait_until_released,
 };
+use crate::support::random::Random;
 
 /// How many histories the suite runs.
 const IN_SUITE: u64 = 400;
@@ -30,28 +31,6 @@ const FAULTY: [Rpc; 6] = [
     Rpc::NodeUnstageVolume,
     Rpc::ControllerUnpublishVolume,
 ];
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        let length = u64::try_from(from.len()).unwrap();
-        from[usize::try_from(self.below(length)).unwrap()]
-    }
-}
 
 /// One history.
 struct History {

@@ -13,7 +13,10 @@ mod bad_input;
 mod behaviours;
 mod canary;
 #[cfg(feature = "agent")]
+mod claim_attempts;
 mod claims;
+#[cfg(feature = "agent")]
+mod claims_linearizable;
 #[cfg(feature = "agent")]
 mod claims_model;
 #[cfg(feature = "agent")]
@@ -56,6 +59,8 @@ mod imports;
 mod invisible_characters;
 mod ledger;
 mod ledger_real;
+#[cfg(feature = "agent")]
+mod linearizability;
 mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;

@@ -64,6 +64,10 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "core",
+        &[("doctor", "what is wrong with a volume, and what helps")],
+    ),
+    (
+        "",
         &[
             ("plan", "wanted against observed"),
             ("state", "what the agent remembers"),

@@ -1,4 +1,4 @@
-//! Checks every `plan -o json` and `drift -o json` document of the transcripts against `docs/schemas`.
+//! Checks every `plan -o json`, `drift -o json` and `volume doctor -o json` document of the transcripts against `docs/schemas`.
 //!
 //! The checker supports only the keywords of JSON Schema that those files use.
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 const PLAN: &str = include_str!("../../docs/schemas/plan.v1.json");
 const DRIFT: &str = include_str!("../../docs/schemas/drift.v1.json");
+const DOCTOR: &str = include_str!("../../docs/schemas/doctor.v1.json");
 
 fn schema(text: &str) -> Value {
     serde_json::from_str(text).expect("the schema is JSON")
@@ -95,8 +96,13 @@ fn of_type(rule: &Value, value: &Value, at: &str) -> Option<String> {
 
 /// Returns every JSON document that a command printed in the transcripts.
 fn documents(verb: &str) -> Vec<(String, Value)> {
+    documents_in(verb, verb)
+}
+
+/// Returns every JSON document that a command printed in the transcripts of a folder.
+fn documents_in(folder: &str, verb: &str) -> Vec<(String, Value)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directory = directory.join("tests/transcripts").join(verb);
+    let directory = directory.join("tests/transcripts").join(folder);
     let mut found = vec![];
     for entry in std::fs::read_dir(directory)
         .expect("the directory can be read")
@@ -135,6 +141,17 @@ fn drift_documents_match_the_schema() {
     let schema = schema(DRIFT);
     let documents = documents("drift");
     assert!(!documents.is_empty());
+    for (command, document) in documents {
+        let violations = violations(&schema, &schema, &document, "");
+        assert_eq!(violations, [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn doctor_documents_match_the_schema() {
+    let schema = schema(DOCTOR);
+    let documents = documents_in("volume", "doctor");
+    assert!(documents.len() >= 3, "{}", documents.len());
     for (command, document) in documents {
         let violations = violations(&schema, &schema, &document, "");
         assert_eq!(violations, [""; 0], "{command}");

@@ -62,6 +62,8 @@ transcripts! {
     snapshots_of_the_embedded_agent = "snapshot/embedded.md";
     a_volume_is_detached = "volume/detach.md";
     claims_are_listed = "volume/claims.md";
+    volumes_of_the_agent_are_diagnosed = "volume/doctor.md";
+    volumes_on_nomad_are_diagnosed = "volume/doctor-nomad.md";
     claims_are_not_shown_by_nomad = "volume/claims-nomad.md";
     a_volume_is_claimed_and_released = "volume/claim.md";
     claims_of_the_embedded_agent = "volume/claim-embedded.md";

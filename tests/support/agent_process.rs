@@ -3,7 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -22,10 +23,20 @@ pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(
     command
 }
 
+/// How long a line of the log may take.
+const LINE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The log lines of a process.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    grown: Condvar,
+}
+
 /// An agent process. Dropping it kills it.
 pub(crate) struct AgentProcess {
     child: Child,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Arc<Log>,
     pub(crate) address: Address,
     pub(crate) socket: PathBuf,
 }
@@ -40,24 +51,34 @@ impl AgentProcess {
 
     /// Starts an agent with that command, and waits until it is ready.
     pub(crate) fn run(mut command: Command) -> Self {
+        command.arg("-v");
+        Self::run_with_its_log(command)
+    }
+
+    /// Like [`AgentProcess::run`], with the log filter of the command's environment.
+    pub(crate) fn run_with_its_log(mut command: Command) -> Self {
         command
-            .args(["-v", "--log-format", "json"])
+            .args(["--log-format", "json"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let log = Arc::new(Mutex::new(vec![]));
+        let log = Arc::new(Log::default());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let sink = log.clone();
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                sink.lock().unwrap().push(line);
+                sink.lines.lock().unwrap().push(line);
+                sink.grown.notify_all();
             }
         });
         let ready = until("the agent to be ready", || {
             if let Some(status) = child.try_wait().unwrap() {
-                panic!("the agent ended with {status}: {:#?}", log.lock().unwrap());
+                panic!(
+                    "the agent ended with {status}: {:#?}",
+                    log.lines.lock().unwrap()
+                );
             }
-            ready_line(&log).ok_or_else(|| format!("{:#?}", log.lock().unwrap()))
+            ready_line(&log.lines).ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
         });
         let address = ready["address"]
             .as_str()
@@ -102,7 +123,21 @@ impl AgentProcess {
 
     /// The log lines so far.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
+        self.log.lines.lock().unwrap().clone()
+    }
+
+    /// Waits until this number of log lines match, and returns at once then.
+    pub(crate) fn wait_for_lines(&self, number: usize, is_meant: impl Fn(&str) -> bool) {
+        let is_missing =
+            |lines: &mut Vec<String>| lines.iter().filter(|line| is_meant(line)).count() < number;
+        let lines = self.log.lines.lock().unwrap();
+        let waited = self
+            .log
+            .grown
+            .wait_timeout_while(lines, LINE_LIMIT, is_missing);
+        let (lines, waited) = waited.unwrap();
+        drop(lines);
+        assert!(!waited.timed_out(), "the log lacks a line");
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) mod hostpath_files;
 pub(crate) mod http_server;
 #[cfg(feature = "agent")]
 pub(crate) mod plugin_client;
+#[cfg(feature = "agent")]
+pub(crate) mod random;
 pub(crate) mod transcript;
 pub(crate) mod variables;
 #[expect(dead_code, reason = "the other test crate uses the rest")]

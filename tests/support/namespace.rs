@@ -32,7 +32,8 @@ pub(crate) fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
     let program = std::env::current_exe().expect("cannot find the test binary");
     let output = unshare()
         .arg(program)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .args(["--exact", test, "--include-ignored"])
+        .args(["--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .output()
         .expect("cannot run unshare");
@@ -48,6 +49,7 @@ pub(crate) fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
     );
     // A name that no test has would run nothing, and succeed.
     assert!(text.contains("1 passed"), "{test} did not run:\n{text}");
+    eprint!("{text}");
 }
 
 fn unshare() -> Command {

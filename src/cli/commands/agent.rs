@@ -9,11 +9,14 @@ use crate::agent::{
     AgentConfig, AgentOptions, CallWidths, CheckedState, ProfileOptions, check_data_directory,
     embedded_directory,
 };
-use crate::cli::args::{AgentProfileArgs, CallWidthArgs};
+use crate::cli::args::{AgentProfileArgs, CallWidthArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::ui::event_list;
+use crate::model::{NamespacedId, VolumeId};
+use crate::reconcile::workflow::read_history;
 
 /// The subcommands of `agent`.
 #[derive(Subcommand, Debug)]
@@ -24,6 +27,15 @@ pub(crate) enum AgentCommand {
     /// Changes no data, and no agent starts meanwhile. Exits with 1 if it finds a problem.
     #[command(after_long_help = "Example:\n  nomad-csi agent check --data-dir /var/lib/nomad-csi")]
     Check(AgentCheckArgs),
+    /// Tell what happened to a volume
+    ///
+    /// The running agent reads its journal: the events of the volume, of its claims, and of the
+    /// allocations and nodes that claim it, oldest first. The journal keeps about the last 100,000
+    /// events of all volumes. A deleted volume is found by its exact ID.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi agent journal db\n  nomad-csi agent journal db --last 1000 -o json"
+    )]
+    Journal(AgentJournalArgs),
 }
 
 /// Arguments of `agent check`.
@@ -32,6 +44,20 @@ pub(crate) struct AgentCheckArgs {
     /// Data directory of the agent [default: the one of --embedded]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
+}
+
+/// Arguments of `agent journal`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentJournalArgs {
+    /// Exact ID of the volume
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Number of events to show, counted from the newest
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub last: u16,
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `agent`.
@@ -122,6 +148,39 @@ pub(crate) async fn check_agent(
         count(variables, "variable"),
     ));
     Ok(Exit::Done)
+}
+
+/// Tells what happened to a volume.
+///
+/// # Errors
+/// Those of [`read_history`].
+pub(crate) async fn show_journal(
+    context: &CommandContext,
+    arguments: &AgentJournalArgs,
+) -> Result<Exit, CliError> {
+    let output = &arguments.output.output;
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "agent journal", 1);
+            let namespace = context.namespace()?.unwrap_or_default();
+            let key = NamespacedId::new(namespace, VolumeId::new(&arguments.id));
+            let read = read_history(&workflow, &key, usize::from(arguments.last)).await?;
+            let (events, documents): (Vec<_>, Vec<_>) = read
+                .into_iter()
+                .map(|reading| (reading.value, reading.document))
+                .unzip();
+            match output.render_list(&documents) {
+                Some(text) => context.printer.print_result(&text),
+                None if events.is_empty() => context
+                    .printer
+                    .print_status(&format!("The journal has no events of volume {key}")),
+                None => context
+                    .printer
+                    .print_result(&event_list(&events, &context.time_reference())),
+            }
+            Ok(Exit::Done)
+        })
+        .await
 }
 
 fn count(number: usize, noun: &str) -> String {

@@ -5,7 +5,6 @@ use clap::{Args, Subcommand};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::model::NodeId;
 use crate::reconcile::workflow::{fence_node, unfence_node};
 
 /// The subcommands of `node`.
@@ -34,7 +33,7 @@ pub(crate) enum NodeCommand {
 /// Arguments of `node fence`.
 #[derive(Args, Debug)]
 pub(crate) struct FenceArgs {
-    /// Full ID of the node
+    /// Name of the node, its ID, or at least 4 characters of its ID
     #[arg(value_name = "NODE")]
     pub node: String,
     /// Skip the approval prompt
@@ -45,7 +44,7 @@ pub(crate) struct FenceArgs {
 /// Arguments of `node unfence`.
 #[derive(Args, Debug)]
 pub(crate) struct UnfenceArgs {
-    /// Full ID of the node
+    /// Name of the node, its ID, or at least 4 characters of its ID
     #[arg(value_name = "NODE")]
     pub node: String,
 }
@@ -63,11 +62,10 @@ pub(crate) async fn manage_nodes(
             let workflow = context.workflow(cluster, "node", 1);
             match command {
                 NodeCommand::Fence(arguments) => {
-                    let node = NodeId::new(&arguments.node);
-                    fence_node(&workflow, context, &node, arguments.yes).await?;
+                    fence_node(&workflow, context, &arguments.node, arguments.yes).await?;
                 }
                 NodeCommand::Unfence(arguments) => {
-                    unfence_node(&workflow, &NodeId::new(&arguments.node)).await?;
+                    unfence_node(&workflow, &arguments.node).await?;
                 }
             }
             Ok(Exit::Done)

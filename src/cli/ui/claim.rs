@@ -2,9 +2,11 @@
 
 use super::allocs::TimeReference;
 use super::printer::one_line;
-use super::table::table;
+use super::table::{heading, table};
 use super::time::{ago, local_time};
-use crate::model::{ClaimProblem, VolumeClaim};
+use crate::doctor::Finding;
+use crate::model::{ClaimProblem, VolumeClaim, until};
+use crate::reconcile::workflow::ClaimOverview;
 
 /// The longest problem in a cell of the table.
 const SHORT: usize = 60;
@@ -24,6 +26,30 @@ pub(crate) fn claim_list(claims: &[VolumeClaim], now: &TimeReference, wide: bool
     text
 }
 
+/// Returns the claims as a section of a volume's details, and what is wrong with the volume. Empty if
+/// neither is known.
+pub(crate) fn claim_overview(overview: &ClaimOverview, now: &TimeReference, wide: bool) -> String {
+    let mut text = String::new();
+    if !overview.claims.is_empty() {
+        text.push('\n');
+        text.push_str(&heading("Claims"));
+        text.push_str(&claim_list(&overview.claims, now, wide));
+    }
+    if !overview.findings.is_empty() {
+        text.push('\n');
+    }
+    text.extend(overview.findings.iter().map(finding_lines));
+    text
+}
+
+/// Returns a finding and the remedy that changes least.
+fn finding_lines(finding: &Finding) -> String {
+    let note = one_line(&finding.note());
+    let help = finding.remedies.first();
+    let help = help.map(|remedy| format!("help: {}\n", one_line(&remedy.to_string())));
+    format!("note: {note}\n{}", help.unwrap_or_default())
+}
+
 fn short_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
     let headings = [
         "Volume",
@@ -33,6 +59,7 @@ fn short_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
         "Access",
         "State",
         "Since",
+        "Next Attempt",
         "Problem",
     ];
     let rows = claims.iter().map(|claim| {
@@ -44,6 +71,7 @@ fn short_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
             access(claim).to_owned(),
             claim.state.clone(),
             ago(claim.granted_at, now.now),
+            next_attempt(claim, now),
             claim.problem.as_ref().map(shortened).unwrap_or_default(),
         ]
     });
@@ -62,6 +90,8 @@ fn wide_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
         "Attachment Mode",
         "State",
         "Since",
+        "Failed Attempts",
+        "Next Attempt",
         "Plugin ID",
         "External ID",
         "Target Path",
@@ -79,6 +109,8 @@ fn wide_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
             claim.attachment_mode.clone(),
             claim.state.clone(),
             local_time(claim.granted_at, &now.zone),
+            claim.failed_attempts.to_string(),
+            next_attempt(claim, now),
             claim.plugin_id.to_string(),
             claim.external_id.to_string(),
             claim.target_path.clone(),
@@ -86,6 +118,11 @@ fn wide_table(claims: &[VolumeClaim], now: &TimeReference) -> String {
         ]
     });
     table(headings, rows)
+}
+
+fn next_attempt(claim: &VolumeClaim, now: &TimeReference) -> String {
+    let next = claim.next_attempt;
+    next.map(|next| until(next, now.now)).unwrap_or_default()
 }
 
 fn access(claim: &VolumeClaim) -> &'static str {

@@ -8,8 +8,11 @@ mod check_progress;
 mod check_reports;
 mod claim;
 mod diagnostic;
+mod doctor;
 mod drift;
 mod formats;
+#[cfg(feature = "agent")]
+mod history;
 mod import;
 mod markup;
 mod orphans;
@@ -36,10 +39,13 @@ pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
-pub(super) use claim::claim_list;
+pub(super) use claim::{claim_list, claim_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
+pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use formats::{ReportFile, ReportInput, report};
+#[cfg(feature = "agent")]
+pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};

@@ -93,6 +93,11 @@ impl OutputFormat {
         }
     }
 
+    /// Returns true for the formats for people.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+
     /// Returns true for the wide table.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self, Self::Wide)

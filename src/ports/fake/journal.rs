@@ -26,6 +26,8 @@ pub struct MemoryJournal(Arc<Mutex<Content>>);
 struct Content {
     snapshot: Option<StateSnapshot>,
     events: BTreeMap<u64, Event>,
+    /// Events that a snapshot replaced.
+    history: BTreeMap<u64, Event>,
     faults: VecDeque<AppendFault>,
     appends: Vec<usize>,
     snapshots: Vec<usize>,
@@ -138,10 +140,24 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
+    async fn read_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        let content = self.content();
+        let all = content.history.iter().chain(&content.events);
+        let later = all.filter(|(index, _)| **index > after);
+        let later = later.map(|(index, event)| (*index, event.clone()));
+        Ok(later.take(most).collect())
+    }
+
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
         tokio::task::yield_now().await;
         let mut content = self.content();
-        content.events = content.events.split_off(&(changes.numbers.index + 1));
+        let later = content.events.split_off(&(changes.numbers.index + 1));
+        let replaced = std::mem::replace(&mut content.events, later);
+        content.history.extend(replaced);
         content.snapshots.push(changes.records.len());
         let before = content.snapshot.take();
         content.snapshot = Some(StateSnapshot::changed(before, changes));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::find_node::find_node;
 use super::find_volume::find_volume;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeClaim, one_line};
@@ -61,17 +62,22 @@ pub(super) async fn require_claims(
 }
 
 /// Claims a volume, waits until it is published, and returns the claim. The volume of `request` may
-/// be in all namespaces. `wait_text` is the wait as the user wrote it.
+/// be in all namespaces. `node` names the node, if one is requested; `wait_text` is the wait as the
+/// user wrote it.
 ///
 /// # Errors
 /// If the claim is denied or fails, or the wait is over. In the last case the claim stays.
 pub async fn claim_volume(
     context: &WorkflowContext<'_>,
     mut request: VolumeClaimRequest,
+    node: Option<&str>,
     wait_text: &str,
 ) -> Result<VolumeClaim, WorkflowError> {
     require_claims(context, "claim a volume").await?;
     request.volume = resolve(context, &request.volume).await?;
+    if let Some(node) = node {
+        request.node = Some(find_node(context, node).await?);
+    }
     let (volume, alloc) = (&request.volume, &request.alloc);
     context.reporter.status(&format!(
         "volume {volume}: claiming for allocation {alloc}, waiting up to {wait_text}"

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::find_node::{SHORTEST_PREFIX, find_node};
 use super::find_volume::find_volume;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::model::{Namespace, NodeId, Volume, one_line};
+use crate::model::{Alloc, Namespace, NodeId, Volume};
 use crate::plan::ClaimingAlloc;
 use crate::ports::ApiError;
 
@@ -25,7 +27,7 @@ pub async fn detach_volume(
 ) -> Result<(), WorkflowError> {
     let api = context.api;
     let before = find_volume(context, scope, id).await?;
-    let node = find_node(&before, node)?;
+    let node = node_of(context, &before, node).await?;
     if let Some(problem) = still_used(&before, &node) {
         return Err(WorkflowError::blocked([problem]));
     }
@@ -37,10 +39,15 @@ pub async fn detach_volume(
         Ok(()) => None,
         Err(error) if error.code == Code::VolumeNotAttached && !before.is_claimed() => None,
         Err(error) if error.code == Code::VolumeNotAttached => {
-            return Err(WorkflowError::blocked([claimed_elsewhere(&before, &error)]));
+            let findings = stuck_claims(api, &before, context.clock.now()).await;
+            let problem = explained(claimed_elsewhere(&before, &error), &findings);
+            return Err(WorkflowError::blocked([problem]));
         }
         Err(error) if error.code == Code::ApiOutcomeUnknown => Some(error),
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            let findings = stuck_claims(api, &before, context.clock.now()).await;
+            return Err(explained(error.diagnostic(), &findings).into());
+        }
     };
     let now = match (api.read_volume(&key).await, lost) {
         (Ok(now), None) => now,
@@ -69,7 +76,7 @@ fn claimed_elsewhere(volume: &Volume, error: &ApiError) -> Diagnostic {
     if has_unknown {
         problem.help("if nothing has the volume mounted, run `volume deregister --force` to remove claims of allocations that the server no longer has, then register the volume again")
     } else {
-        problem.help("name the node of the allocation that claims the volume")
+        problem
     }
 }
 
@@ -94,55 +101,24 @@ fn differs(before: &Volume, now: &Volume) -> bool {
 }
 
 /// Returns the node: one of the volume's allocations is on it and the text is its name or the start of
-/// its ID, or the text is the full ID of any node.
-fn find_node(volume: &Volume, text: &str) -> Result<NodeId, WorkflowError> {
-    let allocs = volume
-        .allocs
-        .iter()
-        .filter(|alloc| alloc.node_name == text || alloc.node_id.as_str().starts_with(text));
-    let nodes: BTreeSet<&NodeId> = allocs.map(|alloc| &alloc.node_id).collect();
-    let mut all = nodes.iter();
-    match (all.next(), all.next()) {
-        (Some(only), None) => return Ok((*only).clone()),
-        (Some(_), Some(_)) => {
-            let message = format!("`{}` names {} nodes", one_line(text), nodes.len());
-            let ids: Vec<_> = nodes.iter().map(|id| id.as_str()).collect();
-            return Err(Diagnostic::error(Code::CliAmbiguousId, message)
-                .note(format!("the nodes are: {}", ids.join(", ")))
-                .help("type more of the node's ID")
-                .into());
-        }
-        (None, _) => {}
+/// its ID, or the text names any node. A token that cannot list nodes can so name those of the volume.
+async fn node_of(
+    context: &WorkflowContext<'_>,
+    volume: &Volume,
+    text: &str,
+) -> Result<NodeId, WorkflowError> {
+    let is_named = |alloc: &&Alloc| {
+        let is_prefix = text.chars().count() >= SHORTEST_PREFIX;
+        let starts = is_prefix && alloc.node_id.as_str().starts_with(text);
+        alloc.node_name == text || alloc.node_id.as_str() == text || starts
+    };
+    let named = volume.allocs.iter().filter(is_named);
+    let nodes: BTreeSet<&NodeId> = named.map(|alloc| &alloc.node_id).collect();
+    let mut nodes = nodes.into_iter();
+    match (nodes.next(), nodes.next()) {
+        (Some(only), None) => Ok(only.clone()),
+        (Some(_), Some(_)) | (None, _) => find_node(context, text).await,
     }
-    if uuid::Uuid::try_parse(text).is_ok() {
-        return Ok(NodeId::new(text));
-    }
-    let key = volume.key();
-    let text = one_line(text);
-    let message = format!(
-        "`{text}` names no node with an allocation of volume {key}",
-        key = key.quoted()
-    );
-    let problem = Diagnostic::error(Code::CliInvalidValue, message);
-    let nodes = volume.allocs.iter();
-    let nodes: BTreeSet<String> = nodes
-        .map(|alloc| format!("{} ({})", alloc.node_name, alloc.node_id))
-        .collect();
-    if nodes.is_empty() {
-        return Err(problem
-            .note(
-                "the server shows no allocation of the volume, and the text is not a full node ID",
-            )
-            .help("run `nomad node status -verbose` to list full node IDs")
-            .into());
-    }
-    let nodes: Vec<_> = nodes.into_iter().collect();
-    let nodes = nodes.join(", ");
-    Err(problem
-        .help(format!(
-            "name one of these nodes, or any node by its full ID: {nodes}"
-        ))
-        .into())
 }
 
 /// Explains which allocations on the node may use the volume. `None` if none does.

@@ -10,21 +10,23 @@ use super::approval::{Answer, Approval, require_approval};
 use super::claims::require_claims;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use super::find_node::find_node;
 use super::reporter::ApprovalPrompt;
 use crate::model::{Namespace, NodeId, VolumeClaim, one_line};
 use crate::ports::ClaimQuery;
 
-/// Declares a node lost.
+/// Declares a node lost. `node` is its ID, the start of its ID, or its name.
 ///
 /// # Errors
 /// If it is not approved, the node does not exist or is lost already, or the server refuses.
 pub async fn fence_node(
     context: &WorkflowContext<'_>,
     prompt: &dyn ApprovalPrompt,
-    node: &NodeId,
+    node: &str,
     is_approved: bool,
 ) -> Result<(), WorkflowError> {
     require_claims(context, "fence a node").await?;
+    let node = &find_node(context, node).await?;
     let every = ClaimQuery::Namespace(Namespace::new(Namespace::ALL));
     let listing = context.api.list_claims(&every);
     let claims = context.unless_interrupted(listing).await??;
@@ -46,15 +48,13 @@ pub async fn fence_node(
     Ok(())
 }
 
-/// Lets a lost node be used again. The agent first removes what is left there.
+/// Lets a lost node be used again; `node` is its ID, the start of its ID, or its name. The agent first removes what is left there.
 ///
 /// # Errors
 /// If the node does not exist or is not lost, or the server refuses.
-pub async fn unfence_node(
-    context: &WorkflowContext<'_>,
-    node: &NodeId,
-) -> Result<(), WorkflowError> {
+pub async fn unfence_node(context: &WorkflowContext<'_>, node: &str) -> Result<(), WorkflowError> {
     require_claims(context, "unfence a node").await?;
+    let node = &find_node(context, node).await?;
     context.api.unfence_node(node).await?;
     context.reporter.status(&format!(
         "node {node}: unfenced; the agent removes what is left there before the node is used again"
@@ -116,6 +116,8 @@ mod tests {
             is_published: true,
             target_path: "/t".to_owned(),
             granted_at: 1,
+            failed_attempts: 0,
+            next_attempt: None,
             problem: None,
         }
     }

@@ -6,6 +6,7 @@
 //! removed if it has changed.
 
 use super::approval::{Answer, Approval, require_approval};
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::{FailureKind, Failures, WorkflowError};
 use super::find_volume::{
@@ -14,7 +15,7 @@ use super::find_volume::{
 use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
-use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use crate::model::{Namespace, Secrets, Volume, one_line};
 use crate::plan::{Removal, VolumeVersion, forced_claims_warning, removal_problems};
 use crate::reconcile::outcome::{Outcome, Status};
@@ -116,10 +117,17 @@ async fn check_volumes(
         }
         Removal::Deregister { .. } => vec![],
     };
-    let problems: Vec<Diagnostic> = volumes
-        .iter()
-        .flat_map(|volume| removal_problems(volume, removal, &others))
-        .collect();
+    let mut problems: Vec<Diagnostic> = vec![];
+    for volume in volumes {
+        for problem in removal_problems(volume, removal, &others) {
+            let explains = problem.code == Code::VolumeInUse;
+            problems.push(if explains {
+                explain_claims(context, volume, problem).await?
+            } else {
+                problem
+            });
+        }
+    }
     if !problems.is_empty() {
         return Err(WorkflowError::blocked(problems));
     }
@@ -130,6 +138,17 @@ async fn check_volumes(
             .diagnostics(&warnings, &SourceMap::default());
     }
     Ok(())
+}
+
+/// Adds why claims of ended allocations are not released.
+async fn explain_claims(
+    context: &WorkflowContext<'_>,
+    volume: &Volume,
+    problem: Diagnostic,
+) -> Result<Diagnostic, WorkflowError> {
+    let reading = stuck_claims(context.api, volume, context.clock.now());
+    let findings = context.unless_interrupted(reading).await?;
+    Ok(explained(problem, &findings))
 }
 
 async fn approve(

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::claim_explanation::{explained, stuck_claims};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_volume::{VolumeLookup, ambiguous_volume, look_up_volume, volume_not_found};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::doctor::Finding;
 use crate::model::{Namespace, NamespacedId, VolumeId};
 use crate::plan::WaitCondition;
 use crate::reconcile::wait::{WaitOutcome, WaitRequest, wait_for_volume};
@@ -46,7 +48,8 @@ pub async fn wait_for_condition(
                 Err(volume_not_found(context.api, scope, id).await.into())
             }
             WaitOutcome::TimedOut(why) => {
-                let problem = timed_out(&quoted, condition, timeout_text, &why);
+                let findings = why_claimed(context, &request).await;
+                let problem = timed_out(&quoted, (condition, timeout_text), &why, &findings);
                 Err(WorkflowError::blocked([problem]))
             }
         }
@@ -77,12 +80,35 @@ async fn find_namespace(
     }
 }
 
-fn timed_out(volume: &str, condition: WaitCondition, timeout: &str, why: &str) -> Diagnostic {
+/// Returns why the claims of the volume are not released, if it waits for that.
+async fn why_claimed(context: &WorkflowContext<'_>, request: &WaitRequest) -> Vec<Finding> {
+    match request.condition {
+        WaitCondition::Schedulable => vec![],
+        WaitCondition::Unclaimed | WaitCondition::Absent => {
+            let reading = context.api.read_volume(&request.volume).await;
+            match reading.ok().flatten() {
+                Some(volume) => stuck_claims(context.api, &volume.value, context.clock.now()).await,
+                None => vec![],
+            }
+        }
+    }
+}
+
+fn timed_out(
+    volume: &str,
+    (condition, timeout): (WaitCondition, &str),
+    why: &str,
+    findings: &[Finding],
+) -> Diagnostic {
     let message = format!(
         "timed out after {timeout}: volume {volume} is {}",
         condition.unmet()
     );
-    let help = match condition {
+    let problem = Diagnostic::error(Code::VolumeNotYet, message).note(why);
+    if !findings.is_empty() {
+        return explained(problem, findings);
+    }
+    problem.help(match condition {
         WaitCondition::Schedulable => {
             "run `nomad-csi plugin status` to check the plugin, or wait longer with `--timeout`"
         }
@@ -92,8 +118,5 @@ fn timed_out(volume: &str, condition: WaitCondition, timeout: &str, why: &str) -
         WaitCondition::Absent => {
             "run `nomad-csi volume delete` or `nomad-csi volume deregister` to remove the volume"
         }
-    };
-    Diagnostic::error(Code::VolumeNotYet, message)
-        .note(why)
-        .help(help)
+    })
 }

@@ -146,6 +146,19 @@ impl StateCell {
         }
     }
 
+    /// Returns up to `most` events after this index, with their indexes, in order: see
+    /// [`Journal::read_events`].
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub async fn read_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        self.journal.read_events(after, most).await
+    }
+
     /// Refuses further commits, completes the waiting ones and closes the journal. The state can still
     /// be read afterwards.
     pub async fn stop(&self) {

@@ -78,13 +78,21 @@ enum Due {
 
 impl ClaimDriver {
     /// A driver over these ports.
-    pub(super) fn new(ports: ClaimPorts, limits: ClaimLimits, waiters: Waiters) -> Self {
+    pub(super) fn new(
+        ports: ClaimPorts,
+        limits: ClaimLimits,
+        waiters: Waiters,
+        backoff: Backoff,
+    ) -> Self {
         let tables = [Table::Claims, Table::Allocs, Table::Nodes, Table::Plugins];
         let watch = ports.cell.watch(tables.map(Topic::all).into());
         Self {
             runner: Arc::new(StepRunner::new(ports, limits, waiters)),
             watch,
-            work: Work::default(),
+            work: Work {
+                backoff,
+                ..Work::default()
+            },
         }
     }
 
@@ -98,6 +106,7 @@ impl ClaimDriver {
             tokio::select! {
                 () = stop.cancelled() => break,
                 changed = self.watch.changed() => if changed.is_err() { break },
+                () = self.work.backoff.shortened() => {}
                 Some(ended) = self.work.tasks.join_next_with_id() => self.finish(ended),
                 () = tokio::time::sleep_until(wake_up.unwrap_or_else(Instant::now)), if wake_up.is_some() => {}
             }
@@ -176,8 +185,10 @@ impl ClaimDriver {
                     work.backoff.succeeded(&volume, &step);
                 } else {
                     let jitter = self.runner.ports.ids.jitter();
-                    let policy = self.runner.limits.policy;
-                    work.backoff.failed(&volume, &step, policy, jitter);
+                    let failed = work.backoff.failed_attempts(&volume, &step);
+                    let delay = self.runner.limits.policy.delay(failed, jitter);
+                    let now = self.runner.ports.clock.now();
+                    work.backoff.failed(&volume, &step, delay, now);
                 }
                 work.changed.insert(volume);
             }
@@ -210,7 +221,7 @@ impl Work {
         }
         if self.others_seen.is_some_and(|(seen, _)| seen != hosts) {
             // What a step waited for may be back.
-            self.backoff = Backoff::default();
+            self.backoff.clear();
         }
         self.others_seen = Some(others);
     }

@@ -19,9 +19,10 @@ mod sweep;
 mod view;
 mod waiters;
 
+pub use backoff::StepAttempts;
 pub use driver::ClaimDriver;
 pub use hosts::{ClaimHosts, NodeHosts};
 pub use limits::ClaimLimits;
 pub use ports::ClaimPorts;
 pub use service::{ClaimOutcome, ClaimService, MountRequest};
-pub use view::{ClaimStatus, claim_statuses};
+pub use view::ClaimStatus;

@@ -11,10 +11,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
+use super::backoff::Backoff;
 use super::driver::ClaimDriver;
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
-use super::view::{ClaimStatus, claim_status};
+use super::view::{ClaimStatus, claim_status, claim_statuses};
 use super::waiters::{Waiter, Waiters};
 use crate::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
@@ -69,6 +70,7 @@ pub struct ClaimService {
     limits: ClaimLimits,
     sealer: VolumeSealer,
     waiters: Waiters,
+    backoff: Backoff,
     grants: KeyedLimiter<GrantKey>,
 }
 
@@ -98,6 +100,7 @@ impl ClaimService {
         Self {
             sealer: VolumeSealer::new(ports.sealer.clone()),
             waiters: Waiters::default(),
+            backoff: Backoff::default(),
             grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
             ports,
             limits,
@@ -106,7 +109,20 @@ impl ClaimService {
 
     /// Returns the driver of the claims. Run it once.
     pub fn driver(&self) -> ClaimDriver {
-        ClaimDriver::new(self.ports.clone(), self.limits, self.waiters.clone())
+        ClaimDriver::new(
+            self.ports.clone(),
+            self.limits,
+            self.waiters.clone(),
+            self.backoff.clone(),
+        )
+    }
+
+    /// Returns the claims of the wanted volumes, sorted by volume and key, and the index of the claims.
+    pub fn statuses(&self, is_wanted: impl Fn(&NamespacedId) -> bool) -> (Vec<ClaimStatus>, u64) {
+        self.ports.cell.read(|state| {
+            let statuses = claim_statuses(state, &self.backoff, is_wanted);
+            (statuses, state.claims_index())
+        })
     }
 
     /// Claims a volume and waits until it is published, at most `wait`. The claim stays if the time is
@@ -286,13 +302,14 @@ impl ClaimService {
             let record = state.claims(remote);
             ClaimOutcome {
                 index: record.map_or(state.claims_index(), |record| record.modify_index),
-                claim: record.and_then(|record| claim_status(record, key)),
+                claim: record.and_then(|record| claim_status(record, &self.backoff, key)),
             }
         })
     }
 
     /// Releases the claims of an allocation on a volume, one alias or all, and waits until they are
-    /// gone, at most `wait`. Returns the number of claims that are left and the index.
+    /// gone, at most `wait`. A step that pauses after a failure is tried now. Returns the number of claims
+    /// that are left and the index.
     ///
     /// # Errors
     /// If the allocation has no such claim.
@@ -313,12 +330,13 @@ impl ClaimService {
         }
         self.request_release(&remote, &keys, "it was released")
             .await?;
+        self.backoff.retry_now(&remote);
         self.wait_until_gone(&remote, &keys, Instant::now() + wait)
             .await
     }
 
     /// Releases the claims that ended allocations have on a node, and waits until these and those in
-    /// release are gone (W16). Returns the index.
+    /// release are gone (W16). A step that pauses after a failure is tried now. Returns the index.
     ///
     /// # Errors
     /// If an allocation on the node still uses the volume, or if it is not detached after `wait`.
@@ -339,6 +357,7 @@ impl ClaimService {
         }
         self.request_release(&remote, &keys, "an operator detached it")
             .await?;
+        self.backoff.retry_now(&remote);
         let deadline = Instant::now() + wait;
         match self.wait_until_gone(&remote, &keys, deadline).await? {
             (0, index) => Ok(index),
@@ -348,7 +367,8 @@ impl ClaimService {
                 problem: self
                     .ports
                     .cell
-                    .read(|state| problem_on(state, &remote, node)),
+                    .read(|state| problem_on(state, &remote, node))
+                    .map(Box::new),
             }
             .into()),
         }

@@ -1,6 +1,7 @@
 //! Claims as readers get them.
 
-use crate::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem};
+use super::backoff::{Backoff, StepAttempts};
+use crate::claim::{Claim, ClaimKey, ClaimProgress, Known, StepProblem, is_concerned};
 use crate::model::{Capability, NamespacedId, NodeId, RemoteVolume};
 use crate::state::{ClaimsRecord, State};
 
@@ -33,32 +34,52 @@ pub struct ClaimStatus {
     pub granted_at: i64,
     /// The error of its last step.
     pub problem: Option<StepProblem>,
+    /// The failed attempts of its step, if it waits for the next one.
+    pub attempts: Option<StepAttempts>,
 }
 
 /// Returns the claims of one volume, or of all in a namespace, sorted by volume and key.
-pub fn claim_statuses(
+pub(super) fn claim_statuses(
     state: &State,
+    backoff: &Backoff,
     is_wanted: impl Fn(&NamespacedId) -> bool,
 ) -> Vec<ClaimStatus> {
     let mut found: Vec<_> = state
         .all_claims()
         .flat_map(|record| {
             let claims = record.claims.claims.iter();
-            claims.map(|(key, claim)| status(record, key, claim))
+            let wanted = claims.filter(|(_, claim)| is_wanted(&claim.volume));
+            wanted.map(|(key, claim)| status(record, backoff, key, claim))
         })
-        .filter(|status| is_wanted(&status.volume))
         .collect();
     found.sort_by(|a, b| (&a.volume, &a.key).cmp(&(&b.volume, &b.key)));
     found
 }
 
 /// Returns one claim; `None` if it is gone.
-pub(super) fn claim_status(record: &ClaimsRecord, key: &ClaimKey) -> Option<ClaimStatus> {
+pub(super) fn claim_status(
+    record: &ClaimsRecord,
+    backoff: &Backoff,
+    key: &ClaimKey,
+) -> Option<ClaimStatus> {
     let claim = record.claims.claims.get(key)?;
-    Some(status(record, key, claim))
+    Some(status(record, backoff, key, claim))
 }
 
-fn status(record: &ClaimsRecord, key: &ClaimKey, claim: &Claim) -> ClaimStatus {
+/// Returns the failed attempts of the step that the claim waits for.
+fn attempts(
+    backoff: &Backoff,
+    record: &ClaimsRecord,
+    key: &ClaimKey,
+    claim: &Claim,
+) -> Option<StepAttempts> {
+    let waiting = backoff.waiting(&record.volume).into_iter();
+    let own = waiting.filter(|(step, _)| is_concerned(step, key, claim));
+    own.map(|(_, attempts)| attempts)
+        .min_by_key(|attempts| attempts.next_at)
+}
+
+fn status(record: &ClaimsRecord, backoff: &Backoff, key: &ClaimKey, claim: &Claim) -> ClaimStatus {
     ClaimStatus {
         remote: record.volume.clone(),
         volume: claim.volume.clone(),
@@ -73,5 +94,6 @@ fn status(record: &ClaimsRecord, key: &ClaimKey, claim: &Claim) -> ClaimStatus {
         target: claim.target.clone(),
         granted_at: claim.granted_at,
         problem: claim.problem.clone(),
+        attempts: attempts(backoff, record, key, claim),
     }
 }

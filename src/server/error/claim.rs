@@ -68,7 +68,7 @@ pub enum ClaimError {
         /// The node.
         node: NodeId,
         /// The failure of the last step.
-        problem: Option<StepProblem>,
+        problem: Option<Box<StepProblem>>,
     },
     /// The request has an invalid field.
     Invalid(String),

@@ -13,7 +13,7 @@ use crate::model::{
     AccessMode, AllocId, AttachmentMode, MountOptions, Namespace, NamespacedId, NodeId,
     VolumeAlias, VolumeId,
 };
-use crate::server::claims::{ClaimStatus, MountRequest, claim_statuses};
+use crate::server::claims::{ClaimStatus, MountRequest};
 use crate::server::error::{ClaimError, ServerError};
 use crate::state::{State, Table, Topic, volume};
 use crate::wire::{
@@ -57,10 +57,7 @@ async fn list(request: &ApiRequest, is_wanted: impl Fn(&NamespacedId) -> bool) -
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     wait_for_index(request, wait, topics, State::claims_index).await?;
-    let (statuses, index) = request.services.cell.read(|state| {
-        let statuses = claim_statuses(state, &is_wanted);
-        (statuses, state.claims_index())
-    });
+    let (statuses, index) = request.services.claims.statuses(is_wanted);
     let documents = statuses.iter().map(status_to_wire).collect();
     let documents = listed(documents, filter.as_ref())?;
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))
@@ -217,8 +214,10 @@ fn status_to_wire(status: &ClaimStatus) -> ClaimDocument {
         attached: known_name(status.attached).to_owned(),
         attachment_mode: status.capability.attachment_mode.to_string(),
         external_id: status.remote.external_id.to_string(),
+        failed_attempts: status.attempts.map_or(0, |attempts| attempts.failed),
         granted_at: status.granted_at,
         namespace: status.volume.namespace.to_string(),
+        next_attempt: status.attempts.map_or(0, |attempts| attempts.next_at),
         node_id: status.node.to_string(),
         plugin_id: status.remote.plugin_id.to_string(),
         problem: status.problem.as_ref().map(problem_to_wire),

@@ -12,6 +12,7 @@ mod claims;
 mod cluster;
 mod filtering;
 mod guard;
+mod history;
 mod limits;
 mod long_body;
 mod parameters;

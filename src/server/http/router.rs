@@ -19,7 +19,7 @@ use super::places::Connection;
 use super::reply::{Reply, ResponseBuilder, wants_typed_errors};
 use super::request::ApiRequest;
 use super::route::Route;
-use super::{claims, cluster, plugins, provider, variables, volumes};
+use super::{claims, cluster, history, plugins, provider, variables, volumes};
 use crate::server::error::ServerError;
 use crate::server::services::Services;
 use crate::wire::DecodeLimits;
@@ -175,6 +175,7 @@ async fn dispatch(route: &Route, request: &ApiRequest) -> Result<Reply, ServerEr
         Route::Detach(id) => volumes::detach(request, id).await,
         Route::ListClaims => claims::list_all(request).await,
         Route::ReadClaims(id) => claims::list_of_volume(request, id).await,
+        Route::ReadHistory(id) => history::read(request, id).await,
         Route::Claim(id) => claims::claim(request, id).await,
         Route::Release(id) => claims::release(request, id).await,
         Route::Fence(id) => claims::fence(request, id).await,

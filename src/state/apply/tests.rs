@@ -1,5 +1,7 @@
 //! The effect of each event in each phase, on plugins, and over long histories.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -371,4 +373,56 @@ proptest! {
         prop_assert_eq!(&State::from(snapshot.clone()), &first);
         prop_assert_eq!(&replay(Some(snapshot), after.to_vec()).unwrap(), history.state());
     }
+}
+
+/// The histories of the property tests and crash tests have everything that can happen.
+#[test]
+fn a_long_history_has_every_kind_of_event() {
+    let seen: BTreeSet<_> = History::new(3)
+        .take(6000)
+        .map(|event| match event.kind {
+            EventKind::Claim { event, .. } => event.name(),
+            EventKind::Variable { .. } => "variable",
+            kind => kind.name(),
+        })
+        .collect();
+    let expected = [
+        "agent started",
+        "allocation ended",
+        "allocation forgotten",
+        "allocation started",
+        "claim granted",
+        "claim release requested",
+        "claim released",
+        "claim step done",
+        "claim step failed",
+        "claim step started",
+        "claims orphaned",
+        "expansion on nodes required",
+        "lost node given up",
+        "node booted",
+        "node lost",
+        "node rebooted",
+        "node registered",
+        "node returned",
+        "node swept",
+        "plugin allocation gone",
+        "plugin allocation observed",
+        "plugin instance gone",
+        "plugin instance observed",
+        "variable",
+        "volume create abandoned",
+        "volume create intended",
+        "volume created",
+        "volume delete abandoned",
+        "volume delete intended",
+        "volume deleted",
+        "volume deregistered",
+        "volume expand abandoned",
+        "volume expand intended",
+        "volume expanded",
+        "volume registered",
+        "volume updated",
+    ];
+    assert_eq!(seen, BTreeSet::from(expected));
 }

@@ -23,6 +23,8 @@ pub fn claim_from_wire(claim: &ClaimDocument) -> VolumeClaim {
         is_published: claim.published == "yes",
         target_path: claim.target_path.clone(),
         granted_at: claim.granted_at,
+        failed_attempts: claim.failed_attempts,
+        next_attempt: Some(claim.next_attempt).filter(|next| *next > 0),
         problem: claim.problem.as_ref().map(problem_from_wire),
     }
 }

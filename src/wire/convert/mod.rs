@@ -5,12 +5,14 @@
 //! Invalid values in a request are reported as [`RequestProblem`], never dropped.
 
 mod claim;
+mod cluster;
 mod external;
 mod plugin;
 mod request;
 mod volume;
 
 pub use claim::claim_from_wire;
+pub use cluster::{blocked_evaluation_from_wire, client_node_from_wire};
 pub use external::{
     external_volume_from_wire, external_volume_to_wire, snapshot_from_wire, snapshot_to_wire,
 };

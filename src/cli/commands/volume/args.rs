@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
+use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, OutputArgs, ParallelismArgs, RedactedText, SERVER_VERSION_HELP,
     SYNTAX_HELP, SpecSyntax, one_of,
@@ -79,6 +80,19 @@ pub(crate) enum VolumeCommand {
         after_long_help = "Example:\n  nomad-csi volume release db --alloc 5fc98185-17ff-26bc-a802-0c74fa471c99"
     )]
     Release(ReleaseArgs),
+    /// Find out why a volume cannot be used or released
+    ///
+    /// Joins what the server knows about the volume, its allocations, their nodes and the plugin
+    /// with the provider's list, and shows each problem with its cause, the evidence, and remedies.
+    /// The first remedy changes least. The agent shows the state of each claim. Nomad hides it, so
+    /// some findings there are inferred, and marked so. `--fix` runs remedies that cannot lose data.
+    ///
+    /// Exits with 0 without findings, 2 with warnings only, 3 if a volume cannot be used or
+    /// released, and 1 on an error.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi volume doctor db\n  nomad-csi volume doctor --all --fix"
+    )]
+    Doctor(DoctorArgs),
     /// Wait until a volume is schedulable, unclaimed or absent
     ///
     /// Reports the reason for waiting whenever it changes. Exits with 3 on timeout.
@@ -183,7 +197,7 @@ pub(crate) struct DetachArgs {
     /// Exact ID of the volume
     #[arg(value_name = "VOLUME")]
     pub id: String,
-    /// Full node ID; for a node with an allocation of the volume, its name or the start of its ID
+    /// Name of the node, its ID, or at least 4 characters of its ID
     #[arg(value_name = "NODE")]
     pub node: String,
 }

@@ -27,7 +27,7 @@ pub(crate) struct ClaimArgs {
     /// Full ID of the allocation that uses the volume
     #[arg(long, value_name = "ID")]
     pub alloc: String,
-    /// Full ID of the node [default: the node of the allocation, or the only node]
+    /// Name of the node, its ID, or the start of its ID [default: the node of the allocation, or the only node]
     #[arg(long, value_name = "ID")]
     pub node: Option<String>,
     /// Name by which the allocation knows the volume [default: the ID of the volume]

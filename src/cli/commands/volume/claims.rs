@@ -5,7 +5,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::claim_list;
-use crate::model::{AllocId, Namespace, NamespacedId, NodeId, VolumeAlias, VolumeId};
+use crate::model::{AllocId, Namespace, NamespacedId, VolumeAlias, VolumeId};
 use crate::ports::{VolumeClaimRequest, VolumeReleaseRequest};
 use crate::reconcile::workflow::{claim_volume, list_claims, release_volume};
 
@@ -64,7 +64,7 @@ pub(crate) async fn claim(
             let request = VolumeClaimRequest {
                 volume: key(context, &arguments.id)?,
                 alloc: AllocId::new(&arguments.alloc),
-                node: arguments.node.as_deref().map(NodeId::new),
+                node: None,
                 alias: arguments.alias.as_deref().map(VolumeAlias::new),
                 read_only: arguments.read_only,
                 access_mode: arguments.access_mode,
@@ -72,7 +72,8 @@ pub(crate) async fn claim(
                 wait: arguments.wait.0,
             };
             let wait = arguments.wait.to_string();
-            let claim = claim_volume(&workflow, request, &wait).await?;
+            let node = arguments.node.as_deref();
+            let claim = claim_volume(&workflow, request, node, &wait).await?;
             let target = format!("{}\n", claim.target_path);
             context.printer.print_result(&target);
             Ok(Exit::Done)

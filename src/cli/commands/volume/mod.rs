@@ -4,6 +4,7 @@ mod args;
 mod claim_args;
 pub(crate) mod claims;
 pub(crate) mod detach;
+pub(crate) mod doctor;
 pub(crate) mod expand;
 pub(crate) mod init;
 pub(crate) mod remove;

@@ -1,14 +1,15 @@
 //! `volume status`.
 
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{Layout, ask};
+use crate::cli::commands::status::Layout;
 use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{volume_detail, volume_list};
+use crate::cli::ui::{claim_overview, volume_detail, volume_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, PluginId, Volume, VolumeSummary};
-use crate::ports::{VolumeApi, VolumeQuery};
+use crate::ports::{ClusterApi, VolumeApi, VolumeQuery};
+use crate::reconcile::workflow;
 
 const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
     list: volume_list,
@@ -23,12 +24,17 @@ pub(crate) async fn show_volumes(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
-    ask(context, async |api| look(context, api, arguments).await).await
+    context
+        .with_cluster(async |api| {
+            let work = look(context, api, arguments);
+            context.interrupts.unless_interrupted(work).await?
+        })
+        .await
 }
 
 async fn look(
     context: &CommandContext,
-    api: &dyn VolumeApi,
+    api: &dyn ClusterApi,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
@@ -47,7 +53,15 @@ async fn look(
         .read_volume(&key)
         .await?
         .ok_or_else(|| missing(api, &query, id))?;
-    Ok(VOLUMES.print_one(context, output, &reading))
+    let exit = VOLUMES.print_one(context, output, &reading);
+    if output.is_text() {
+        let workflow = context.workflow(api, "volume status", 1);
+        let overview = workflow::claim_overview(&workflow, &reading.value).await;
+        let now = context.time_reference();
+        let text = claim_overview(&overview, &now, output.is_wide());
+        context.printer.print_result(&text);
+    }
+    Ok(exit)
 }
 
 /// Names the searched namespace, so that it is not mistaken for an empty cluster.

@@ -1,0 +1,19 @@
+//! The history of a volume as a table.
+
+use super::allocs::TimeReference;
+use super::printer::one_line;
+use super::table::table;
+use super::time::local_time;
+use crate::model::VolumeEvent;
+
+/// Returns a table of events.
+pub(crate) fn event_list(events: &[VolumeEvent], now: &TimeReference) -> String {
+    let rows = events.iter().map(|event| {
+        [
+            event.index.to_string(),
+            local_time(event.time, &now.zone),
+            one_line(&event.text),
+        ]
+    });
+    table(["Index", "Time", "Event"], rows)
+}

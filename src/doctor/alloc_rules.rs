@@ -1,0 +1,206 @@
+//! Findings about claims that the server hides, as Nomad does: they are inferred from allocations.
+//!
+//! A volume lists the allocations that claim it. One that has ended and is still listed was not
+//! released. Why not is inferred from its node and from the plugin there.
+
+use super::cause::release_cause;
+use super::facts::VolumeFacts;
+use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
+use super::remedies::{act, deregister_by_force, detach, run, wait_unclaimed};
+use crate::model::{
+    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, ago, one_line, shell_quoted,
+};
+use crate::plan::ClaimingAlloc;
+
+/// How long after its end the release of an allocation is taken to be under way, in nanoseconds.
+const USUAL_RELEASE: i64 = 60_000_000_000;
+
+/// Returns what is wrong with the allocations that claim the volume.
+pub(super) fn alloc_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let claims = ClaimingAlloc::of(facts.volume);
+    let found = claims.iter().filter_map(|claim| match &claim.alloc {
+        None => Some(unknown_allocation(facts, claim)),
+        Some(alloc) if alloc.client.is_terminal() => Some(ended(facts, &claims, alloc)),
+        Some(alloc) => living(facts, alloc),
+    });
+    found.collect()
+}
+
+fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding {
+    let id = one_line(claim.id.as_str());
+    let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
+    Finding {
+        rule: Rule::ClaimWithoutAllocation,
+        verdict: format!(
+            "allocation `{id}` claims the volume, but the server does not have it any more; no job can release the claim"
+        ),
+        confidence: Confidence::Inferred,
+        evidence: vec![Evidence::new(FactSource::Volume, evidence)],
+        remedies: vec![wait_unclaimed(facts), deregister_by_force(facts)],
+    }
+}
+
+/// An allocation that has ended, and still claims the volume.
+fn ended(facts: &VolumeFacts<'_>, claims: &[ClaimingAlloc], alloc: &Alloc) -> Finding {
+    let cause = release_cause(facts, &alloc.node_id);
+    let node = facts.node_name(&alloc.node_id);
+    let subject = format!("{} has ended", facts.alloc_name(&alloc.id));
+    let mut evidence = vec![claims_it(facts, alloc)];
+    let is_recent = facts.now.saturating_sub(alloc.modify_time) < USUAL_RELEASE;
+    if cause.is_none() && is_recent {
+        return Finding {
+            rule: Rule::ReleaseRunning,
+            verdict: format!("{subject}; node `{node}` is probably being released"),
+            confidence: Confidence::Inferred,
+            evidence,
+            remedies: vec![wait_unclaimed(facts)],
+        };
+    }
+    evidence.extend(
+        cause
+            .as_ref()
+            .map(|cause| cause.evidence(facts, &alloc.node_id)),
+    );
+    let because = cause.as_ref().map_or_else(
+        || "and no reason is visible".to_owned(),
+        |cause| format!("because {}", cause.clause(facts)),
+    );
+    let is_used = claims.iter().any(|other| {
+        let other = other.alloc.as_ref();
+        other.is_some_and(|other| other.node_id == alloc.node_id && !other.client.is_terminal())
+    });
+    let mut remedies = vec![];
+    remedies.extend(
+        cause
+            .as_ref()
+            .map(|cause| cause.remedy(facts, &alloc.node_id)),
+    );
+    remedies.push(detach(facts, &alloc.node_id, cause.is_none() && !is_used));
+    remedies.push(deregister_by_force(facts));
+    Finding {
+        rule: Rule::ReleaseStuck,
+        verdict: format!("{subject}; node `{node}` was not released, {because}"),
+        confidence: Confidence::Inferred,
+        evidence,
+        remedies,
+    }
+}
+
+/// An allocation that may run.
+fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
+    let node = facts.node_name(&alloc.node_id);
+    let name = facts.alloc_name(&alloc.id);
+    let status = run(
+        "check the allocation",
+        format!("nomad alloc status {}", shell_quoted(alloc.id.as_str())),
+    );
+    let must_stop = match alloc.desired {
+        DesiredStatus::Stop | DesiredStatus::Evict => true,
+        DesiredStatus::Run | DesiredStatus::Other(_) => false,
+    };
+    let cause = release_cause(facts, &alloc.node_id);
+    let mut evidence = vec![claims_it(facts, alloc)];
+    evidence.extend(
+        cause
+            .as_ref()
+            .map(|cause| cause.evidence(facts, &alloc.node_id)),
+    );
+    let (rule, verdict, remedies) = if alloc.client == ClientStatus::Unknown {
+        let verdict = format!(
+            "{name} holds the volume on node `{node}`, which is disconnected; the allocation may still write"
+        );
+        let reconnect = act(format!(
+            "connect node `{node}` again, or turn it off for good"
+        ));
+        (Rule::NodeDown, verdict, vec![reconnect, status])
+    } else if must_stop {
+        let verdict = format!(
+            "{name} must stop, but still runs on node `{node}`; the volume stays claimed until its tasks end"
+        );
+        let remedies = vec![status, wait_unclaimed(facts)];
+        (Rule::AllocationStopping, verdict, remedies)
+    } else {
+        let cause = cause?;
+        let verdict = format!(
+            "{name} uses the volume on node `{node}`, which cannot be released, because {}",
+            cause.clause(facts)
+        );
+        let remedies = vec![cause.remedy(facts, &alloc.node_id)];
+        (Rule::NodePluginGone, verdict, remedies)
+    };
+    Some(Finding {
+        rule,
+        verdict,
+        confidence: Confidence::Inferred,
+        evidence,
+        remedies,
+    })
+}
+
+fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
+    let words = match &alloc.client {
+        ClientStatus::Pending => "pending",
+        ClientStatus::Running => "running",
+        ClientStatus::Complete => "complete",
+        ClientStatus::Failed => "failed",
+        ClientStatus::Lost => "lost",
+        ClientStatus::Unknown => "unknown",
+        ClientStatus::Other(word) => word,
+    };
+    let since = match ago(alloc.modify_time, facts.now) {
+        since if since.is_empty() => since,
+        since => format!(", last changed {since}"),
+    };
+    let id = one_line(alloc.id.as_str());
+    let words = one_line(words);
+    Evidence::new(
+        FactSource::Volume,
+        format!("the volume lists allocation `{id}`, which is {words}{since}"),
+    )
+}
+
+/// Returns the jobs whose placement failed because of the volume.
+pub(super) fn waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let evaluations = facts.evaluations.iter();
+    let found = evaluations.filter_map(|evaluation| {
+        let mut reasons = evaluation.reasons.iter();
+        let reason = reasons.find(|reason| names_volume(reason, facts.volume.id.as_str()))?;
+        Some(waiting_job(facts, evaluation, reason))
+    });
+    found.collect()
+}
+
+/// Whether the scheduler's reason is about the volume: `CSI volume ID …`.
+fn names_volume(reason: &str, id: &str) -> bool {
+    let rest = reason
+        .strip_prefix("CSI volume ")
+        .and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with(' '))
+}
+
+fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, reason: &str) -> Finding {
+    let job = one_line(&evaluation.job_id);
+    Finding {
+        rule: Rule::JobWaiting,
+        verdict: format!("job `{job}` waits for the volume: {}", one_line(reason)),
+        confidence: Confidence::Inferred,
+        evidence: vec![Evidence::new(
+            FactSource::Evaluations,
+            format!(
+                "evaluation `{}` of job `{job}` is blocked; its placement failed: {}",
+                one_line(&evaluation.id),
+                one_line(reason)
+            ),
+        )],
+        remedies: vec![
+            wait_unclaimed(facts),
+            run(
+                "check the job",
+                format!("nomad job status {}", shell_quoted(&evaluation.job_id)),
+            ),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests;

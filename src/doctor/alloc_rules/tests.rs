@@ -1,0 +1,170 @@
+//! Each rule about claims that the server hides, present and absent.
+
+use super::super::finding::SafeFix;
+use super::super::samples::{Facts, NOW, findings, rules};
+use super::*;
+use crate::model::{AllocId, Health, HealthCount, NodeId};
+use crate::plan::PluginState;
+
+fn claimed(desired: DesiredStatus, client: ClientStatus) -> Facts {
+    Facts::healthy().claimed(desired, client)
+}
+
+fn stopped() -> Facts {
+    claimed(DesiredStatus::Stop, ClientStatus::Complete)
+}
+
+fn first(facts: &Facts) -> Finding {
+    findings(facts).into_iter().next().expect("a finding")
+}
+
+#[test]
+fn a_running_allocation_is_no_finding() {
+    assert_eq!(
+        rules(&claimed(DesiredStatus::Run, ClientStatus::Running)),
+        []
+    );
+    assert_eq!(
+        rules(&claimed(DesiredStatus::Run, ClientStatus::Pending)),
+        []
+    );
+}
+
+#[test]
+fn the_release_of_an_ended_allocation_is_explained_by_its_cause() {
+    let n1 = NodeId::new("n1");
+    let cases: [(fn(&mut Facts), &str); 6] = [
+        (
+            |facts| drop(facts.plugin_mut().nodes.remove(&NodeId::new("n1"))),
+            "because plugin `ebs` has no healthy node there",
+        ),
+        (
+            |facts| {
+                let instance = facts.plugin_mut().nodes.get_mut(&NodeId::new("n1"));
+                instance.unwrap().health = Health {
+                    healthy: false,
+                    description: "probe failed".into(),
+                };
+            },
+            "because plugin `ebs` is not healthy there",
+        ),
+        (
+            |facts| facts.nodes.as_mut().unwrap()[0].status = "down".into(),
+            "because the node is down",
+        ),
+        (
+            |facts| drop(facts.nodes.as_mut().unwrap().remove(0)),
+            "because the server does not have the node any more",
+        ),
+        (
+            |facts| facts.plugin_mut().summary.controllers = HealthCount::default(),
+            "because plugin `ebs` has no healthy controller",
+        ),
+        (
+            |facts| facts.plugin = PluginState::Missing,
+            "because the server does not know plugin `ebs`",
+        ),
+    ];
+    for (change, because) in cases {
+        let facts = stopped().with(change);
+        let found = findings(&facts);
+        let stuck = found.iter().find(|one| one.rule == Rule::ReleaseStuck);
+        let stuck = stuck.expect("a stuck release");
+        assert!(stuck.verdict.ends_with(because), "{}", stuck.verdict);
+        assert_eq!(stuck.confidence, Confidence::Inferred);
+        assert_eq!(stuck.safe_fix(), None, "{because}");
+    }
+    let plain = first(&stopped());
+    assert_eq!(
+        plain.verdict,
+        "allocation `a1` (job `web`) has ended; node `worker-1` was not released, and no reason is visible"
+    );
+    assert_eq!(plain.safe_fix(), Some(&SafeFix::Detach(n1)));
+}
+
+#[test]
+fn the_job_of_the_plugin_is_named_if_the_server_shows_it() {
+    let facts = stopped().with(|facts| {
+        let mut alloc = facts.volume.allocs[0].clone();
+        alloc.id = AllocId::new("p1");
+        alloc.job_id = "plugin-ebs".into();
+        facts.plugin_mut().allocs = vec![alloc];
+        let instance = facts.plugin_mut().nodes.get_mut(&NodeId::new("n1"));
+        instance.unwrap().health.healthy = false;
+    });
+    let remedies = first(&facts).remedies;
+    assert_eq!(
+        remedies[0].action,
+        "start job `plugin-ebs`, which runs plugin `ebs` on node `worker-1`"
+    );
+}
+
+#[test]
+fn a_recent_end_is_a_release_under_way() {
+    let recent = stopped().with(|facts| facts.volume.allocs[0].modify_time = NOW - 1_000_000_000);
+    assert_eq!(rules(&recent), [Rule::ReleaseRunning]);
+}
+
+#[test]
+fn a_node_that_another_allocation_uses_is_not_detached() {
+    let shared = stopped().with(|facts| {
+        let mut other = facts.volume.allocs[0].clone();
+        other.id = AllocId::new("a2");
+        other.client = ClientStatus::Running;
+        other.desired = DesiredStatus::Run;
+        facts.volume.write_allocs.insert(other.id.clone());
+        facts.volume.allocs.push(other);
+    });
+    let finding = first(&shared);
+    assert_eq!(
+        (finding.rule, finding.safe_fix()),
+        (Rule::ReleaseStuck, None)
+    );
+}
+
+#[test]
+fn a_claim_of_an_allocation_that_the_server_does_not_have_is_found() {
+    let gone = Facts::healthy().with(|facts| {
+        facts.volume.read_allocs.insert(AllocId::new("gone"));
+    });
+    let finding = first(&gone);
+    assert_eq!(finding.rule, Rule::ClaimWithoutAllocation);
+    let last = finding.remedies.last().unwrap();
+    let command = "nomad-csi volume deregister db --force --namespace default";
+    assert_eq!(last.command.as_deref(), Some(command));
+}
+
+#[test]
+fn an_allocation_that_must_stop_or_is_disconnected_holds_the_volume() {
+    let stopping = claimed(DesiredStatus::Stop, ClientStatus::Running);
+    assert_eq!(rules(&stopping), [Rule::AllocationStopping]);
+    let disconnected = claimed(DesiredStatus::Run, ClientStatus::Unknown);
+    assert_eq!(rules(&disconnected), [Rule::NodeDown]);
+}
+
+#[test]
+fn a_running_allocation_without_its_node_plugin_is_at_risk() {
+    let gone = claimed(DesiredStatus::Run, ClientStatus::Running).with(|facts| {
+        facts.plugin_mut().nodes.remove(&NodeId::new("n1"));
+    });
+    assert_eq!(rules(&gone), [Rule::NodePluginGone]);
+}
+
+#[test]
+fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
+    let waiting = |reason: &str| {
+        let evaluation = BlockedEvaluation {
+            id: "e1".into(),
+            job_id: "web".into(),
+            reasons: vec![reason.into()],
+        };
+        rules(&Facts::healthy().with(|facts| facts.evaluations = vec![evaluation]))
+    };
+    assert_eq!(
+        waiting("CSI volume db has exhausted its available writer claims"),
+        [Rule::JobWaiting]
+    );
+    for other in ["CSI volume db2 is unschedulable", "missing drivers", ""] {
+        assert_eq!(waiting(other), [], "{other}");
+    }
+}

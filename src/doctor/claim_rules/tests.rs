@@ -1,0 +1,104 @@
+//! Each rule about an agent's claims, present and absent.
+
+use super::super::finding::{Finding, SafeFix};
+use super::super::samples::{Facts, claim, findings, problem, rules};
+use super::*;
+
+fn with_claim(change: impl FnOnce(&mut VolumeClaim)) -> Facts {
+    let mut one = claim();
+    change(&mut one);
+    Facts::healthy().with(|facts| facts.claims = Some(vec![one]))
+}
+
+fn only(facts: &Facts) -> Finding {
+    let found = findings(facts);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found.into_iter().next().unwrap()
+}
+
+fn without_node_plugin(facts: &mut Facts) {
+    facts.plugin_mut().nodes.remove(&NodeId::new("n1"));
+}
+
+#[test]
+fn a_published_claim_is_no_finding() {
+    assert_eq!(rules(&with_claim(|_| {})), []);
+    let publishing = with_claim(|claim| {
+        claim.state = "publishing".into();
+        claim.is_published = false;
+    });
+    assert_eq!(rules(&publishing), []);
+}
+
+#[test]
+fn a_release_without_an_error_is_running() {
+    let finding = only(&with_claim(|claim| claim.state = "unpublishing".into()));
+    assert_eq!(finding.rule, Rule::ReleaseRunning);
+    assert_eq!(finding.confidence, Confidence::Known);
+}
+
+#[test]
+fn a_release_is_stuck_because_the_plugin_is_gone_from_the_node() {
+    let facts = with_claim(|claim| claim.state = "unpublishing".into()).with(without_node_plugin);
+    let finding = only(&facts);
+    assert_eq!(finding.rule, Rule::ReleaseStuck);
+    assert_eq!(
+        finding.verdict,
+        "allocation `a1` has ended or gave the volume back; node `worker-1` was not released, because plugin `ebs` has no healthy node there"
+    );
+    assert_eq!(finding.safe_fix(), None, "the retry cannot succeed");
+}
+
+#[test]
+fn a_release_that_fails_can_be_tried_again_unless_the_node_is_used() {
+    let failing = with_claim(|claim| {
+        claim.state = "detaching".into();
+        claim.problem = Some(problem(Some("end what uses the target")));
+    });
+    let finding = only(&failing);
+    assert_eq!(finding.rule, Rule::ReleaseStuck);
+    assert_eq!(finding.remedies[0].action, "end what uses the target");
+    let fix = SafeFix::Detach(NodeId::new("n1"));
+    assert_eq!(finding.safe_fix(), Some(&fix));
+    let shared = failing.with(|facts| facts.claims.as_mut().unwrap().push(claim()));
+    assert_eq!(only(&shared).safe_fix(), None);
+}
+
+#[test]
+fn a_held_claim_that_fails_is_stuck_in_publishing() {
+    let failing = with_claim(|claim| {
+        claim.state = "publishing".into();
+        claim.is_published = false;
+        claim.problem = Some(problem(None));
+    });
+    let finding = only(&failing);
+    assert_eq!(finding.rule, Rule::PublishStuck);
+    assert!(!finding.verdict.contains("because"), "{}", finding.verdict);
+    let gone = only(&failing.with(without_node_plugin));
+    assert_eq!(gone.rule, Rule::PublishStuck);
+    assert!(
+        gone.verdict.contains("because plugin `ebs`"),
+        "{}",
+        gone.verdict
+    );
+}
+
+#[test]
+fn a_claim_on_a_node_that_is_down_stays_until_the_node_is_fenced() {
+    let down = with_claim(|_| {}).with(|facts| {
+        facts.nodes.as_mut().unwrap()[0].status = "down".into();
+    });
+    let finding = only(&down);
+    assert_eq!(finding.rule, Rule::NodeDown);
+    let last = finding.remedies.last().unwrap();
+    assert_eq!(last.command.as_deref(), Some("nomad-csi node fence n1"));
+    assert_eq!(last.fix, None, "only a person knows that the node is off");
+    let unknown = down.with(|facts| facts.nodes = None);
+    assert_eq!(rules(&unknown), []);
+}
+
+#[test]
+fn a_published_claim_without_a_plugin_on_its_node_is_at_risk() {
+    let finding = only(&with_claim(|_| {}).with(without_node_plugin));
+    assert_eq!(finding.rule, Rule::NodePluginGone);
+}

@@ -1,0 +1,22 @@
+//! Runs all rules.
+
+use super::alloc_rules::{alloc_findings, waiting_jobs};
+use super::claim_rules::claim_findings;
+use super::facts::VolumeFacts;
+use super::finding::Finding;
+use super::plugin_rules::plugin_findings;
+use super::provider_rules::provider_findings;
+
+/// Returns all findings, the most severe first. A volume without findings is healthy as far as the facts
+/// show.
+pub fn diagnose(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let mut findings = plugin_findings(facts);
+    findings.extend(provider_findings(facts));
+    match facts.claims {
+        Some(claims) => findings.extend(claim_findings(facts, claims)),
+        None => findings.extend(alloc_findings(facts)),
+    }
+    findings.extend(waiting_jobs(facts));
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.rule.severity()), finding.rule));
+    findings
+}

@@ -1,0 +1,121 @@
+//! Findings from the provider's list of volumes. A list that could not be read proves nothing.
+
+use std::collections::BTreeSet;
+
+use super::facts::VolumeFacts;
+use super::finding::{Confidence, Evidence, FactSource, Finding, Rule};
+use super::remedies::{act, run};
+use crate::model::{AllocId, ExternalNodeId, ExternalVolume, NodeId, one_line, shell_quoted};
+use crate::plan::ProviderList;
+
+/// Returns what the provider's list says against the volume.
+pub(super) fn provider_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
+    let ProviderList::Listed(volumes) = facts.provider else {
+        return vec![];
+    };
+    let Some(listed) = volumes.get(&facts.volume.remote_id()) else {
+        return vec![data_missing(facts)];
+    };
+    let mut findings = vec![];
+    findings.extend(abnormal(listed));
+    findings.extend(attached_elsewhere(facts, listed));
+    findings
+}
+
+fn data_missing(facts: &VolumeFacts<'_>) -> Finding {
+    let remote = one_line(facts.volume.remote_id().as_str());
+    let plugin = shell_quoted(facts.volume.plugin_id.as_str());
+    Finding {
+        rule: Rule::DataMissing,
+        verdict: "the provider does not have the volume's data any more".to_owned(),
+        confidence: Confidence::Known,
+        evidence: vec![Evidence::new(
+            FactSource::Provider,
+            format!("the provider does not list external ID `{remote}`"),
+        )],
+        remedies: vec![
+            run(
+                "look for the data under another external ID",
+                format!("nomad-csi orphans --plugin {plugin}"),
+            ),
+            act("restore the data at the provider under the same external ID"),
+        ],
+    }
+}
+
+fn abnormal(listed: &ExternalVolume) -> Option<Finding> {
+    let condition = listed.condition.as_ref().filter(|one| one.abnormal)?;
+    let message = one_line(&condition.message);
+    Some(Finding {
+        rule: Rule::ConditionAbnormal,
+        verdict: format!("the provider reports a problem of the volume: {message}"),
+        confidence: Confidence::Known,
+        evidence: vec![Evidence::new(
+            FactSource::Provider,
+            format!("the volume's condition is abnormal: {message}"),
+        )],
+        remedies: vec![act("correct what the provider reports")],
+    })
+}
+
+/// The provider has the volume attached to a node on which nothing claims it. Only a node whose ID at
+/// the provider is known can be named.
+fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Option<Finding> {
+    let plugin = facts.known_plugin()?;
+    let claimed: BTreeSet<&NodeId> = claiming_nodes(facts)?;
+    let expected: BTreeSet<&ExternalNodeId> = claimed
+        .iter()
+        .filter_map(|node| facts.external_node(node))
+        .collect();
+    // A claim on a node whose ID at the provider is unknown may explain any attachment.
+    if expected.len() < claimed.len() {
+        return None;
+    }
+    let others = listed.published_nodes.iter();
+    let others: Vec<_> = others.filter(|node| !expected.contains(node)).collect();
+    let first = others.first()?;
+    let known = plugin.nodes.iter().find(|(_, instance)| {
+        let info = instance.node.as_ref();
+        info.is_some_and(|info| info.external_node_id == **first)
+    });
+    let name = known.map_or_else(
+        || format!("`{}`", one_line(first.as_str())),
+        |(node, _)| format!("`{}`", facts.node_name(node)),
+    );
+    let names: Vec<String> = others
+        .iter()
+        .map(|node| format!("`{}`", one_line(node.as_str())))
+        .collect();
+    let mut remedies = vec![];
+    remedies.extend(known.map(|(node, _)| super::remedies::detach(facts, node, false)));
+    remedies.push(act(
+        "check whether another cluster uses the volume, then detach it at the provider",
+    ));
+    Some(Finding {
+        rule: Rule::AttachedWithoutClaim,
+        verdict: format!("the volume is attached to node {name}, on which nothing claims it"),
+        confidence: Confidence::Inferred,
+        evidence: vec![Evidence::new(
+            FactSource::Provider,
+            format!("the provider has it attached to {}", names.join(", ")),
+        )],
+        remedies,
+    })
+}
+
+/// Returns the nodes with a claim; `None` if the node of a claim is unknown.
+fn claiming_nodes<'a>(facts: &VolumeFacts<'a>) -> Option<BTreeSet<&'a NodeId>> {
+    if let Some(claims) = facts.claims {
+        return Some(claims.iter().map(|claim| &claim.node).collect());
+    }
+    let node_of = |id: &AllocId| {
+        let mut allocs = facts.volume.allocs.iter();
+        allocs
+            .find(|alloc| alloc.id == *id)
+            .map(|alloc| &alloc.node_id)
+    };
+    facts.volume.claiming_allocs().map(node_of).collect()
+}
+
+#[cfg(test)]
+mod tests;

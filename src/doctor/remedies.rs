@@ -1,0 +1,120 @@
+//! Remedies that several rules offer, with their commands.
+
+use super::facts::VolumeFacts;
+use super::finding::{Remedy, SafeFix};
+use crate::model::{AllocId, NodeId, Plugin, Volume, one_line, shell_quoted};
+
+/// Returns a remedy with a command for a person.
+pub(super) fn run(action: impl Into<String>, command: String) -> Remedy {
+    Remedy {
+        action: action.into(),
+        command: Some(command),
+        fix: None,
+    }
+}
+
+/// Returns a remedy outside of this program.
+pub(super) fn act(action: impl Into<String>) -> Remedy {
+    Remedy {
+        action: action.into(),
+        command: None,
+        fix: None,
+    }
+}
+
+fn volume_command(volume: &Volume, words: &str) -> String {
+    let id = shell_quoted(volume.id.as_str());
+    let namespace = shell_quoted(volume.namespace.as_str());
+    let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
+    let rest = if rest.is_empty() {
+        String::new()
+    } else {
+        format!(" {rest}")
+    };
+    format!("nomad-csi volume {verb} {id}{rest} --namespace {namespace}")
+}
+
+/// Tries the release again. `is_safe` if no allocation uses the volume on the node.
+pub(super) fn detach(facts: &VolumeFacts<'_>, node: &NodeId, is_safe: bool) -> Remedy {
+    let words = format!("detach {}", shell_quoted(node.as_str()));
+    Remedy {
+        action: "try the release again now".to_owned(),
+        command: Some(volume_command(facts.volume, &words)),
+        fix: is_safe.then(|| SafeFix::Detach(node.clone())),
+    }
+}
+
+/// Drops the claim from the server's record, and keeps the data.
+pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays",
+        volume_command(facts.volume, "deregister --force"),
+    )
+}
+
+/// Waits until nothing claims the volume.
+pub(super) fn wait_unclaimed(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "wait until the volume is unclaimed",
+        volume_command(facts.volume, "wait --for unclaimed"),
+    )
+}
+
+/// Looks at the claims.
+pub(super) fn show_claims(facts: &VolumeFacts<'_>) -> Remedy {
+    run(
+        "watch the claims and their next attempts",
+        volume_command(facts.volume, "claims"),
+    )
+}
+
+/// Gives the volume back.
+pub(super) fn release(facts: &VolumeFacts<'_>, alloc: &AllocId) -> Remedy {
+    let words = format!("release --alloc {}", shell_quoted(alloc.as_str()));
+    run(
+        "if the allocation does not need the volume any more, give it back",
+        volume_command(facts.volume, &words),
+    )
+}
+
+/// Looks at the plugin.
+pub(super) fn plugin_status(facts: &VolumeFacts<'_>) -> Remedy {
+    let plugin = shell_quoted(facts.volume.plugin_id.as_str());
+    run(
+        "check the plugin",
+        format!("nomad-csi plugin status {plugin}"),
+    )
+}
+
+/// Starts the plugin: names its job, if the server shows one.
+pub(super) fn start_plugin(facts: &VolumeFacts<'_>, place: &str) -> Remedy {
+    let plugin = &facts.volume.plugin_id;
+    match facts.known_plugin().and_then(plugin_job) {
+        Some(job) => run(
+            format!(
+                "start job `{}`, which runs plugin `{plugin}`{place}",
+                one_line(job)
+            ),
+            format!("nomad job status {}", shell_quoted(job)),
+        ),
+        None => Remedy {
+            action: format!("start plugin `{plugin}`{place}"),
+            ..plugin_status(facts)
+        },
+    }
+}
+
+/// Returns the job that runs the node service of a plugin, or any of its jobs.
+fn plugin_job(plugin: &Plugin) -> Option<&str> {
+    let is_on_node = |id: &AllocId| plugin.nodes.values().any(|one| one.alloc_id == *id);
+    let jobs = || {
+        plugin
+            .allocs
+            .iter()
+            .filter(|alloc| !alloc.job_id.is_empty())
+    };
+    let of_node = jobs().find(|alloc| is_on_node(&alloc.id));
+    of_node
+        .or_else(|| jobs().next())
+        .map(|alloc| alloc.job_id.as_str())
+}

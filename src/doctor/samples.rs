@@ -1,0 +1,231 @@
+//! A healthy volume with its facts, for the tests of the rules.
+
+use std::collections::BTreeMap;
+
+use super::diagnose::diagnose;
+use super::facts::VolumeFacts;
+use super::finding::{Finding, Rule};
+use crate::model::{
+    Alloc, AllocId, BlockedEvaluation, Bytes, CapacityRange, ClaimProblem, ClientNode,
+    ClientStatus, DesiredStatus, ExternalId, ExternalNodeId, ExternalVolume, Health, HealthCount,
+    Namespace, NamespacedId, NodeCapabilities, NodeId, NodeInfo, Plugin, PluginId, PluginInstance,
+    PluginSummary, Volume, VolumeAlias, VolumeClaim, VolumeId,
+};
+use crate::plan::{PluginState, ProviderList};
+
+const ONE: HealthCount = HealthCount {
+    healthy: 1,
+    expected: 1,
+};
+pub(super) const NOW: i64 = 1_000_000_000_000;
+
+/// Facts that a test changes.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub volume: Volume,
+    pub claims: Option<Vec<VolumeClaim>>,
+    pub plugin: PluginState,
+    pub nodes: Option<Vec<ClientNode>>,
+    pub provider: ProviderList,
+    pub evaluations: Vec<BlockedEvaluation>,
+}
+
+impl Facts {
+    /// A volume that nothing claims, with its plugin on node `n1` named `worker-1`, on Nomad.
+    pub(super) fn healthy() -> Self {
+        let listed = external_volume();
+        Self {
+            volume: volume(),
+            claims: None,
+            plugin: PluginState::Known(Box::new(plugin())),
+            nodes: Some(vec![node("n1", "worker-1"), node("n2", "worker-2")]),
+            provider: ProviderList::Listed([(listed.external_id.clone(), listed)].into()),
+            evaluations: vec![],
+        }
+    }
+
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    pub(super) fn plugin_mut(&mut self) -> &mut Plugin {
+        match &mut self.plugin {
+            PluginState::Known(plugin) => plugin,
+            PluginState::Missing | PluginState::Unknown => panic!("the sample has a plugin"),
+        }
+    }
+
+    pub(super) fn listed_mut(&mut self) -> &mut ExternalVolume {
+        match &mut self.provider {
+            ProviderList::Listed(volumes) => volumes.values_mut().next().unwrap(),
+            ProviderList::Unknown(_) => panic!("the sample has a list"),
+        }
+    }
+
+    /// Adds a write claim of an allocation on node `n1` that last changed ten minutes ago.
+    pub(super) fn claimed(mut self, desired: DesiredStatus, client: ClientStatus) -> Self {
+        self.volume.write_allocs.insert(AllocId::new("a1"));
+        self.volume.allocs.push(Alloc {
+            id: AllocId::new("a1"),
+            node_id: NodeId::new("n1"),
+            node_name: "worker-1".to_owned(),
+            evaluation_id: String::new(),
+            job_id: "web".to_owned(),
+            task_group: "g".to_owned(),
+            job_version: 0,
+            desired,
+            client,
+            create_time: NOW - 3_600_000_000_000,
+            modify_time: NOW - 600_000_000_000,
+        });
+        self
+    }
+}
+
+/// Returns all findings.
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    diagnose(&VolumeFacts {
+        volume: &facts.volume,
+        claims: facts.claims.as_deref(),
+        plugin: &facts.plugin,
+        nodes: facts.nodes.as_deref(),
+        provider: &facts.provider,
+        evaluations: &facts.evaluations,
+        now: NOW,
+    })
+}
+
+/// Returns the rules of all findings.
+pub(super) fn rules(facts: &Facts) -> Vec<Rule> {
+    findings(facts).iter().map(|finding| finding.rule).collect()
+}
+
+/// A published claim of allocation `a1` on node `n1`.
+pub(super) fn claim() -> VolumeClaim {
+    VolumeClaim {
+        volume: NamespacedId::new(Namespace::default(), VolumeId::new("db")),
+        alloc: AllocId::new("a1"),
+        alias: VolumeAlias::new("db"),
+        node: NodeId::new("n1"),
+        plugin_id: PluginId::new("ebs"),
+        external_id: ExternalId::new("vol-1"),
+        access_mode: "single-node-writer".to_owned(),
+        attachment_mode: "file-system".to_owned(),
+        read_only: false,
+        state: "published".to_owned(),
+        is_published: true,
+        target_path: "/t".to_owned(),
+        granted_at: NOW - 60_000_000_000,
+        failed_attempts: 0,
+        next_attempt: None,
+        problem: None,
+    }
+}
+
+pub(super) fn problem(help: Option<&str>) -> ClaimProblem {
+    ClaimProblem {
+        step: "NodeUnpublishVolume".to_owned(),
+        error: "the target is busy".to_owned(),
+        help: help.map(str::to_owned),
+        since: NOW - 30_000_000_000,
+    }
+}
+
+fn node(id: &str, name: &str) -> ClientNode {
+    ClientNode {
+        id: NodeId::new(id),
+        name: name.to_owned(),
+        status: "ready".to_owned(),
+    }
+}
+
+fn external_volume() -> ExternalVolume {
+    ExternalVolume {
+        external_id: ExternalId::new("vol-1"),
+        capacity: Bytes::default(),
+        context: BTreeMap::new(),
+        clone_id: None,
+        snapshot_id: None,
+        published_nodes: vec![],
+        condition: None,
+    }
+}
+
+fn instance(alloc: &str, external_node: &str) -> PluginInstance {
+    PluginInstance {
+        alloc_id: AllocId::new(alloc),
+        health: Health {
+            healthy: true,
+            description: "healthy".to_owned(),
+        },
+        updated_at: 0,
+        provider: "csi.example".to_owned(),
+        provider_version: "1".to_owned(),
+        requires_controller: true,
+        requires_topologies: false,
+        controller: None,
+        node: Some(NodeInfo {
+            capabilities: NodeCapabilities::default(),
+            external_node_id: ExternalNodeId::new(external_node),
+            max_volumes: None,
+            accessible_topology: None,
+        }),
+    }
+}
+
+fn plugin() -> Plugin {
+    Plugin {
+        summary: PluginSummary {
+            id: PluginId::new("ebs"),
+            provider: "csi.example".to_owned(),
+            controller_required: true,
+            controllers: ONE,
+            nodes: ONE,
+        },
+        version: "1".to_owned(),
+        controllers: BTreeMap::new(),
+        nodes: [
+            (NodeId::new("n1"), instance("p1", "i-1")),
+            (NodeId::new("n2"), instance("p2", "i-2")),
+        ]
+        .into(),
+        allocs: vec![],
+    }
+}
+
+fn volume() -> Volume {
+    Volume {
+        namespace: Namespace::default(),
+        id: VolumeId::new("db"),
+        name: "db".to_owned(),
+        external_id: Some(ExternalId::new("vol-1")),
+        plugin_id: PluginId::new("ebs"),
+        provider: "csi.example".to_owned(),
+        provider_version: "1".to_owned(),
+        capabilities: vec![],
+        requested_capacity: CapacityRange::default(),
+        capacity: Bytes::default(),
+        topology_request: None,
+        topologies: vec![],
+        clone_id: None,
+        snapshot_id: None,
+        mount_options: None,
+        parameters: BTreeMap::new(),
+        context: BTreeMap::new(),
+        access_mode: None,
+        attachment_mode: None,
+        read_allocs: [].into(),
+        write_allocs: [].into(),
+        allocs: vec![],
+        schedulable: true,
+        controller_required: true,
+        controllers: ONE,
+        nodes: ONE,
+        create_index: 1,
+        modify_index: 1,
+        spec_index: 1,
+        create_time: 0,
+        modify_time: 0,
+    }
+}

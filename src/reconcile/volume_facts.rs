@@ -1,0 +1,172 @@
+//! Reads the facts that a diagnosis of volumes needs.
+//!
+//! Everything but the volumes themselves is optional: what cannot be read is reported as unread, and
+//! leads to no finding.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::observe::plugin_state;
+use super::provider_lists::{provider_lists, unread_lists};
+use crate::doctor::VolumeFacts;
+use crate::model::{
+    BlockedEvaluation, ClientNode, Namespace, NamespacedId, PluginId, Volume, VolumeClaim,
+};
+use crate::plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
+use crate::ports::{ApiError, ClaimQuery, ClusterApi, ServerKind};
+
+/// What a provider that is not asked says.
+const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
+
+/// Which facts are read besides those that every diagnosis needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FactOptions {
+    /// Whether the providers are asked which volumes they have.
+    pub(super) asks_providers: bool,
+    /// Whether Nomad's blocked evaluations are read.
+    pub(super) reads_evaluations: bool,
+    /// The largest number of concurrent requests.
+    pub(super) parallelism: usize,
+    /// The time, in nanoseconds since the epoch.
+    pub(super) now: i64,
+}
+
+impl FactOptions {
+    /// The options for an explanation of claims.
+    pub(super) const fn of_claims(now: i64) -> Self {
+        Self {
+            asks_providers: false,
+            reads_evaluations: false,
+            parallelism: 1,
+            now,
+        }
+    }
+}
+
+/// The facts about some volumes.
+#[derive(Debug)]
+pub(super) struct FactReading {
+    claims: Option<BTreeMap<NamespacedId, Vec<VolumeClaim>>>,
+    plugins: BTreeMap<PluginId, PluginState>,
+    nodes: Option<Vec<ClientNode>>,
+    providers: BTreeMap<PluginId, ProviderList>,
+    evaluations: BTreeMap<Namespace, Vec<BlockedEvaluation>>,
+    now: i64,
+    /// What could not be read, and why.
+    pub(super) unread: Vec<String>,
+}
+
+impl FactReading {
+    /// Reads the facts about the volumes.
+    ///
+    /// # Errors
+    /// If the kind of the server, a plugin or the agent's claims cannot be read.
+    pub(super) async fn read(
+        api: &dyn ClusterApi,
+        volumes: &[Volume],
+        options: FactOptions,
+    ) -> Result<Self, ApiError> {
+        let is_agent = api.server().await? == ServerKind::Agent;
+        let claims = if is_agent {
+            Some(claims(api, volumes).await?)
+        } else {
+            None
+        };
+        let ids: BTreeSet<PluginId> = volumes.iter().map(|v| v.plugin_id.clone()).collect();
+        let reads = ids
+            .iter()
+            .map(async |id| Ok::<_, ApiError>((id.clone(), plugin_state(api, id).await?)));
+        let plugins = stream::iter(reads).buffered(options.parallelism.max(1));
+        let mut reading = Self {
+            claims,
+            plugins: plugins.try_collect().await?,
+            nodes: None,
+            providers: BTreeMap::new(),
+            evaluations: BTreeMap::new(),
+            now: options.now,
+            unread: vec![],
+        };
+        reading.read_nodes(api).await;
+        if options.asks_providers {
+            reading
+                .read_providers(api, volumes, options.parallelism)
+                .await;
+        }
+        if options.reads_evaluations && !is_agent {
+            reading.read_evaluations(api, volumes).await;
+        }
+        Ok(reading)
+    }
+
+    async fn read_nodes(&mut self, api: &dyn ClusterApi) {
+        match api.list_nodes().await {
+            Ok(nodes) => self.nodes = Some(nodes),
+            Err(error) => self.unread.push(format!("nodes: {}", error.message)),
+        }
+    }
+
+    async fn read_providers(
+        &mut self,
+        api: &dyn ClusterApi,
+        volumes: &[Volume],
+        parallelism: usize,
+    ) {
+        let of = |volume: &Volume| (volume.plugin_id.clone(), volume.namespace.clone());
+        let asked: AskedPlugins = volumes.iter().map(of).collect();
+        self.providers = provider_lists(api, &self.plugins, &asked, parallelism).await;
+        for warning in unread_lists(&self.providers) {
+            let why = warning.notes.first().cloned().unwrap_or_default();
+            self.unread.push(format!("{}: {why}", warning.message));
+        }
+    }
+
+    async fn read_evaluations(&mut self, api: &dyn ClusterApi, volumes: &[Volume]) {
+        let namespaces: BTreeSet<&Namespace> = volumes.iter().map(|v| &v.namespace).collect();
+        for namespace in namespaces {
+            match api.blocked_evaluations(namespace).await {
+                Ok(found) => {
+                    self.evaluations.insert(namespace.clone(), found);
+                }
+                Err(error) => self.unread.push(format!(
+                    "evaluations of namespace `{namespace}`: {}",
+                    error.message
+                )),
+            }
+        }
+    }
+
+    /// Returns the facts about one of the volumes.
+    pub(super) fn facts<'a>(&'a self, volume: &'a Volume) -> VolumeFacts<'a> {
+        let claims = self.claims.as_ref();
+        let own = claims.map(|claims| claims.get(&volume.key()).map_or(&[][..], Vec::as_slice));
+        let plugin = self.plugins.get(&volume.plugin_id);
+        let provider = self.providers.get(&volume.plugin_id);
+        let evaluations = self.evaluations.get(&volume.namespace);
+        VolumeFacts {
+            volume,
+            claims: own,
+            plugin: plugin.unwrap_or(&PluginState::Unknown),
+            nodes: self.nodes.as_deref(),
+            provider: provider.unwrap_or(&NOT_ASKED),
+            evaluations: evaluations.map_or(&[][..], Vec::as_slice),
+            now: self.now,
+        }
+    }
+}
+
+async fn claims(
+    api: &dyn ClusterApi,
+    volumes: &[Volume],
+) -> Result<BTreeMap<NamespacedId, Vec<VolumeClaim>>, ApiError> {
+    let query = match volumes {
+        [one] => ClaimQuery::Volume(one.key()),
+        _ => ClaimQuery::Namespace(Namespace::new(Namespace::ALL)),
+    };
+    let mut found: BTreeMap<NamespacedId, Vec<VolumeClaim>> = BTreeMap::new();
+    for reading in api.list_claims(&query).await? {
+        let claim = reading.value;
+        found.entry(claim.volume.clone()).or_default().push(claim);
+    }
+    Ok(found)
+}

@@ -1,0 +1,78 @@
+//! What is known about the claims of one volume: for its details, and for errors of commands that its
+//! claims stop.
+//!
+//! It only explains. So nothing is read if nothing can be stuck, and a failure to read explains nothing.
+
+use super::context::WorkflowContext;
+use crate::diagnostic::Diagnostic;
+use crate::doctor::{Finding, diagnose};
+use crate::model::{AllocId, Volume, VolumeClaim};
+use crate::ports::ClusterApi;
+use crate::reconcile::volume_facts::{FactOptions, FactReading};
+
+/// How many findings explain one error.
+const MAX_EXPLAINED: usize = 2;
+
+/// Returns why claims of ended allocations are not released, as far as it is known. Reads nothing if no claim can be stuck. A failure to read is no finding.
+pub(super) async fn stuck_claims(api: &dyn ClusterApi, volume: &Volume, now: i64) -> Vec<Finding> {
+    if !may_be_stuck(volume) {
+        return vec![];
+    }
+    let options = FactOptions::of_claims(now);
+    let volumes = std::slice::from_ref(volume);
+    let Ok(reading) = FactReading::read(api, volumes, options).await else {
+        return vec![];
+    };
+    let findings = diagnose(&reading.facts(volume)).into_iter();
+    findings.filter(|one| one.rule.is_about_release()).collect()
+}
+
+/// Adds what is known about stuck claims to an error, and what helps.
+pub(super) fn explained(problem: Diagnostic, findings: &[Finding]) -> Diagnostic {
+    let stuck = findings.iter().take(MAX_EXPLAINED);
+    stuck.fold(problem, |problem, finding| {
+        let problem = problem.note(finding.note());
+        match finding.remedies.first() {
+            Some(remedy) => problem.help(remedy.to_string()),
+            None => problem,
+        }
+    })
+}
+
+/// The claims of a volume, and why some are not released.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimOverview {
+    /// The claims. Empty on Nomad, which hides them.
+    pub claims: Vec<VolumeClaim>,
+    /// What is wrong with the volume and its claims.
+    pub findings: Vec<Finding>,
+}
+
+/// Returns what is known of the claims of a volume. Reads nothing if nothing claims it. What cannot be
+/// read is left out, because the volume itself is the answer.
+pub async fn claim_overview(context: &WorkflowContext<'_>, volume: &Volume) -> ClaimOverview {
+    if !volume.is_claimed() {
+        return ClaimOverview::default();
+    }
+    let volumes = std::slice::from_ref(volume);
+    let options = FactOptions::of_claims(context.clock.now());
+    match FactReading::read(context.api, volumes, options).await {
+        Ok(reading) => {
+            let facts = reading.facts(volume);
+            ClaimOverview {
+                claims: facts.claims.unwrap_or_default().to_vec(),
+                findings: diagnose(&facts),
+            }
+        }
+        Err(_) => ClaimOverview::default(),
+    }
+}
+
+/// Whether a claim of the volume belongs to an allocation that has ended.
+fn may_be_stuck(volume: &Volume) -> bool {
+    let ended = |id: &AllocId| {
+        let mut allocs = volume.allocs.iter();
+        allocs.any(|alloc| alloc.id == *id && alloc.client.is_terminal())
+    };
+    volume.claiming_allocs().any(ended)
+}

@@ -1,0 +1,212 @@
+//! 64 clients claim and release the same and different volumes on two nodes at the same time. What they
+//! were answered is linearizable for each external volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nomad_csi::claim::PluginSteps;
+use nomad_csi::model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
+use nomad_csi::server::fake::FakeAgent;
+use nomad_csi::server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
+
+use crate::claims::{agent_with, assert_nothing_is_left, held_claims};
+use crate::linearizability::{Call, Hold, Operation, is_linearizable};
+use crate::support::random::Random;
+
+const CLIENTS: u64 = 64;
+const OPERATIONS: u32 = 8;
+/// How many histories the suite records.
+const IN_SUITE: u64 = 4;
+const LONG: Duration = Duration::from_secs(600);
+
+const NODES: [&str; 2] = [FakeAgent::NODE, FakeAgent::SECOND_NODE];
+
+/// Each volume with its modes.
+const VOLUMES: [(&str, &[AccessMode]); 4] = [
+    ("one", &[AccessMode::SingleNodeWriter]),
+    ("readers", &[AccessMode::MultiNodeSingleWriter]),
+    ("many", &[AccessMode::MultiNodeMultiWriter]),
+    (
+        "any",
+        &[
+            AccessMode::SingleNodeWriter,
+            AccessMode::MultiNodeReaderOnly,
+            AccessMode::MultiNodeSingleWriter,
+            AccessMode::MultiNodeMultiWriter,
+        ],
+    ),
+];
+
+fn capability(access_mode: AccessMode) -> Capability {
+    Capability {
+        access_mode,
+        attachment_mode: AttachmentMode::FileSystem,
+    }
+}
+
+async fn agent_with_volumes() -> FakeAgent {
+    let steps = PluginSteps {
+        attach: true,
+        stage: true,
+    };
+    let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
+    agent.add_node().await;
+    for (id, modes) in VOLUMES {
+        let mut request = FakeAgent::request(id);
+        request.capabilities = modes.iter().copied().map(capability).collect();
+        let problems = vec![];
+        let submission = VolumeSubmission { request, problems };
+        agent.volumes.create(vec![submission]).await.unwrap();
+    }
+    agent
+}
+
+/// A client with an allocation on each node.
+struct Client {
+    name: u64,
+    claims: ClaimService,
+    random: Random,
+    time: Arc<AtomicU64>,
+    history: Vec<(usize, Operation)>,
+}
+
+impl Client {
+    async fn run(mut self) -> Vec<(usize, Operation)> {
+        for _ in 0..OPERATIONS {
+            let at = self.random.pick(&[0, 1, 2, 3]);
+            let call = self.call(at);
+            let called = self.time.fetch_add(1, Ordering::SeqCst);
+            let is_done = self.answer(VOLUMES[at].0, &call).await;
+            let answered = self.time.fetch_add(1, Ordering::SeqCst);
+            let operation = Operation {
+                call,
+                is_done,
+                called,
+                answered,
+            };
+            self.history.push((at, operation));
+        }
+        self.history
+    }
+
+    fn call(&mut self, volume: usize) -> Call {
+        let node = self.random.pick(&[0, 1]);
+        let alloc = format!("{}-{node}", self.name);
+        if self.random.below(5) < 2 {
+            return Call::Release { alloc };
+        }
+        let hold = Hold {
+            node,
+            mode: self.random.pick(VOLUMES[volume].1),
+            read_only: self.random.below(2) == 0,
+        };
+        Call::Claim { alloc, hold }
+    }
+
+    async fn answer(&self, volume: &str, call: &Call) -> bool {
+        let volume: NamespacedId = FakeAgent::key(volume);
+        let answer = match call {
+            Call::Release { alloc } => {
+                let alloc = AllocId::new(alloc.as_str());
+                let released = self.claims.release(&volume, &alloc, None, LONG).await;
+                released.map(|(left, _)| assert_eq!(left, 0, "it was waited for"))
+            }
+            Call::Claim { alloc, hold } => {
+                let request = MountRequest {
+                    volume,
+                    alloc: AllocId::new(alloc.as_str()),
+                    node: Some(NodeId::new(NODES[hold.node])),
+                    alias: None,
+                    read_only: hold.read_only,
+                    access_mode: Some(hold.mode),
+                    attachment_mode: None,
+                    mount_options: None,
+                };
+                let claimed = self.claims.claim(&request, LONG).await;
+                claimed.map(|outcome| assert!(outcome.claim.is_some(), "{call:?}"))
+            }
+        };
+        match answer {
+            Ok(()) => true,
+            Err(ServerError::Claim(ClaimError::Denied { .. } | ClaimError::NoClaim { .. })) => {
+                false
+            }
+            Err(other) => panic!("{call:?}: {other}"),
+        }
+    }
+}
+
+/// Returns the history of each volume, with the number of calls that were not granted.
+async fn record(seed: u64) -> Vec<Vec<Operation>> {
+    let agent = agent_with_volumes().await;
+    let time = Arc::new(AtomicU64::new(0));
+    let client = |name| Client {
+        name,
+        claims: agent.services.claims.clone(),
+        random: Random(seed * CLIENTS + name),
+        time: time.clone(),
+        history: vec![],
+    };
+    let running: Vec<_> = (0..CLIENTS)
+        .map(|name| tokio::spawn(client(name).run()))
+        .collect();
+    let mut histories = vec![vec![]; VOLUMES.len()];
+    for client in running {
+        for (volume, operation) in client.await.unwrap() {
+            histories[volume].push(operation);
+        }
+    }
+    release_all(&agent).await;
+    assert_nothing_is_left(&agent, &format!("seed {seed}"));
+    histories
+}
+
+async fn release_all(agent: &FakeAgent) {
+    for alloc in held_claims(&agent.state()) {
+        for (volume, _) in VOLUMES {
+            let (volume, claims) = (FakeAgent::key(volume), &agent.services.claims);
+            claims.release(&volume, &alloc, None, LONG).await.ok();
+        }
+    }
+}
+
+/// Returns how many operations were done, and how many were not.
+fn check(seed: u64) -> [usize; 2] {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut counts = [0; 2];
+    for (history, (volume, _)) in runtime.block_on(record(seed)).iter().zip(VOLUMES) {
+        assert!(
+            is_linearizable(history),
+            "seed {seed}, volume {volume}: {history:#?}"
+        );
+        for operation in history {
+            counts[usize::from(!operation.is_done)] += 1;
+        }
+    }
+    counts
+}
+
+/// B18: the answers to concurrent claims and releases are those of one order.
+#[test]
+fn concurrent_claims_are_linearizable() {
+    let counts: Vec<_> = (0..IN_SUITE).map(check).collect();
+    for [done, not_done] in counts {
+        assert!(done > 20 && not_done > 20, "{done} done, {not_done} not");
+    }
+}
+
+/// Set `NOMAD_CSI_SEEDS=FROM..TO` for other histories.
+#[test]
+#[ignore = "takes minutes: NOMAD_CSI_SEEDS=0..1000 cargo test --test suite linearizable -- --ignored"]
+fn many_histories_are_linearizable() {
+    let seeds = std::env::var("NOMAD_CSI_SEEDS").unwrap();
+    let (from, to) = seeds.split_once("..").unwrap();
+    for seed in from.parse().unwrap()..to.parse().unwrap() {
+        check(seed);
+    }
+}
