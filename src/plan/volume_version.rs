@@ -38,3 +38,25 @@ impl VolumeVersion {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::samples::existing;
+
+    /// A step of a claim moves the index of the volume and not that of its specification (W08, W35).
+    #[test]
+    fn claims_do_not_change_the_version() {
+        let version = VolumeVersion::of(Some(&existing()));
+        let claimed = Volume {
+            modify_index: existing().modify_index + 1,
+            ..existing()
+        };
+        assert_eq!(version.mismatch(Some(&claimed)), None);
+        let updated = Volume {
+            spec_index: existing().spec_index + 1,
+            ..claimed
+        };
+        assert!(version.mismatch(Some(&updated)).is_some());
+    }
+}

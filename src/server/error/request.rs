@@ -68,6 +68,8 @@ pub enum RequestError {
     Cas(String),
     /// `cas` with several volumes.
     CasOfSeveral,
+    /// `cas` with a create.
+    CasOfCreate,
     /// `node` is missing.
     DetachWithoutNode,
     /// The path does not support the method, and Nomad answers 400.
@@ -108,6 +110,7 @@ impl RequestError {
             | Self::FilterField(_)
             | Self::Cas(_)
             | Self::CasOfSeveral
+            | Self::CasOfCreate
             | Self::Method
             | Self::DetachWithoutNode => StatusCode::BAD_REQUEST,
         };
@@ -167,6 +170,9 @@ impl RequestError {
             }
             Self::CasOfSeveral => {
                 "`cas` is the index of one volume, and the request has several".into()
+            }
+            Self::CasOfCreate => {
+                "a create does not support `cas`; register the volume instead".into()
             }
             Self::DetachWithoutNode => "detach requires node ID".into(),
             Self::Method => "Invalid method".into(),

@@ -158,6 +158,9 @@ pub(super) async fn register(request: &ApiRequest) -> Result {
 }
 
 pub(super) async fn create(request: &ApiRequest) -> Result {
+    if request.parameters.text("cas").is_some() {
+        return Err(RequestError::CasOfCreate.into());
+    }
     let volumes = read_submissions(request)?;
     let outcome = request.services.volumes.create(volumes).await?;
     write_response(request, &outcome)

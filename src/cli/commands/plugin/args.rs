@@ -63,6 +63,8 @@ pub(crate) struct PluginStatusArgs {
     #[arg(value_name = "ID")]
     pub id: Option<String>,
     /// Show only plugins for which this expression is true, such as 'NodesHealthy == 0'
+    ///
+    /// This command tests the expression, because no version of Nomad filters plugins.
     #[arg(long, value_name = "EXPRESSION", value_parser = Filter::parse, conflicts_with = "id")]
     pub filter: Option<Filter>,
     /// The output format.
