@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::plan::samples::existing;
 
-    /// A step of a claim moves the index of the volume and not that of its specification (W08, W35).
+    /// A step of a claim moves the index of the volume and not that of its specification (W08).
     #[test]
     fn claims_do_not_change_the_version() {
         let version = VolumeVersion::of(Some(&existing()));

@@ -4,6 +4,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
+use super::quotes::quoted;
 use super::selector::Selector;
 
 /// A filter of a list: an expression that is true for the items to show.
@@ -146,23 +147,4 @@ impl fmt::Display for Condition {
             }
         }
     }
-}
-
-/// Returns the text in the quotes that need the fewest escapes.
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains(['"', '\\']) && !text.contains(['`', '\r']) {
-        return format!("`{text}`");
-    }
-    let mut quoted = String::from('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

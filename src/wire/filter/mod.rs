@@ -13,6 +13,7 @@ mod evaluate;
 mod expression;
 mod parse;
 mod problem;
+mod quotes;
 mod selector;
 
 pub use expression::Filter;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::expression::quoted;
+use super::quotes::quoted;
 
 /// The path to a value: a field of the list item, then keys of maps and places in lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
