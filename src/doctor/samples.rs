@@ -224,6 +224,7 @@ fn volume() -> Volume {
         nodes: ONE,
         create_index: 1,
         modify_index: 1,
+        spec_index: 1,
         create_time: 0,
         modify_time: 0,
     }

@@ -223,6 +223,9 @@ pub struct Volume {
     pub create_index: u64,
     /// The index of the last change.
     pub modify_index: u64,
+    /// The index of the last change of the specification, which steps of claims do not move (W08). Nomad
+    /// does not have it; there it is the index of the last change.
+    pub spec_index: u64,
     /// Nanoseconds since the epoch; zero on Nomad.
     pub create_time: i64,
     /// Nanoseconds since the epoch; zero on Nomad.

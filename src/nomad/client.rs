@@ -267,6 +267,7 @@ pub(super) fn list_parameters(query: &VolumeQuery) -> Vec<(&'static str, &str)> 
         }
         (None, _) => {}
     }
+    parameters.extend(query.filter.as_deref().map(|filter| ("filter", filter)));
     parameters
 }
 

@@ -73,7 +73,7 @@ fn drift_of(
         span: spec.map(|spec| spec.span),
         baseline: applied.map_or(Baseline::File, |_| Baseline::Applied),
         state: DriftState::Unchanged,
-        modify_index: existing.map(|volume| volume.modify_index),
+        spec_index: existing.map(|volume| volume.spec_index),
         last_verified: owned.and_then(|owned| owned.last_verified),
         pending: vec![],
         not_comparable: vec![],

@@ -32,8 +32,8 @@ pub struct Imported {
     pub written: WritableSpec,
     /// The problems of the volume.
     pub issues: Vec<ImportIssue>,
-    /// Its modify index when it was read.
-    pub modify_index: u64,
+    /// When its specification had last changed as it was read.
+    pub spec_index: u64,
     /// Its data when it was read.
     pub data: DataIdentity,
 }
@@ -131,7 +131,7 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
             comments: remarks.chain([secrets.to_owned()]).collect(),
         },
         issues,
-        modify_index: volume.modify_index,
+        spec_index: volume.spec_index,
         data: DataIdentity::of(volume),
     }
 }

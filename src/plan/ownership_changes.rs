@@ -72,7 +72,7 @@ pub fn record_observations(set: &mut LedgerSet, plan: &Plan, observed: &Observed
                 if let Some(owned) = set.ownership_mut(key) {
                     owned.protect = spec.protect.unwrap_or(owned.protect);
                     owned.last_verified = Some(LastVerified {
-                        modify_index: volume.modify_index,
+                        spec_index: volume.spec_index,
                         at,
                     });
                 }
@@ -144,7 +144,7 @@ pub fn interrupted_step_warnings(set: &LedgerSet, observed: &ObservedState) -> V
             key.quoted()
         );
         let there = match observed.volumes.get(key) {
-            Some(volume) => format!("the volume exists, at index {}", volume.modify_index),
+            Some(volume) => format!("the volume exists, at index {}", volume.spec_index),
             None => "the volume does not exist".to_owned(),
         };
         Diagnostic::warning(Code::LedgerInterrupted, message)

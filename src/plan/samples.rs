@@ -131,6 +131,7 @@ pub(super) fn existing() -> Volume {
         },
         create_index: 7,
         modify_index: 9,
+        spec_index: 9,
         create_time: 0,
         modify_time: 0,
     }

@@ -16,8 +16,8 @@ pub struct VolumeDrift {
     pub baseline: Baseline,
     /// The result of the comparison.
     pub state: DriftState,
-    /// Its current modify index; `None` if it does not exist.
-    pub modify_index: Option<u64>,
+    /// When its specification last changed; `None` if the volume does not exist.
+    pub spec_index: Option<u64>,
     /// When it was last verified to be as it was applied.
     pub last_verified: Option<LastVerified>,
     /// Fields whose value in the file differs from the last applied value.

@@ -5,19 +5,19 @@
 
 use crate::model::Volume;
 
-/// The version of a volume when the plan was made.
+/// The version of a volume when the plan was made. Steps of claims do not change it on the agent (W08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeVersion {
     /// The volume did not exist.
     Absent,
-    /// The volume existed with this modify index.
+    /// The volume existed, and its specification had last changed at this index.
     At(u64),
 }
 
 impl VolumeVersion {
     /// The version of a volume as it was read; `None` if it does not exist.
     pub fn of(volume: Option<&Volume>) -> Self {
-        volume.map_or(Self::Absent, |volume| Self::At(volume.modify_index))
+        volume.map_or(Self::Absent, |volume| Self::At(volume.spec_index))
     }
 
     /// Returns why the current volume is not of this version; `None` if it is.
@@ -36,5 +36,27 @@ impl VolumeVersion {
                 Some(format!("it was at index {then} and is now at index {now}"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::samples::existing;
+
+    /// A step of a claim moves the index of the volume and not that of its specification (W08).
+    #[test]
+    fn claims_do_not_change_the_version() {
+        let version = VolumeVersion::of(Some(&existing()));
+        let claimed = Volume {
+            modify_index: existing().modify_index + 1,
+            ..existing()
+        };
+        assert_eq!(version.mismatch(Some(&claimed)), None);
+        let updated = Volume {
+            spec_index: existing().spec_index + 1,
+            ..claimed
+        };
+        assert!(version.mismatch(Some(&updated)).is_some());
     }
 }

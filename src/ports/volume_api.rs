@@ -74,6 +74,9 @@ pub struct VolumeQuery {
     pub prefix: Option<String>,
     /// Only volumes of this plugin.
     pub plugin: Option<PluginId>,
+    /// Only volumes for which this filter expression is true; the server tests it. Nomad has it since
+    /// 1.3.
+    pub filter: Option<String>,
 }
 
 /// The response to a write.

@@ -163,7 +163,7 @@ impl LedgerWriter {
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
         let seen = now.map(|volume| LastVerified {
-            modify_index: volume.modify_index,
+            spec_index: volume.spec_index,
             at,
         });
         Box::new(move |set| {

@@ -159,7 +159,7 @@ async fn take_snapshot(
     let request = SnapshotRequest {
         volume: key.clone(),
         plugin_id: existing.plugin_id.clone(),
-        name: format!("nomad-csi-{}-{}", key.id, existing.modify_index),
+        name: format!("nomad-csi-{}-{}", key.id, existing.spec_index),
         parameters: [].into(),
         secrets: secrets_for(execution, existing),
     };

@@ -123,6 +123,7 @@ impl ChangeWatch {
             namespace: Namespace::new(Namespace::ALL),
             prefix: None,
             plugin: None,
+            filter: None,
         }
     }
 

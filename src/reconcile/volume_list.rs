@@ -14,6 +14,7 @@ pub async fn list_all_volumes(
         namespace: Namespace::new(Namespace::ALL),
         prefix: None,
         plugin: None,
+        filter: None,
     };
     let listed = reader.list_volumes(&everywhere).await?;
     Ok(listed.into_iter().map(|reading| reading.value).collect())

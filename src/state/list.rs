@@ -12,7 +12,7 @@ use super::query::{claims_of_record, plugin_status};
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, VolumeView};
-use crate::model::{Namespace, NamespacedId, PluginId, VolumeId};
+use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 
 /// The conditions of a volume list. All of them apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct VolumeFilter {
     pub prefix: String,
     /// Only volumes of this plugin.
     pub plugin: Option<PluginId>,
+    /// Only volumes with a claim on this node.
+    pub node: Option<NodeId>,
 }
 
 /// The start of a page: this volume, or the next one if it no longer exists.
@@ -40,6 +42,11 @@ pub struct VolumeToken(NamespacedId);
 pub struct InvalidToken;
 
 impl VolumeToken {
+    /// Returns the token of the page that starts with this volume.
+    pub fn new(first: NamespacedId) -> Self {
+        Self(first)
+    }
+
     /// Parses the output of `Display`.
     ///
     /// # Errors
@@ -128,7 +135,20 @@ fn matching<'a>(
                     .plugin
                     .as_ref()
                     .is_none_or(|plugin| *plugin == record.definition.plugin_id)
+                && filter
+                    .node
+                    .as_ref()
+                    .is_none_or(|node| is_claimed_on(state, record, node))
         })
+}
+
+/// Whether an allocation on the node claims the volume through this registration.
+fn is_claimed_on(state: &State, record: &VolumeRecord, node: &NodeId) -> bool {
+    let claims = claims_of_record(state, record);
+    claims.is_some_and(|claims| {
+        let mut claims = claims.claims.through(record.key());
+        claims.any(|(_, claim)| claim.node == *node)
+    })
 }
 
 /// Whether the key can match: within a namespace, IDs with a prefix are consecutive.

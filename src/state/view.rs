@@ -115,6 +115,7 @@ impl VolumeView {
             nodes: self.plugin.nodes,
             create_index: self.record.create_index,
             modify_index: self.record.visible_index(),
+            spec_index: self.record.modify_index,
             create_time: self.record.create_time,
             modify_time: self.record.visible_time(),
         }

@@ -16,6 +16,7 @@ mod elements;
 mod error;
 mod evaluation;
 mod external;
+mod filter;
 mod header;
 mod history;
 mod namespace;
@@ -45,6 +46,7 @@ pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use evaluation::{EvaluationDocument, FailedPlacement};
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
+pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
     AGENT, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, SECRETS, SecretsHeaderProblem, TOKEN,
     parse_secrets_header, secrets_header,

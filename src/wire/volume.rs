@@ -148,6 +148,10 @@ pub struct VolumeDocument {
     /// The provider's ID of the restored snapshot.
     #[serde(rename = "SnapshotID")]
     pub snapshot_id: String,
+    /// Embedded agent only: the index of the last change of the specification, which steps of claims
+    /// do not move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_index: Option<u64>,
     /// Where the volume is accessible; starts with `null` elements after a create.
     pub topologies: Vec<Option<TopologyDocument>>,
     /// IDs of allocations with a write claim; the values are ignored.
@@ -203,6 +207,10 @@ pub struct VolumeStub {
     pub resource_exhausted: Option<String>,
     /// Whether an allocation that uses the volume can be placed.
     pub schedulable: bool,
+    /// Embedded agent only: the index of the last change of the specification, which steps of claims
+    /// do not move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_index: Option<u64>,
     /// Where the volume is accessible; elements may be `null`.
     pub topologies: Vec<Option<TopologyDocument>>,
 }

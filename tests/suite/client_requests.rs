@@ -42,6 +42,7 @@ pub(crate) fn query(namespace: &str) -> VolumeQuery {
         namespace: Namespace::new(namespace),
         prefix: None,
         plugin: None,
+        filter: None,
     }
 }
 
@@ -333,6 +334,7 @@ async fn volumes_are_filtered_by_plugin_namespace_and_prefix() {
             namespace: Namespace::new(namespace),
             prefix: prefix.map(str::to_owned),
             plugin: plugin.map(PluginId::new),
+            filter: None,
         };
         let listed = client
             .list_volumes(&query)

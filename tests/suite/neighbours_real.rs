@@ -110,6 +110,7 @@ async fn real_a_change_or_a_timeout_ends_a_blocking_query() {
         namespace: Namespace::default(),
         prefix: None,
         plugin: None,
+        filter: None,
     };
     let request = unique_request();
     let wait = |index, seconds| WatchRequest {

@@ -124,6 +124,39 @@ const JSON_WORDS: &[&str] = &[
     "\"MountOptions\"",
 ];
 
+const FILTER_WORDS: &[&str] = &[
+    "ID",
+    "Parameters.type",
+    "Parameters[\"x\"]",
+    "Schedulable",
+    "CurrentReaders",
+    " == ",
+    " != ",
+    " in ",
+    " not in ",
+    " contains ",
+    " matches ",
+    " is empty",
+    " is not empty",
+    " and ",
+    " or ",
+    "not ",
+    "(",
+    ")",
+    "[",
+    "]",
+    "\"",
+    "`",
+    "\\",
+    "-1",
+    "0.5",
+    "true",
+    "(a+)+",
+    "\\w{50}",
+    "[[:alpha:]]",
+    "(?i)",
+];
+
 pub(crate) const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "hcl",
@@ -162,6 +195,16 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
         },
         seeds: &["10GiB", "1,000.5 kB", "9223372036854775807", "1e3"],
         words: &["GiB", "kB", ".", ",", "-", "+", " ", "E", "Ei", "0", "9"],
+    },
+    FuzzTarget {
+        name: "filter",
+        run: filter,
+        seeds: &[
+            r#"PluginID == "ebs0" and (Name matches "^db" or "gp" in Parameters.type)"#,
+            "not CloneID is empty or CurrentReaders != 0 and Schedulable == true",
+            r#"Parameters["a.b"] not matches `(a+)+$` and x not in WriteAllocs"#,
+        ],
+        words: FILTER_WORDS,
     },
     FuzzTarget {
         name: "nomad",
@@ -273,4 +316,28 @@ fn nomad_json(input: &[u8]) {
             .collect();
     }
     let _snapshots = wire::decode_value::<SnapshotsResponse>(&value);
+}
+
+/// Reads a filter expression, tests it, and reads it again as it is written.
+fn filter(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(filter) = wire::Filter::parse(&text) else {
+        return;
+    };
+    let item = serde_json::json!({
+        "ID": "a".repeat(10_000),
+        "Name": "",
+        "Schedulable": true,
+        "CurrentReaders": 3,
+        "Parameters": {"type": "gp3", "x": null},
+        "Topologies": [{"Segments": {}}],
+    });
+    if let Some(item) = item.as_object() {
+        let _result = filter.matches(item);
+    }
+    // Quotes and escapes may be longer than in the text.
+    let written = filter.to_string();
+    if written.len() <= wire::Filter::LENGTH {
+        assert_eq!(wire::Filter::parse(&written), Ok(filter), "{text}");
+    }
 }

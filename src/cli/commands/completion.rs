@@ -317,6 +317,7 @@ impl Known {
             namespace: Namespace::new(Namespace::ALL),
             prefix: None,
             plugin: None,
+            filter: None,
         };
         let (volumes, plugins) =
             tokio::join!(api.list_volumes(&everywhere), api.list_plugins(None));

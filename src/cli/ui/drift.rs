@@ -156,7 +156,7 @@ fn unknown(volume: &VolumeDrift) -> String {
 
 fn changed(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
     let key = one_line(&volume.key.to_string());
-    let index = volume.modify_index.unwrap_or_default();
+    let index = volume.spec_index.unwrap_or_default();
     let first = format!("\n{YELLOW}~ changed {key}{YELLOW:#}\n");
     let fields = fields
         .iter()
@@ -195,7 +195,7 @@ fn last_verified(verified: Option<LastVerified>, now: i64) -> String {
         let ago = ago(verified.at, now);
         format!(
             "    last verified {ago}, at index {}\n",
-            verified.modify_index
+            verified.spec_index
         )
     })
 }
@@ -298,9 +298,9 @@ fn volume_json(volume: &VolumeDrift, sources: &SourceMap) -> Value {
             Baseline::Applied => "applied",
             Baseline::File => "file",
         },
-        "modify_index": volume.modify_index,
+        "modify_index": volume.spec_index,
         "last_verified": volume.last_verified.map(|verified| json!({
-            "modify_index": verified.modify_index,
+            "modify_index": verified.spec_index,
             "time": verified.at,
         })),
         "fields": fields.iter().map(field_json).collect::<Vec<_>>(),

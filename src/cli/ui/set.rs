@@ -88,7 +88,7 @@ pub(crate) fn set_document(set: &LedgerSet) -> Document {
                 "PluginID": owned.data.identity().map(|data| data.plugin_id.as_str()),
                 "Protected": owned.protect,
                 "LastVerified": owned.last_verified.map(|seen| json!({
-                    "Index": seen.modify_index,
+                    "Index": seen.spec_index,
                     "Time": seen.at,
                 })),
             })

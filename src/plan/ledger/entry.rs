@@ -40,8 +40,9 @@ pub struct Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastVerified {
-    /// The volume's modify index at that time.
-    pub modify_index: u64,
+    /// When its specification had last changed at that time.
+    #[serde(rename = "modify_index")]
+    pub spec_index: u64,
     /// The time, in nanoseconds since the epoch.
     pub at: i64,
 }

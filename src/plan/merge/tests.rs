@@ -89,6 +89,7 @@ fn stored() -> Volume {
         nodes: HealthCount::default(),
         create_index: 7,
         modify_index: 9,
+        spec_index: 9,
         create_time: 1,
         modify_time: 2,
     }

@@ -47,7 +47,7 @@ fn changed_entries_are_blocked_with_their_differences() {
     let before = there(Some(existing()));
     let saved = saved(larger(), &before);
     let moved = Volume {
-        modify_index: 10,
+        spec_index: 10,
         ..existing()
     };
     let mut other = larger();

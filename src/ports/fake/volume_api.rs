@@ -99,6 +99,7 @@ impl FakeServer {
         if let Some(volume) = content.volumes.get_mut(key) {
             change(volume);
             volume.modify_index = index;
+            volume.spec_index = index;
         }
     }
 
@@ -211,6 +212,7 @@ impl Content {
                     })?;
                 Volume {
                     modify_index: self.index,
+                    spec_index: self.index,
                     ..merged.volume
                 }
             }
@@ -288,6 +290,7 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
         nodes: one,
         create_index: index,
         modify_index: index,
+        spec_index: index,
         create_time: 0,
         modify_time: 0,
     }
@@ -432,6 +435,7 @@ impl VolumeApi for FakeServer {
                 volume.read_allocs.retain(|id| !gone.contains(id));
                 volume.write_allocs.retain(|id| !gone.contains(id));
                 volume.modify_index = index;
+                volume.spec_index = index;
             }
             Ok(())
         })

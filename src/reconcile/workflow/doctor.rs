@@ -87,6 +87,7 @@ async fn all_volumes(
         namespace: scope.clone(),
         prefix: None,
         plugin: None,
+        filter: None,
     };
     let listed = context.api.list_volumes(&query).await?;
     let reads = listed.into_iter().map(async |listed| {

@@ -52,6 +52,7 @@ pub(super) async fn look_up_volume(
             namespace: scope.clone(),
             prefix: Some(id.to_owned()),
             plugin: None,
+            filter: None,
         };
         let listed = reader.list_volumes(&query).await?;
         let listed = listed.into_iter().map(|reading| reading.value);

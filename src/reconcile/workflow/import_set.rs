@@ -100,7 +100,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
         generation: 0,
         applied,
         last_verified: Some(LastVerified {
-            modify_index: imported.modify_index,
+            spec_index: imported.spec_index,
             at,
         }),
     };

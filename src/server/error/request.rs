@@ -60,8 +60,16 @@ pub enum RequestError {
     PerPage,
     /// `next_token` is not a token of this list.
     NextToken,
-    /// `filter` is not supported.
-    Filter,
+    /// `filter` is not a filter expression: where and why.
+    Filter(String),
+    /// `filter` cannot be tested on an item of the list: why.
+    FilterField(String),
+    /// `cas` is not a number.
+    Cas(String),
+    /// `cas` with several volumes.
+    CasOfSeveral,
+    /// `cas` with a create.
+    CasOfCreate,
     /// `node` is missing.
     DetachWithoutNode,
     /// The path does not support the method, and Nomad answers 400.
@@ -98,7 +106,11 @@ impl RequestError {
             | Self::Force
             | Self::PerPage
             | Self::NextToken
-            | Self::Filter
+            | Self::Filter(_)
+            | Self::FilterField(_)
+            | Self::Cas(_)
+            | Self::CasOfSeveral
+            | Self::CasOfCreate
             | Self::Method
             | Self::DetachWithoutNode => StatusCode::BAD_REQUEST,
         };
@@ -149,7 +161,19 @@ impl RequestError {
             Self::NextToken => {
                 "failed to create result paginator: the next_token is not from this list".into()
             }
-            Self::Filter => "failed to create result paginator: failed to read filter expression: this agent does not support filter expressions".into(),
+            Self::Filter(why) => {
+                format!("failed to create result paginator: failed to read filter expression: {why}")
+            }
+            Self::FilterField(why) => format!("failed to read result page: {why}"),
+            Self::Cas(text) => {
+                format!("can not parse cas: strconv.ParseUint: parsing {text:?}: invalid syntax")
+            }
+            Self::CasOfSeveral => {
+                "`cas` is the index of one volume, and the request has several".into()
+            }
+            Self::CasOfCreate => {
+                "a create does not support `cas`; register the volume instead".into()
+            }
             Self::DetachWithoutNode => "detach requires node ID".into(),
             Self::Method => "Invalid method".into(),
             Self::SearchContext => {

@@ -161,6 +161,15 @@ pub enum ServerError {
         /// The time that it waited.
         waited: Duration,
     },
+    /// The volume's specification is not the one that the client read.
+    SpecChanged {
+        /// The volume.
+        volume: NamespacedId,
+        /// The index that the client expects; 0 for a volume that does not exist.
+        expected: u64,
+        /// The index of the last change of the specification; 0 if the volume does not exist.
+        found: u64,
+    },
     /// The volume changed during every attempt to write it.
     RepeatedConflict(NamespacedId),
     /// The change could not be recorded.
@@ -294,6 +303,7 @@ impl ServerError {
             Self::QueueFull { .. } | Self::QueueTimeout { .. } | Self::RepeatedConflict(_) => {
                 (Code::ServerBusy, OTHER)
             }
+            Self::SpecChanged { .. } => (Code::PlanStale, StatusCode::CONFLICT),
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
@@ -363,6 +373,7 @@ impl ServerError {
             | Self::QueueFull { .. }
             | Self::QueueTimeout { .. }
             | Self::RepeatedConflict(_)
+            | Self::SpecChanged { .. }
             | Self::Commit(_)
             | Self::Secrets { .. }
             | Self::Stopping
@@ -471,6 +482,11 @@ impl ServerError {
                 "the operation was not started: other operations on {name} took longer than {} s",
                 waited.as_secs()
             ),
+            Self::SpecChanged {
+                volume,
+                expected,
+                found,
+            } => spec_changed(volume, *expected, *found),
             Self::RepeatedConflict(volume) => {
                 format!(
                     "the operation on volume {} was not carried out: the volume changed during every attempt",
@@ -613,6 +629,21 @@ fn refusal_text(refusals: &[Refusal]) -> String {
         texts.collect::<Vec<_>>().join(", ")
     } else {
         multi_error(texts)
+    }
+}
+
+fn spec_changed(volume: &NamespacedId, expected: u64, found: u64) -> String {
+    let volume = volume.quoted();
+    match (expected, found) {
+        (0, found) => format!("cas error: volume {volume} exists, at index {found}"),
+        (expected, 0) => {
+            format!(
+                "cas error: volume {volume} does not exist; the request expects index {expected}"
+            )
+        }
+        (expected, found) => format!(
+            "cas error: the specification of volume {volume} changed: it is at index {found}, and the request expects index {expected}"
+        ),
     }
 }
 

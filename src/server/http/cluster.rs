@@ -205,6 +205,7 @@ fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> V
                 namespace: namespace.clone(),
                 prefix: prefix.to_owned(),
                 plugin: None,
+                node: None,
             };
             let page = volumes(state, &filter, None, SEARCH_LIMIT + 1);
             let ids = page.volumes.iter();

@@ -10,6 +10,7 @@ mod blocking;
 mod body;
 mod claims;
 mod cluster;
+mod filtering;
 mod guard;
 mod history;
 mod limits;

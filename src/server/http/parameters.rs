@@ -77,6 +77,17 @@ impl Parameters {
         }
     }
 
+    /// The index that a conditional write expects; `None` if the write is unconditional.
+    pub(super) fn cas(&self) -> Result<Option<u64>, RequestError> {
+        let Some(text) = self.text("cas") else {
+            return Ok(None);
+        };
+        let index = text.parse();
+        index
+            .map(Some)
+            .map_err(|_| RequestError::Cas(text.to_owned()))
+    }
+
     pub(super) fn force(&self) -> Result<bool, RequestError> {
         match self.text("force") {
             None => Ok(false),

@@ -1,6 +1,7 @@
 //! The endpoints of plugins.
 
 use super::blocking::wait_for_index;
+use super::filtering::{filter, listed};
 use super::reply::Reply;
 use super::request::ApiRequest;
 use crate::model::PluginId;
@@ -16,6 +17,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         Some("csi") => {}
         Some(_) => return Ok(Reply::empty()),
     }
+    let filter = filter(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let prefix = request.parameters.prefix();
     let topics = |_: &State| vec![Topic::with_prefix(Table::Plugins, prefix)];
@@ -24,7 +26,7 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         .services
         .cell
         .read(|state| (plugins(state, prefix), state.plugins_index()));
-    let stubs: Vec<_> = views.iter().map(stub).collect();
+    let stubs = listed(views.iter().map(stub).collect(), filter.as_ref())?;
     Ok(Reply::json(&stubs, request.pretty)?.with_index(index))
 }
 

@@ -1,6 +1,7 @@
 //! The API in process: paths, headers, texts and documents.
 
 mod blocking;
+mod conditions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,8 +190,9 @@ async fn every_path_responds_like_nomad() {
         (
             "GET /v1/volumes?type=csi&filter=Name",
             400,
-            "failed to create result paginator: failed to read filter expression: this agent does not \
-             support filter expressions",
+            "failed to create result paginator: failed to read filter expression: at character 5: \
+             expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, \
+             found the end",
         ),
         ("GET /v1/volumes/external", 500, "no such plugin"),
         (
@@ -314,7 +316,7 @@ async fn a_volume_is_encoded_like_nomads() {
     )
     .await;
     let volume = format!(
-        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","Topologies":[],"WriteAllocs":{{}}}}"#,
+        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":6,"Topologies":[],"WriteAllocs":{{}}}}"#,
         time = FakeClock::START
     );
     assert_eq!(
@@ -338,7 +340,7 @@ async fn a_list_is_encoded_like_nomads() {
     assert_eq!(
         answer.text(),
         format!(
-            r#"[{{"AccessMode":"","AttachmentMode":"","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"CurrentReaders":0,"CurrentWriters":0,"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"Name":"db-name","Namespace":"default","NodesExpected":1,"NodesHealthy":1,"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ResourceExhausted":null,"Schedulable":true,"Topologies":[]}}]"#,
+            r#"[{{"AccessMode":"","AttachmentMode":"","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"CurrentReaders":0,"CurrentWriters":0,"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"Name":"db-name","Namespace":"default","NodesExpected":1,"NodesHealthy":1,"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ResourceExhausted":null,"Schedulable":true,"SpecIndex":6,"Topologies":[]}}]"#,
             time = FakeClock::START
         )
     );

@@ -23,7 +23,8 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
     let parameters = &request.parameters;
     let limit = parameters.per_page()?;
     if parameters.text("filter").is_some() {
-        return Err(RequestError::Filter.into());
+        let why = "this agent does not filter variables".to_owned();
+        return Err(RequestError::Filter(why).into());
     }
     let start = parameters.text("next_token").map(VariableToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;

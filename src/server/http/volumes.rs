@@ -1,11 +1,14 @@
 //! The endpoints of volumes.
 
+use serde_json::{Map, Value};
+
 use super::blocking::wait_for_index;
 use super::claims;
+use super::filtering::{fields, filter, is_listed};
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{ApiRequest, LONG_LIST};
-use crate::model::{Namespace, NamespacedId, PluginId, VolumeId};
+use crate::model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 use crate::server::error::{RequestError, ServerError};
 use crate::server::volumes::{VolumeSubmission, VolumeWriteResult};
 use crate::state::{
@@ -13,8 +16,8 @@ use crate::state::{
     volumes,
 };
 use crate::wire::{
-    VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire, stub_to_wire,
-    volume_to_wire,
+    Filter, VolumeDocument, VolumeStub, WriteRequest, WriteResponse, request_from_wire,
+    stub_to_wire, volume_to_wire,
 };
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -27,47 +30,42 @@ pub(super) async fn list(request: &ApiRequest) -> Result {
         Some(_) => return Err(ServerError::UnknownResource),
     }
     let limit = parameters.per_page()?;
-    if parameters.text("filter").is_some() {
-        return Err(RequestError::Filter.into());
-    }
+    let expression = filter(parameters)?;
     let start = parameters.text("next_token").map(VolumeToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    let filter = VolumeFilter {
+    let conditions = VolumeFilter {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
         plugin: parameters.text("plugin_id").map(PluginId::new),
+        node: parameters.text("node_id").map(NodeId::new),
     };
-    let topics = |_: &State| list_topics(&filter);
+    let topics = |_: &State| list_topics(&conditions);
     wait_for_index(request, wait, topics, State::volumes_index).await?;
-    let on_a_node = parameters.text("node_id").is_some();
     let read = || {
         request.services.cell.read(|state| {
-            let page = if on_a_node {
-                // The agent has no claims, so no node has volumes.
-                VolumePage::default()
-            } else {
-                volumes(state, &filter, start.as_ref(), limit)
-            };
+            // An expression is tested on JSON, which is built later.
+            let limit = if expression.is_some() { 0 } else { limit };
+            let page = volumes(state, &conditions, start.as_ref(), limit);
             (page, state.volumes_index())
         })
     };
     let (mut page, mut index) = read();
+    let pretty = request.pretty;
     let reply = if page.volumes.len() < LONG_LIST {
-        encode_list(&page, request.pretty)?
+        encode_list(page, expression.as_ref(), limit, pretty)?
     } else {
         // While it waits, nothing is kept in memory.
         drop(page);
         let place = request.long_list().await?;
         (page, index) = read();
-        let (kept, pretty) = (page.clone(), request.pretty);
-        let task = tokio::task::spawn_blocking(move || encode_list(&kept, pretty)).await;
+        let encode = move || encode_list(page, expression.as_ref(), limit, pretty);
+        let task = tokio::task::spawn_blocking(encode).await;
         let failed = |_| Err(ServerError::Internal("a list could not be encoded".into()));
         drop(place);
         task.unwrap_or_else(failed)?
     };
-    let next = page.next.as_ref().map(ToString::to_string);
-    Ok(reply.with_index(index).with_next_token(next))
+    Ok(reply.with_index(index))
 }
 
 /// What changes a list: its volumes, and the plugins, which determine their health.
@@ -87,10 +85,53 @@ fn volume_topics(state: &State, key: &NamespacedId) -> Vec<Topic> {
     subjects.map(Topic::Object).collect()
 }
 
-fn encode_list(page: &VolumePage, pretty: bool) -> Result {
-    let volumes = page.volumes.iter();
-    let stubs: Vec<VolumeStub> = volumes.map(|view| stub_to_wire(&view.volume())).collect();
-    Reply::json(&stubs, pretty)
+/// Encodes a page. With an expression, `page` is the rest of the list, and `limit` volumes of it are
+/// encoded for which the expression is true.
+fn encode_list(
+    page: VolumePage,
+    expression: Option<&Filter>,
+    limit: usize,
+    pretty: bool,
+) -> Result {
+    let page = match expression {
+        Some(expression) => filtered(page, expression, limit)?,
+        None => page,
+    };
+    let stubs: Vec<VolumeStub> = page.volumes.iter().map(volume_stub).collect();
+    let next = page.next.as_ref().map(ToString::to_string);
+    Ok(Reply::json(&stubs, pretty)?.with_next_token(next))
+}
+
+fn filtered(rest: VolumePage, expression: &Filter, limit: usize) -> Result<VolumePage> {
+    let mut page = VolumePage::default();
+    for view in rest.volumes {
+        if !is_listed(expression, &filter_item(&view))? {
+            continue;
+        }
+        if limit > 0 && page.volumes.len() == limit {
+            page.next = Some(VolumeToken::new(view.record.key().clone()));
+            break;
+        }
+        page.volumes.push(view);
+    }
+    Ok(page)
+}
+
+/// What an expression tests of a volume: the fields of its document, as in Nomad, and those that only a
+/// list has.
+fn filter_item(view: &VolumeView) -> Map<String, Value> {
+    let document = volume_document(view);
+    let mut item = fields(&document);
+    let own = [
+        ("CurrentReaders", document.read_allocs.len().into()),
+        ("CurrentWriters", document.write_allocs.len().into()),
+        (
+            "NodeExpansionPending",
+            document.node_expansion_pending.into(),
+        ),
+    ];
+    item.extend(own.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
+    item
 }
 
 pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
@@ -108,11 +149,18 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
 
 pub(super) async fn register(request: &ApiRequest) -> Result {
     let volumes = read_submissions(request)?;
-    let outcome = request.services.volumes.register(volumes).await?;
+    let at = request.parameters.cas()?;
+    if at.is_some() && volumes.len() > 1 {
+        return Err(RequestError::CasOfSeveral.into());
+    }
+    let outcome = request.services.volumes.register_at(volumes, at).await?;
     write_response(request, &outcome)
 }
 
 pub(super) async fn create(request: &ApiRequest) -> Result {
+    if request.parameters.text("cas").is_some() {
+        return Err(RequestError::CasOfCreate.into());
+    }
     let volumes = read_submissions(request)?;
     let outcome = request.services.volumes.create(volumes).await?;
     write_response(request, &outcome)
@@ -120,15 +168,19 @@ pub(super) async fn create(request: &ApiRequest) -> Result {
 
 pub(super) async fn deregister(request: &ApiRequest, id: &str) -> Result {
     let force = request.parameters.force()?;
+    let at = request.parameters.cas()?;
     let key = key(&request.parameters, id);
-    let index = request.services.volumes.deregister(key, force).await?;
+    let volumes = &request.services.volumes;
+    let index = volumes.deregister_at(key, force, at).await?;
     Ok(Reply::empty().with_index(index))
 }
 
 pub(super) async fn delete(request: &ApiRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
+    let at = request.parameters.cas()?;
     let secrets = request.secrets();
-    let index = request.services.volumes.delete(key, secrets).await?;
+    let volumes = &request.services.volumes;
+    let index = volumes.delete_at(key, secrets, at).await?;
     Ok(Reply::empty().with_index(index))
 }
 
@@ -149,11 +201,22 @@ pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
     claims::detach(request, key, node).await
 }
 
-/// Encodes a volume, with the field that only this agent has.
+/// Encodes a volume in a list, with the field that only this agent has.
+fn volume_stub(view: &VolumeView) -> VolumeStub {
+    let volume = view.volume();
+    VolumeStub {
+        spec_index: Some(volume.spec_index),
+        ..stub_to_wire(&volume)
+    }
+}
+
+/// Encodes a volume, with the fields that only this agent has.
 fn volume_document(view: &VolumeView) -> VolumeDocument {
+    let volume = view.volume();
     VolumeDocument {
         node_expansion_pending: view.record.node_expansion_pending,
-        ..volume_to_wire(&view.volume())
+        spec_index: Some(volume.spec_index),
+        ..volume_to_wire(&volume)
     }
 }
 

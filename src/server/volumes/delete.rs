@@ -49,9 +49,11 @@ impl VolumeDeleter {
         &self,
         key: &NamespacedId,
         secrets: Secrets,
+        at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let resource = LockedResource::Volume(key.clone());
         let _permit = self.limiter.acquire(resource).await?;
+        self.store.check_spec_index(key, at)?;
         self.store
             .retry_on_conflict(key, || self.delete_once(key, &secrets))
             .await

@@ -23,9 +23,11 @@ impl VolumeDeregistrar {
         &self,
         key: &NamespacedId,
         force: bool,
+        at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let resource = LockedResource::Volume(key.clone());
         let _permit = self.limiter.acquire(resource).await?;
+        self.store.check_spec_index(key, at)?;
         self.store
             .retry_on_conflict(key, || self.deregister_once(key, force))
             .await

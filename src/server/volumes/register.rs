@@ -44,6 +44,7 @@ impl VolumeRegistrar {
     pub(super) async fn register_all(
         &self,
         submissions: Vec<VolumeSubmission>,
+        at: Option<u64>,
     ) -> Result<VolumeWriteResult, ServerError> {
         if submissions.is_empty() {
             return Err(ServerError::MissingDefinition);
@@ -53,6 +54,10 @@ impl VolumeRegistrar {
             .iter()
             .flat_map(|submission| resources(&submission.request));
         let _permits = self.limiter.acquire_all(resources.collect()).await?;
+        for submission in &submissions {
+            let key = submission.request.key();
+            self.store.check_spec_index(&key, at)?;
+        }
         self.store
             .retry_on_conflict(&submissions[0].request.key(), || {
                 self.register_once(&submissions)
@@ -301,6 +306,7 @@ fn registered_volume(request: &VolumeRequest, plugin: &VolumePlugin) -> Volume {
         nodes: Default::default(),
         create_index: 0,
         modify_index: 0,
+        spec_index: 0,
         create_time: 0,
         modify_time: 0,
     }

@@ -125,8 +125,21 @@ impl VolumeService {
         &self,
         volumes: Vec<VolumeSubmission>,
     ) -> Result<VolumeWriteResult, ServerError> {
+        self.register_at(volumes, None).await
+    }
+
+    /// Registers volumes like [`VolumeService::register`], only if the specification of each last changed
+    /// at this index; with index 0, only if there is none.
+    ///
+    /// # Errors
+    /// Those of [`VolumeService::register`], and if a specification is another one.
+    pub async fn register_at(
+        &self,
+        volumes: Vec<VolumeSubmission>,
+        at: Option<u64>,
+    ) -> Result<VolumeWriteResult, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.registrar.register_all(volumes).await })
+        self.spawn(async move { operations.registrar.register_all(volumes, at).await })
             .await
     }
 
@@ -150,8 +163,22 @@ impl VolumeService {
     /// # Errors
     /// If it does not exist, is in use or shared, or if the provider did not delete it.
     pub async fn delete(&self, key: NamespacedId, secrets: Secrets) -> Result<u64, ServerError> {
+        self.delete_at(key, secrets, None).await
+    }
+
+    /// Deletes a volume like [`VolumeService::delete`], only if its specification last changed at this
+    /// index.
+    ///
+    /// # Errors
+    /// Those of [`VolumeService::delete`], and if the specification is another one.
+    pub async fn delete_at(
+        &self,
+        key: NamespacedId,
+        secrets: Secrets,
+        at: Option<u64>,
+    ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deleter.delete(&key, secrets).await })
+        self.spawn(async move { operations.deleter.delete(&key, secrets, at).await })
             .await
     }
 
@@ -162,8 +189,22 @@ impl VolumeService {
     /// # Errors
     /// If it does not exist or is in use.
     pub async fn deregister(&self, key: NamespacedId, force: bool) -> Result<u64, ServerError> {
+        self.deregister_at(key, force, None).await
+    }
+
+    /// Removes a registration like [`VolumeService::deregister`], only if its specification last changed
+    /// at this index.
+    ///
+    /// # Errors
+    /// Those of [`VolumeService::deregister`], and if the specification is another one.
+    pub async fn deregister_at(
+        &self,
+        key: NamespacedId,
+        force: bool,
+        at: Option<u64>,
+    ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deregistrar.deregister(&key, force).await })
+        self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await })
             .await
     }
 

@@ -85,6 +85,31 @@ impl VolumeStore {
         self.cell.commit_all(vec![expected], events.collect()).await
     }
 
+    /// Checks that the specification is the one that the client read: that it last changed at this index,
+    /// or with index 0, that there is none. The caller holds the volume's lock, without which nothing
+    /// changes a specification, until it has written.
+    ///
+    /// # Errors
+    /// If the specification is another one.
+    pub(super) fn check_spec_index(
+        &self,
+        key: &NamespacedId,
+        expected: Option<u64>,
+    ) -> Result<(), ServerError> {
+        let Some(expected) = expected else {
+            return Ok(());
+        };
+        let found = self.view(key).map_or(0, |view| view.record.modify_index);
+        if found == expected {
+            return Ok(());
+        }
+        Err(ServerError::SpecChanged {
+            volume: key.clone(),
+            expected,
+            found,
+        })
+    }
+
     /// Returns the time of an event that is recorded now.
     pub(super) fn now(&self) -> i64 {
         self.clock.now()

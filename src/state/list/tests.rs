@@ -13,6 +13,7 @@ fn filter(namespace: &str, prefix: &str, plugin: Option<&str>) -> VolumeFilter {
         namespace: Namespace::new(namespace),
         prefix: prefix.to_owned(),
         plugin: plugin.map(PluginId::new),
+        node: None,
     }
 }
 

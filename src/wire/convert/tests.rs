@@ -409,3 +409,42 @@ fn a_plugin_round_trips() {
             .expect("cannot decode");
     assert!(plugin_from_wire(&bare).nodes.is_empty());
 }
+
+/// The agent tells changes of the specification apart from the steps of claims (W08); Nomad does not.
+#[test]
+fn without_an_index_of_the_specification_every_change_counts() {
+    for (text, expected) in [
+        (r#"{"ModifyIndex": 9, "SpecIndex": 5}"#, 5),
+        (r#"{"ModifyIndex": 9}"#, 9),
+        (r#"{"ModifyIndex": 9, "SpecIndex": null}"#, 9),
+    ] {
+        let document: VolumeDocument = decode(text.as_bytes()).unwrap();
+        assert_eq!(volume_from_wire(&document).spec_index, expected, "{text}");
+    }
+}
+
+/// The modes and the use of a volume come from its own fields, and never from its claims: Nomad's claims
+/// may have no modes (B17). Nothing is made up for a volume with modes and no capabilities (B16).
+#[test]
+fn modes_and_use_come_from_the_volume_and_not_from_its_claims() {
+    let read = |claims: &str| {
+        let text = format!(
+            r#"{{"AccessMode": "multi-node-reader-only", "AttachmentMode": "file-system",
+            "ReadAllocs": {{"a1": null}}, {claims} "WriteAllocs": {{}},
+            "RequestedCapabilities": null, "Schedulable": true}}"#
+        );
+        volume_from_wire(&decode::<VolumeDocument>(text.as_bytes()).unwrap())
+    };
+    let volume = read("");
+    assert_eq!(volume.access_mode, Some(AccessMode::MultiNodeReaderOnly));
+    assert_eq!(volume.attachment_mode, Some(AttachmentMode::FileSystem));
+    assert!(volume.is_claimed() && volume.has_active_mode() && volume.schedulable);
+    assert!(volume.capabilities.is_empty());
+    for claims in [
+        r#""ReadClaims": {"a1": {"AllocationID": "a1", "AccessMode": "", "AttachmentMode": ""}},"#,
+        r#""ReadClaims": null, "WriteClaims": {"a9": {"AccessMode": "single-node-writer"}},"#,
+        r#""PastClaims": {"a8": {"AccessMode": "", "State": 3}},"#,
+    ] {
+        assert_eq!(read(claims), volume, "{claims}");
+    }
+}

@@ -58,6 +58,7 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
         nodes: health(document.nodes_healthy, document.nodes_expected),
         create_index: document.create_index,
         modify_index: document.modify_index,
+        spec_index: document.spec_index.unwrap_or(document.modify_index),
         create_time: document.create_time,
         modify_time: document.modify_time,
     }
@@ -110,6 +111,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         schedulable: volume.schedulable,
         secrets: Null,
         snapshot_id: volume.snapshot_id.clone().unwrap_or_default(),
+        spec_index: None,
         topologies: topologies_to_wire(&volume.topologies),
         write_allocs: allocs(&volume.write_allocs),
     }
@@ -141,6 +143,7 @@ pub fn stub_to_wire(volume: &Volume) -> VolumeStub {
         provider: volume.provider.clone(),
         resource_exhausted: None,
         schedulable: volume.schedulable,
+        spec_index: None,
         topologies: topologies_to_wire(&volume.topologies),
     }
 }

@@ -12,6 +12,7 @@ use crate::cli::args::OutputArgs;
 use crate::cli::args::{PluginProfileArgs, REPORT_FORMAT_HELP, ReportFormat, TableFormat};
 #[cfg(feature = "agent")]
 use crate::cli::ui::CheckReportFile;
+use crate::wire::Filter;
 
 /// The subcommands of `plugin`.
 #[derive(Subcommand, Debug)]
@@ -61,6 +62,11 @@ pub(crate) struct PluginStatusArgs {
     /// ID of a plugin, or the start of one
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+    /// Show only plugins for which this expression is true, such as 'NodesHealthy == 0'
+    ///
+    /// This command tests the expression, because no version of Nomad filters plugins.
+    #[arg(long, value_name = "EXPRESSION", value_parser = Filter::parse, conflicts_with = "id")]
+    pub filter: Option<Filter>,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -8,7 +8,8 @@ use crate::cli::exit::Exit;
 use crate::cli::ui::{plugin_detail, plugin_list};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Plugin, PluginId, PluginSummary};
-use crate::ports::VolumeApi;
+use crate::ports::{VolumeApi, WithDocument};
+use crate::wire::Filter;
 
 const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
     list: plugin_list,
@@ -34,7 +35,11 @@ async fn look(
     let output = &arguments.output.output;
     let Some(prefix) = arguments.id.as_deref().filter(|id| !id.is_empty()) else {
         let listed = api.list_plugins(None).await?;
-        return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins"));
+        let Some(filter) = &arguments.filter else {
+            return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins"));
+        };
+        let listed = matching(listed, filter)?;
+        return Ok(PLUGINS.print_list(context, output, listed, "No CSI plugins match the filter"));
     };
     let id = resolve(context, api, prefix).await?;
     let scope = context.namespace()?.unwrap_or_default();
@@ -43,6 +48,32 @@ async fn look(
         .await?
         .ok_or_else(|| missing(api, id.as_str()))?;
     Ok(PLUGINS.print_one(context, output, &reading))
+}
+
+/// Returns the plugins for which the expression is true. Nomad does not filter plugins, so it is tested
+/// here.
+fn matching(
+    listed: Vec<WithDocument<PluginSummary>>,
+    filter: &Filter,
+) -> Result<Vec<WithDocument<PluginSummary>>, CliError> {
+    let mut kept = vec![];
+    for reading in listed {
+        let document = reading.document.value();
+        let is_listed = document
+            .as_object()
+            .map_or(Ok(false), |item| filter.matches(item));
+        match is_listed {
+            Ok(true) => kept.push(reading),
+            Ok(false) => {}
+            Err(problem) => {
+                let message = format!("cannot filter the plugins: {problem}");
+                return Err(Diagnostic::error(Code::ApiBadRequest, message)
+                    .help("run `nomad-csi plugin status -o json` to see the fields of each plugin")
+                    .into());
+            }
+        }
+    }
+    Ok(kept)
 }
 
 async fn resolve(

@@ -118,7 +118,7 @@ impl RoundReporter for RoundLog<'_> {
         for (line, volume) in lines.iter().zip(&drifted) {
             let NamespacedId { namespace, id } = &volume.key;
             let (namespace, id) = (namespace.as_str(), id.as_str());
-            let index = volume.modify_index;
+            let index = volume.spec_index;
             tracing::warn!(
                 set,
                 volume.namespace = namespace,

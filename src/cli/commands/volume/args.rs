@@ -183,6 +183,12 @@ pub(crate) struct VolumeStatusArgs {
     /// Show only volumes of this plugin
     #[arg(long, value_name = "ID")]
     pub plugin: Option<String>,
+    /// Show only volumes for which this expression is true, such as 'Name matches "^db"'
+    ///
+    /// The server tests the expression: the agent, and Nomad 1.3 or newer. An earlier Nomad ignores it
+    /// and lists all volumes.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "id")]
+    pub filter: Option<String>,
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,

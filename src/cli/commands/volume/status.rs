@@ -42,6 +42,7 @@ async fn look(
         namespace: context.namespace()?.unwrap_or_default(),
         prefix: arguments.id.clone().filter(|id| !id.is_empty()),
         plugin: arguments.plugin.as_deref().map(PluginId::new),
+        filter: arguments.filter.clone(),
     };
     let Some(id) = &query.prefix else {
         let listed = api.list_volumes(&query).await?;
@@ -69,10 +70,14 @@ fn nothing(query: &VolumeQuery) -> String {
         .plugin
         .as_ref()
         .map_or_else(String::new, |plugin| format!(" of plugin {plugin}"));
+    let filter = query.filter.as_ref().map_or("", |_| " match the filter");
     if query.namespace.as_str() == Namespace::ALL {
-        return format!("No CSI volumes{plugin} in any namespace");
+        return format!("No CSI volumes{plugin} in any namespace{filter}");
     }
-    format!("No CSI volumes{plugin} in namespace {}", query.namespace)
+    format!(
+        "No CSI volumes{plugin} in namespace {}{filter}",
+        query.namespace
+    )
 }
 
 /// Returns the volume with this ID, or the only one whose ID starts with it, in its own namespace.
