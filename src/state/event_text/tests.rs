@@ -33,7 +33,7 @@ fn every_kind_of_event_has_words() {
         ("node lost", " was lost: fenced by an operator"),
         (
             "volume create intended",
-            "creation began with plugin `hostpath`, 1 GiB to 2 GiB",
+            "creation began with plugin `hostpath`, 1GiB to 2GiB",
         ),
         ("volume created", "created as `ext-"),
         ("volume deleted", "deleted at the provider, with its data"),

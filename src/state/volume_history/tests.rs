@@ -40,8 +40,8 @@ fn a_volume_has_its_own_events_and_no_others() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// A history that begins in the middle has the same events as the whole one from there on, as long
-    /// as the volume stays the same.
+    /// A history that begins in the middle has the events that the whole one has from there on, as long as
+    /// the volume stays the same. It may know claims of another registration that are older.
     #[test]
     fn the_state_makes_up_for_events_that_are_gone(seed: u64, cut in 0_usize..200) {
         let mut events = History::new(seed);
@@ -64,7 +64,8 @@ proptest! {
         let mut late: Vec<_> = late.collect();
         for event in events.take(60) {
             for (whole, late) in whole.iter_mut().zip(&mut late) {
-                prop_assert_eq!(whole.contains(&event.kind), late.contains(&event.kind), "{:?}", event);
+                let (is_in_whole, is_in_late) = (whole.contains(&event.kind), late.contains(&event.kind));
+                prop_assert!(is_in_late || !is_in_whole, "{:?}", event);
             }
         }
     }
