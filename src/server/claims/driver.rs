@@ -120,7 +120,7 @@ impl ClaimDriver {
     }
 
     fn start_due(&mut self, now: Instant) {
-        self.work.changed.extend(self.work.backoff.due(now));
+        self.work.changed.extend(self.work.backoff.take_due(now));
         let work = &mut self.work;
         let due = self.runner.ports.cell.read(|state| {
             work.see_changes(state);
