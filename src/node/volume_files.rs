@@ -1,9 +1,14 @@
 //! The agent's directories and files around the mount points of volumes. Every function blocks.
 //!
-//! A file beside each mount point names its volume, because paths are escaped or hashed. It is written
-//! durably before the plugin is called, and removed after the undo. So whatever a plugin may have left
-//! on this machine has a file, also after a crash. Nothing is removed recursively, and nothing through
-//! a mount.
+//! A file beside each mount point names its volume, because paths are escaped or hashed. It is durable
+//! before the plugin is called, and removed after the undo. So whatever a plugin may have left on this
+//! machine has a file, also after a power failure. Nothing is removed recursively, and nothing through a
+//! mount.
+//!
+//! A file is durable when its content and every directory on the way to it are. A directory that exists
+//! may be from a process that was killed before it synced, so each of them is synced before each call, but
+//! only after all have been created: a file system that has a journal then commits them together. The
+//! mount point itself and every removal may be lost: the next call or undo repeats them.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -79,10 +84,10 @@ impl Place {
         record.map(Some).map_err(|error| failed(error.into()))
     }
 
-    /// Creates the directories and the record durably. Returns whether the record is new.
+    /// Creates the directories and the record, and makes them durable. Returns whether the record is new.
     ///
     /// # Errors
-    /// If something cannot be created.
+    /// If something cannot be created or synced.
     pub(super) fn prepare(&self, record: &VolumeRecord) -> Result<bool, HostFileError> {
         for (at, directory) in self.directories.iter().enumerate() {
             let created = match at {
@@ -90,16 +95,28 @@ impl Place {
                 _ => create_subdirectory(directory),
             };
             created
-                .and_then(|()| sync_parent(directory))
                 .map_err(|error| HostFileError::new("create the directory", directory, &error))?;
         }
-        if self.read()?.is_some() {
-            return Ok(false);
+        let is_new = self.read()?.is_none();
+        if is_new {
+            let failed = |error: io::Error| HostFileError::new("write", &self.record, &error);
+            let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
+            replace(&self.record, &text).map_err(failed)?;
         }
-        let failed = |error: io::Error| HostFileError::new("write", &self.record, &error);
-        let text = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
-        replace(&self.record, &text).map_err(failed)?;
-        Ok(true)
+        self.sync_directories(is_new)?;
+        Ok(is_new)
+    }
+
+    /// Makes every directory on the way to the record durable. The innermost one is already, after the
+    /// record was written.
+    fn sync_directories(&self, is_written: bool) -> Result<(), HostFileError> {
+        let directories = self.directories.iter().rev().map(PathBuf::as_path);
+        let around = self.directories.first().and_then(|root| root.parent());
+        for directory in directories.chain(around).skip(usize::from(is_written)) {
+            let synced = File::open(directory).and_then(|opened| opened.sync_all());
+            synced.map_err(|error| HostFileError::new("sync the directory", directory, &error))?;
+        }
+        Ok(())
     }
 
     /// Creates the mount point as a directory, if nothing is there.
@@ -266,13 +283,6 @@ fn done_or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
     }
 }
 

@@ -254,7 +254,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::AllocStarted { alloc, node } => alloc_started(state, alloc, node, at),
         EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
         EventKind::AllocForgotten { alloc } => {
-            state.allocs.remove(alloc);
+            state.remove_alloc(alloc);
             state.allocs_index = at.index;
         }
         EventKind::NodeBooted { node, boot_id } => node_booted(state, node, boot_id, at),

@@ -175,16 +175,17 @@ pub(super) fn alloc_started(state: &mut State, alloc: &AllocId, node: &NodeId, a
         create_time: at.time,
         modify_time: at.time,
     };
-    state.allocs.insert(alloc.clone(), record);
+    state.put_alloc(alloc.clone(), record);
     state.allocs_index = at.index;
 }
 
 /// Records that an allocation ended.
 pub(super) fn alloc_ended(state: &mut State, alloc: &AllocId, at: EventPlace) {
-    if let Some(record) = state.allocs.get_mut(alloc) {
+    if let Some(mut record) = state.allocs.get(alloc).cloned() {
         record.has_ended = true;
         record.modify_index = at.index;
         record.modify_time = at.time;
+        state.put_alloc(alloc.clone(), record);
     }
     state.allocs_index = at.index;
 }

@@ -60,6 +60,13 @@ impl State {
         self.allocs.iter()
     }
 
+    /// Returns the allocations that changed after this index. Forgotten ones are not among them.
+    pub fn allocs_changed_after(&self, index: u64) -> impl Iterator<Item = &AllocId> {
+        let changed = self.alloc_changes.iter().rev();
+        let changed = changed.take_while(move |(changed, _)| *changed > index);
+        changed.map(|(_, alloc)| alloc)
+    }
+
     /// Returns the index of the last event that changed an allocation.
     pub fn allocs_index(&self) -> u64 {
         self.allocs_index

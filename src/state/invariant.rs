@@ -135,6 +135,11 @@ fn claim_problems(state: &State) -> Vec<String> {
     if claims != state.claim_keys.len() || state.claims.len() != state.claim_changes.len() {
         found.push("the indexes of claims differ from the claims".to_owned());
     }
+    let allocs = state.allocs.iter();
+    let changes = allocs.map(|(id, alloc)| (alloc.modify_index, id.clone()));
+    if state.alloc_changes != changes.collect() {
+        found.push("the index of changed allocations differs from the allocations".to_owned());
+    }
     found
 }
 

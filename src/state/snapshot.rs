@@ -144,6 +144,7 @@ impl From<&State> for StateNumbers {
             claim_changes: _,
             claims_index,
             allocs: _,
+            alloc_changes: _,
             allocs_index,
             variables: _,
             lock_ends: _,

@@ -98,7 +98,7 @@ impl State {
     /// Inserts a record and replaces one of the same object.
     pub(super) fn store(&mut self, record: StoredRecord) {
         match record {
-            StoredRecord::Alloc(id, record) => drop(self.allocs.insert(id, record)),
+            StoredRecord::Alloc(id, record) => self.put_alloc(id, record),
             StoredRecord::Claims(record) => self.put_claims(record),
             StoredRecord::Node(stored) => self.store_node(*stored),
             StoredRecord::Plugin(id, record) => drop(self.plugins.insert(id, record)),
@@ -123,7 +123,7 @@ impl State {
     /// Removes an object, if it exists.
     pub(super) fn discard(&mut self, subject: &Subject) {
         match subject {
-            Subject::Alloc(id) => drop(self.allocs.remove(id)),
+            Subject::Alloc(id) => self.remove_alloc(id),
             Subject::Claims(volume) => self.remove_claims(volume),
             Subject::Node(id) => {
                 self.nodes.remove(id);

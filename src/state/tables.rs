@@ -1,8 +1,8 @@
 //! [`State`]: volumes, plugins, nodes and variables, with the index of the last change.
 //!
 //! Fields are private to `state`, because some of them must agree: volumes with the index by
-//! external ID, and variables with the index of lock ends. Only `apply` and `replay` write, through
-//! the methods here.
+//! external ID, variables with the index of lock ends, and claims and allocations with the indexes of
+//! their changes. Only `apply` and `replay` write, through the methods here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +37,7 @@ pub struct State {
     pub(super) claim_changes: BTreeSet<(u64, RemoteVolume)>,
     pub(super) claims_index: u64,
     pub(super) allocs: BTreeMap<AllocId, AllocRecord>,
+    pub(super) alloc_changes: BTreeSet<(u64, AllocId)>,
     pub(super) allocs_index: u64,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
@@ -68,6 +69,7 @@ impl Default for State {
             claim_changes: BTreeSet::new(),
             claims_index: Self::FIRST_INDEX,
             allocs: BTreeMap::new(),
+            alloc_changes: BTreeSet::new(),
             allocs_index: Self::FIRST_INDEX,
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
@@ -198,6 +200,21 @@ impl State {
             for key in before.claims.claims.keys() {
                 self.claim_keys.remove(key);
             }
+        }
+    }
+
+    /// Inserts an allocation and replaces one with the same ID.
+    pub(super) fn put_alloc(&mut self, id: AllocId, record: AllocRecord) {
+        self.remove_alloc(&id);
+        self.alloc_changes.insert((record.modify_index, id.clone()));
+        self.allocs.insert(id, record);
+    }
+
+    /// Removes an allocation, if it exists.
+    pub(super) fn remove_alloc(&mut self, id: &AllocId) {
+        if let Some(before) = self.allocs.remove(id) {
+            let change = (before.modify_index, id.clone());
+            self.alloc_changes.remove(&change);
         }
     }
 

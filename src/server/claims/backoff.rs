@@ -27,6 +27,8 @@ pub struct StepAttempts {
 struct Pause {
     attempts: StepAttempts,
     until: Instant,
+    /// Whether its end was reported by [`Backoff::take_due`].
+    is_reported: bool,
 }
 
 type Pauses = HashMap<RemoteVolume, HashMap<Step, Pause>>;
@@ -74,6 +76,7 @@ impl Backoff {
                 next_at: now.saturating_add(nanoseconds),
             },
             until: Instant::now() + delay,
+            is_reported: false,
         };
         let mut pauses = self.lock();
         let steps = pauses.entry(volume.clone()).or_default();
@@ -131,12 +134,19 @@ impl Backoff {
             .min()
     }
 
-    /// Returns the volumes with a step whose pause has ended.
-    pub(super) fn due(&self, now: Instant) -> Vec<RemoteVolume> {
-        let pauses = self.lock();
-        let is_due = |steps: &HashMap<Step, Pause>| steps.values().any(|pause| pause.until <= now);
-        let due = pauses.iter().filter(|(_, steps)| is_due(steps));
-        due.map(|(volume, _)| volume.clone()).collect()
+    /// Returns the volumes with a step whose pause has ended since the last call. Each end is reported
+    /// once: a step that cannot start then waits for its lane, whose end wakes the driver.
+    pub(super) fn take_due(&self, now: Instant) -> Vec<RemoteVolume> {
+        let mut pauses = self.lock();
+        let mut due = vec![];
+        for (volume, steps) in &mut *pauses {
+            let ended = steps.values_mut().filter(|pause| pause.until <= now);
+            let reported = ended.map(|pause| std::mem::replace(&mut pause.is_reported, true));
+            if reported.filter(|was_reported| !was_reported).count() > 0 {
+                due.push(volume.clone());
+            }
+        }
+        due
     }
 }
 
@@ -162,10 +172,11 @@ mod tests {
         };
         assert_eq!(reader.waiting(&volume), [(step.clone(), expected)]);
         let now = Instant::now();
-        assert!(backoff.due(now).is_empty());
+        assert!(backoff.take_due(now).is_empty());
         reader.retry_now(&volume);
         backoff.shortened().await;
-        assert_eq!(backoff.due(now), std::slice::from_ref(&volume));
+        assert_eq!(backoff.take_due(now), std::slice::from_ref(&volume));
+        assert!(backoff.take_due(now).is_empty(), "it was reported");
         assert_eq!(backoff.failed_attempts(&volume, &step), 2);
         backoff.succeeded(&volume, &step);
         assert!(reader.waiting(&volume).is_empty());

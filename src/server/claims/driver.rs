@@ -1,10 +1,10 @@
 //! [`ClaimDriver`]: starts every step that is due.
 //!
 //! Level triggered: it wakes when claims, allocations, nodes or plugins change, or when a pause ends,
-//! reads the state, and starts what is due. It looks only at volumes that changed, except after a
-//! change of a plugin, node or allocation. Idle volumes cost nothing. At most one step of a lane runs.
+//! reads the state, and starts what is due. It looks only at volumes whose claims or allocations changed,
+//! except after a change of a plugin or node. Idle volumes cost nothing. At most one step of a lane runs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::backoff::Backoff;
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
 use super::reaper::releasable;
+use super::running_tasks::{Running, RunningTasks};
 use super::step_runner::{StepEnd, StepRunner};
 use super::sweep::sweep_node;
 use super::waiters::Waiters;
@@ -39,27 +40,17 @@ pub struct ClaimDriver {
 struct Work {
     /// Volumes to look at.
     changed: BTreeSet<RemoteVolume>,
-    /// What each task does.
-    running: HashMap<Id, Running>,
+    running: RunningTasks,
     backoff: Backoff,
     /// When a node that was not clean is swept again.
     next_sweeps: BTreeMap<NodeId, Instant>,
     /// The index up to which changes of claims were seen.
     claims_seen: u64,
-    /// The indexes of plugins and nodes, and that of allocations, at the last look at all volumes.
-    others_seen: Option<([u64; 2], u64)>,
+    /// The index up to which changes of allocations were seen.
+    allocs_seen: u64,
+    /// The indexes of plugins and nodes at the last look at all volumes.
+    hosts_seen: Option<[u64; 2]>,
     tasks: JoinSet<Finished>,
-}
-
-/// What a task does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Running {
-    /// A step in its lane, or in none if it calls no plugin.
-    Step(RemoteVolume, Option<Lane>, Step),
-    /// The release of unused claims.
-    Reap(RemoteVolume),
-    /// The sweep of a node.
-    Sweep(NodeId),
 }
 
 /// How a task ended.
@@ -129,7 +120,7 @@ impl ClaimDriver {
     }
 
     fn start_due(&mut self, now: Instant) {
-        self.work.changed.extend(self.work.backoff.due(now));
+        self.work.changed.extend(self.work.backoff.take_due(now));
         let work = &mut self.work;
         let due = self.runner.ports.cell.read(|state| {
             work.see_changes(state);
@@ -209,21 +200,26 @@ impl ClaimDriver {
 }
 
 impl Work {
+    /// Notes the volumes that must be looked at. A forgotten allocation has no claims, so it needs no look.
     fn see_changes(&mut self, state: &State) {
         self.changed
             .extend(state.claims_changed_after(self.claims_seen));
         self.claims_seen = state.claims_index();
+        let allocs = state.allocs_changed_after(self.allocs_seen);
+        let claims = allocs.flat_map(|alloc| state.claims_of(alloc));
+        self.changed
+            .extend(claims.map(|(_, volume)| volume.clone()));
+        self.allocs_seen = state.allocs_index();
         let hosts = [state.plugins_index(), state.nodes_index()];
-        let others = (hosts, state.allocs_index());
-        if self.others_seen != Some(others) {
-            let all = state.all_claims().map(|record| record.volume.clone());
-            self.changed.extend(all);
+        if self.hosts_seen == Some(hosts) {
+            return;
         }
-        if self.others_seen.is_some_and(|(seen, _)| seen != hosts) {
+        let all = state.all_claims().map(|record| record.volume.clone());
+        self.changed.extend(all);
+        if self.hosts_seen.replace(hosts).is_some() {
             // What a step waited for may be back.
             self.backoff.clear();
         }
-        self.others_seen = Some(others);
     }
 
     /// Returns what can be started now.
@@ -238,12 +234,7 @@ impl Work {
     }
 
     fn due_for(&mut self, state: &State, volume: &RemoteVolume, now: Instant) -> Vec<Due> {
-        let of_volume = |running: &Running| match running {
-            Running::Step(other, lane, _) if other == volume => Some(lane.clone()),
-            Running::Reap(other) if other == volume => Some(None),
-            Running::Step(..) | Running::Reap(_) | Running::Sweep(_) => None,
-        };
-        let mut busy: HashSet<Option<Lane>> = self.running.values().filter_map(of_volume).collect();
+        let mut busy = self.running.busy_lanes(volume);
         let reaped = releasable(state, volume);
         if !reaped.is_empty() && busy.insert(None) {
             return vec![Due::Reap(volume.clone(), reaped)];
@@ -272,13 +263,12 @@ impl Work {
         let losses = state.node_losses();
         let returned = losses.filter(|(_, loss)| loss.has_returned);
         let due = returned.filter(|(node, _)| {
-            let is_swept = self
-                .running
-                .values()
-                .any(|r| *r == Running::Sweep((*node).clone()));
             let next = self.next_sweeps.get(*node);
-            !is_swept && next.is_none_or(|next| *next <= now)
+            !self.running.is_swept(node) && next.is_none_or(|next| *next <= now)
         });
         due.map(|(node, _)| Due::Sweep(node.clone())).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

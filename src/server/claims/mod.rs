@@ -12,6 +12,7 @@ mod hosts;
 mod limits;
 mod ports;
 mod reaper;
+mod running_tasks;
 mod service;
 mod step_request;
 mod step_runner;
