@@ -282,3 +282,6 @@ impl Work {
         due.map(|(node, _)| Due::Sweep(node.clone())).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
