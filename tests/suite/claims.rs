@@ -192,7 +192,7 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
     }
 }
 
-/// B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last
+/// B42, B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last
 /// one ends both, once.
 #[tokio::test(start_paused = true)]
 async fn the_last_user_on_a_node_ends_staging_and_attachment() {

@@ -1,6 +1,7 @@
 //! The API in process: paths, headers, texts and documents.
 
 mod blocking;
+mod update;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -296,7 +296,7 @@ async fn registering_again_changes_nothing() {
     assert_eq!(volume.provided.context.len(), 1);
 }
 
-/// B02, B05: a refused update has Nomad's texts.
+/// B02, B05, B12: a refused update of either kind has Nomad's texts.
 #[tokio::test(start_paused = true)]
 async fn a_refused_update_names_every_reason_and_stores_nothing() {
     let agent = agent().await;
