@@ -196,7 +196,8 @@ mod tests {
         mismatches(&request, Some(&confirmed))
     }
 
-    /// Every requested capability needs one confirmed capability that covers it (B50, B51, W25).
+    /// Every requested capability needs one confirmed capability that covers it (B50, B51, W25). Equal
+    /// values match (B48), and each kind of mismatch has its own message without mount flags (B49).
     #[test]
     fn every_requested_capability_needs_a_confirmed_one_that_covers_it() {
         use Mode::{SingleNodeReaderOnly as Reader, SingleNodeWriter as Writer, Unknown};

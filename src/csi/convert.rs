@@ -231,6 +231,18 @@ mod tests {
         assert_eq!(sent[1].access_type, Some(AccessType::Block(BlockVolume {})));
     }
 
+    /// W07: an empty topology of a response is no topology.
+    #[test]
+    fn only_real_topologies_are_read() {
+        let segments = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let real = proto::Topology {
+            segments: segments.clone(),
+        };
+        let sent = [proto::Topology::default(), real];
+        let read: Vec<_> = sent.into_iter().filter_map(topology_from).collect();
+        assert_eq!(read, [Topology { segments }]);
+    }
+
     /// An empty capacity range (GH-11238) and an empty topology requirement (W27) are not sent.
     #[test]
     fn empty_ranges_and_requirements_are_not_sent() {

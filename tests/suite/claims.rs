@@ -20,9 +20,9 @@ use nomad_csi::server::{ClaimOutcome, MountRequest, ServerError, VolumeLimits, V
 use nomad_csi::state::{State, Table, Topic, violations};
 
 /// Longer than every pause between attempts.
-const LONG: Duration = Duration::from_secs(3_600);
+pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
-const PLUGINS: [PluginSteps; 4] = [
+pub(super) const PLUGINS: [PluginSteps; 4] = [
     PluginSteps {
         attach: true,
         stage: true,
@@ -50,7 +50,7 @@ const STEP_RPCS: [Rpc; 6] = [
     Rpc::ControllerUnpublishVolume,
 ];
 
-fn settings(steps: PluginSteps) -> PluginSettings {
+pub(super) fn settings(steps: PluginSteps) -> PluginSettings {
     let mut settings = PluginSettings::default();
     if let Some(controller) = &mut settings.controller {
         controller.publish_unpublish_volume = steps.attach;
@@ -66,7 +66,7 @@ pub(super) async fn agent_with(steps: PluginSteps, mode: AccessMode) -> FakeAgen
     agent_on(settings(steps), mode).await
 }
 
-async fn agent_on(settings: PluginSettings, mode: AccessMode) -> FakeAgent {
+pub(super) async fn agent_on(settings: PluginSettings, mode: AccessMode) -> FakeAgent {
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.record_start().await;
     let submission = VolumeSubmission {
@@ -77,7 +77,7 @@ async fn agent_on(settings: PluginSettings, mode: AccessMode) -> FakeAgent {
     agent
 }
 
-fn request(mode: AccessMode) -> VolumeRequest {
+pub(super) fn request(mode: AccessMode) -> VolumeRequest {
     let mut request = FakeAgent::request("db");
     request.capabilities = vec![Capability {
         access_mode: mode,
@@ -99,17 +99,17 @@ pub(super) fn mount(alloc: &str) -> MountRequest {
     }
 }
 
-async fn claim(agent: &FakeAgent, alloc: &str) -> Result<ClaimOutcome, ServerError> {
+pub(super) async fn claim(agent: &FakeAgent, alloc: &str) -> Result<ClaimOutcome, ServerError> {
     agent.services.claims.claim(&mount(alloc), LONG).await
 }
 
-async fn release(agent: &FakeAgent, alloc: &str) -> Result<usize, ServerError> {
+pub(super) async fn release(agent: &FakeAgent, alloc: &str) -> Result<usize, ServerError> {
     let (key, alloc) = (FakeAgent::key("db"), AllocId::new(alloc));
     let released = agent.services.claims.release(&key, &alloc, None, LONG);
     Ok(released.await?.0)
 }
 
-fn is_published(outcome: &ClaimOutcome) -> bool {
+pub(super) fn is_published(outcome: &ClaimOutcome) -> bool {
     let claim = outcome.claim.as_ref();
     claim.is_some_and(|claim| claim.progress == ClaimProgress::Published)
 }
@@ -192,7 +192,7 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
     }
 }
 
-/// B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last
+/// B42, B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last
 /// one ends both, once.
 #[tokio::test(start_paused = true)]
 async fn the_last_user_on_a_node_ends_staging_and_attachment() {
@@ -494,7 +494,7 @@ fn faults(rpc: Rpc) -> Vec<Fault> {
         .collect()
 }
 
-/// B27 to B30, B53, B54: one fault in one call. The claim is published, or fails for good and says
+/// B27, B30, B53, B54: one fault in one call. The claim is published, or fails for good and says
 /// why; in the end nothing is left.
 #[tokio::test(start_paused = true)]
 async fn no_fault_of_a_step_leaks_a_claim() {

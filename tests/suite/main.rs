@@ -19,6 +19,8 @@ mod claims;
 mod claims_linearizable;
 #[cfg(feature = "agent")]
 mod claims_model;
+mod claims_registration;
+mod claims_release;
 #[cfg(feature = "agent")]
 mod claims_simulation;
 mod client_answers;

@@ -41,7 +41,7 @@ fn reader(alloc: &str, node: &str, mode: AccessMode) -> ClaimRequest {
 }
 
 /// B18, W12: in every access mode, whether a reader and a writer fit beside a reader and a writer.
-/// Nomad lets a writer in beside a reader of a single-node volume.
+/// Nomad lets a writer in beside a reader of a single-node volume. W46: readers are checked too.
 #[test]
 fn every_cell_of_the_access_mode_table_is_kept() {
     const FULL: Option<&str> = Some("volume max claims reached");
@@ -112,7 +112,7 @@ fn the_same_allocation_gets_its_claim_again_only_while_it_is_held() {
 }
 
 /// W11: Nomad checks neither the capability list nor the mode in force, so a multi-writer claim opens a
-/// single-writer volume. B15, B19.
+/// single-writer volume. B15, B19, W46.
 #[test]
 fn a_claim_needs_a_capability_of_the_volume_and_the_mode_in_force() {
     let single = [capability(SingleNodeWriter)];
@@ -172,6 +172,7 @@ fn a_node_has_one_usage_of_a_volume() {
     assert_eq!(decide(&record, &with_xfs("n2")), Ok(Admission::Granted));
 }
 
+/// W45: an admission counts the volumes that are claimed on the node already, the own one not twice.
 #[test]
 fn the_plugins_volume_limit_is_found_from_both_sides() {
     let capabilities = all_capabilities();
@@ -195,10 +196,12 @@ fn the_plugins_volume_limit_is_found_from_both_sides() {
     assert_eq!(with(3, &used), Ok(Admission::Granted));
 }
 
+/// B87: a volume whose plugin is unhealthy gets neither a reader nor a writer.
 #[test]
 fn a_lost_node_and_a_plugin_without_health_get_no_claim() {
     let capabilities = all_capabilities();
-    let wanted = request("a1", "n1", SingleNodeWriter);
+    let writer = request("a1", "n1", SingleNodeWriter);
+    let reader = reader("a1", "n1", SingleNodeWriter);
     let usual = permissive(&capabilities);
     for (facts, expected) in [
         (
@@ -216,7 +219,9 @@ fn a_lost_node_and_a_plugin_without_health_get_no_claim() {
             "volume is currently unschedulable",
         ),
     ] {
-        let denied = admit(&Claims::default(), &wanted, facts).unwrap_err();
-        assert_eq!(denied.to_string(), expected);
+        for wanted in [&reader, &writer] {
+            let denied = admit(&Claims::default(), wanted, facts).unwrap_err();
+            assert_eq!(denied.to_string(), expected);
+        }
     }
 }

@@ -196,6 +196,7 @@ fn all_changed_identities_are_refused_together_in_nomads_order() {
     }
 }
 
+/// B06: an immutable field that the update omits, or sends empty, keeps its value.
 #[test]
 fn omitted_or_empty_immutable_fields_keep_their_values() {
     let omitted = UnresolvedRequest {
@@ -267,6 +268,7 @@ fn other_parameters_are_refused() {
     }
 }
 
+/// B04: an update must keep the capability in use; then it replaces the list.
 #[test]
 fn the_capability_in_force_must_stay() {
     for (server, rules) in BOTH {
@@ -300,7 +302,8 @@ fn the_capability_in_force_must_stay() {
     }
 }
 
-/// Nomad compares by position and distinguishes absent from empty; the agent compares sets (W21).
+/// B03: the request cannot change. Nomad compares by position and distinguishes absent from empty; the
+/// agent compares sets (W21).
 #[test]
 fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
     let stored_request = Some(topology_request(&["a", "b"], &["a"]));
@@ -492,7 +495,7 @@ fn omitted_secrets_follow_the_rule() {
     }
 }
 
-/// Older servers clear an omitted context (GH-24922).
+/// B21: an omitted context keeps its value. Older servers clear it (GH-24922).
 #[test]
 fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
     let wiping = MergeRules {

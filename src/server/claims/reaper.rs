@@ -34,3 +34,48 @@ fn held_claims(claims: &Claims) -> impl Iterator<Item = (&ClaimKey, &crate::mode
     let held = claims.filter(|(_, claim)| claim.is_held());
     held.map(|(key, claim)| (key, &claim.node))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{ClaimEvent, samples};
+    use crate::model::{AccessMode, ExternalId, PluginId};
+    use crate::server::claims::backoff::Backoff;
+    use crate::server::claims::view::claim_statuses;
+    use crate::state::samples::{key, registered, started, state_of};
+    use crate::state::{EventKind, StateSnapshot, StoredRecord};
+
+    /// W53, B89: a claim whose allocation has no record is shown, and it is released.
+    #[test]
+    fn a_claim_without_its_allocation_is_shown_and_released() {
+        let request = samples::request("a1", "n1", AccessMode::SingleNodeWriter);
+        let (claim_key, claim) = request.granted(0);
+        let volume = RemoteVolume {
+            plugin_id: PluginId::new("hostpath"),
+            external_id: ExternalId::new("ext-1"),
+        };
+        let started_alloc = EventKind::AllocStarted {
+            alloc: claim_key.alloc.clone(),
+            node: claim.node.clone(),
+        };
+        let granted = ClaimEvent::Granted {
+            key: claim_key.clone(),
+            claim: Box::new(claim),
+        };
+        let granted = EventKind::Claim {
+            volume: volume.clone(),
+            event: Box::new(granted),
+        };
+        let registered = registered(&key("default", "db"), "ext-1");
+        let state = state_of([started(), registered, started_alloc, granted]);
+        assert_eq!(releasable(&state, &volume), []);
+        let mut snapshot = StateSnapshot::from(&state);
+        let is_alloc = |record: &StoredRecord| matches!(record, StoredRecord::Alloc(..));
+        snapshot.records.retain(|record| !is_alloc(record));
+        let state = State::from(snapshot);
+        let shown = claim_statuses(&state, &Backoff::default(), |_| true);
+        assert_eq!(shown.len(), 1);
+        let expected = [(claim_key, "its allocation is unknown")];
+        assert_eq!(releasable(&state, &volume), expected);
+    }
+}

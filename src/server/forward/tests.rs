@@ -201,7 +201,8 @@ async fn final_failures_are_returned_immediately() {
     }
 }
 
-/// B102: another instance is called only if one is unreachable.
+/// B102: another instance is called only if one is unreachable. W32: an instance without a connection
+/// does not end the search.
 #[tokio::test(start_paused = true)]
 async fn the_next_instance_is_called_when_one_is_unreachable() {
     for first in [Answers(Err(unreachable())), IsNotConnected] {
@@ -322,7 +323,8 @@ async fn a_call_that_hangs_is_not_cancelled_at_the_deadline() {
     assert_eq!(never.result, Err(timed_out(Some(last), unknown)));
 }
 
-/// B53: a call that changes nothing is cancelled and sent again, as long as the client waits.
+/// B53, W31: a call that changes nothing is cancelled at its deadline and sent again, as long as the
+/// client waits.
 #[tokio::test(start_paused = true)]
 async fn a_read_that_hangs_is_tried_again() {
     let no_answer = failure(StatusCode::DeadlineExceeded, Verdict::Retry);

@@ -358,6 +358,7 @@ fn unreadable_fields_are_not_reported_as_missing() {
 }
 
 /// The template of Nomad up to 1.9 has `single-node-reader`, which is not a CSI access mode.
+/// B84: a mode outside the known set is invalid in a specification.
 #[test]
 fn unknown_modes_are_refused_with_a_suggestion() {
     for (mode, expected) in [

@@ -30,6 +30,7 @@ fn one_instance_that_requires_a_controller_is_enough() {
     assert_eq!((view.nodes.healthy, view.controllers.expected), (1, 0));
 }
 
+/// B87: a volume is schedulable only while its plugin is healthy.
 #[test]
 fn a_volume_is_schedulable_if_its_plugin_is_healthy() {
     let db = key("default", "db");
@@ -89,4 +90,57 @@ fn an_instance_is_listed_under_each_of_its_services() {
     assert_eq!((view.create_index, view.modify_index), (3, 4));
     assert_eq!(plugins(&state, "host").len(), 1);
     assert_eq!(plugins(&state, "hostpath-2").len(), 0);
+}
+
+/// B95: health counts follow from the reports, so no order of them makes the counts drift.
+#[test]
+fn health_counts_follow_from_the_last_report_of_each_instance() {
+    let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
+    let gone = |node: &str| EventKind::PluginAllocGone {
+        plugin: PluginId::new("hostpath"),
+        alloc: AllocId::new(format!("{node}-alloc")),
+    };
+    let mut state = state_of([started()]);
+    for (number, (event, expected)) in [
+        (observed("n1", unhealthy), Some([0, 1, 0, 1])),
+        (observed("n1", |_| {}), Some([1, 1, 1, 1])),
+        (observed("n1", |_| {}), Some([1, 1, 1, 1])),
+        (observed("n2", |i| i.controller = None), Some([1, 1, 2, 2])),
+        (observed("n1", unhealthy), Some([0, 1, 1, 2])),
+        (observed("n1", unhealthy), Some([0, 1, 1, 2])),
+        (gone("n1"), Some([0, 0, 1, 1])),
+        (gone("n1"), Some([0, 0, 1, 1])),
+        (observed("n1", |_| {}), Some([1, 1, 2, 2])),
+        (gone("n2"), Some([1, 1, 1, 1])),
+        (gone("n1"), None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        crate::state::apply::apply(&mut state, &Event::new(9, event));
+        let status = plugin_status(&state, &PluginId::new("hostpath"));
+        let counts = status.map(|status| {
+            let (controllers, nodes) = (status.controllers, status.nodes);
+            [
+                controllers.healthy,
+                controllers.expected,
+                nodes.healthy,
+                nodes.expected,
+            ]
+        });
+        assert_eq!(counts, expected, "after report {number}");
+    }
+}
+
+/// B85: a new registration has no claims, modes or counts.
+#[test]
+fn a_new_volume_starts_empty() {
+    let db = key("default", "db");
+    let state = state_of([started(), registered(&db, "ext-1")]);
+    let view = volume(&state, &db).unwrap();
+    let shown = view.volume();
+    assert!(shown.read_allocs.is_empty() && shown.write_allocs.is_empty());
+    assert_eq!((shown.access_mode, shown.attachment_mode), (None, None));
+    assert_eq!((view.summary().readers, view.summary().writers), (0, 0));
+    assert_eq!(state.all_claims().len(), 0);
 }

@@ -133,115 +133,118 @@ fn a_written_expression_is_read_as_the_same() {
     }
 }
 
+/// Expressions that cannot be read, with their errors.
+const ERRORS: &[(&str, &str)] = &[
+    (
+        "",
+        "at character 1: expected a field, a value, `not` or `(`, found the end",
+    ),
+    (
+        "   ",
+        "at character 4: expected a field, a value, `not` or `(`, found the end",
+    ),
+    (
+        "ID",
+        "at character 3: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found the end",
+    ),
+    (
+        "ID = x",
+        "at character 4: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found `=`",
+    ),
+    (
+        "ID like x",
+        "at character 4: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found `like`",
+    ),
+    (
+        "ID not like x",
+        "at character 8: expected `in`, `contains` or `matches`, found `like`",
+    ),
+    (
+        "ID is nil",
+        "at character 7: expected `empty` or `not empty`, found `nil`",
+    ),
+    (
+        "ID ==",
+        "at character 6: expected a value: a text in quotes, a number or a name, found the end",
+    ),
+    (
+        "ID == db-0",
+        "at character 9: expected `and`, `or` or the end, found `-`",
+    ),
+    (
+        "ID == 5a",
+        "at character 7: expected a number, or a text in quotes, found `5a`",
+    ),
+    (
+        "ID == 1.2.3",
+        "at character 7: expected a number, or a text in quotes, found `1`",
+    ),
+    (
+        r#"ID == "db"#,
+        "at character 10: expected a closing `\"`, found the end",
+    ),
+    (
+        "ID == `db",
+        "at character 10: expected a closing backquote, found the end",
+    ),
+    (
+        r#"ID == "\d""#,
+        "at character 9: expected `\"`, `\\`, `n`, `r` or `t` after `\\`, found `d`",
+    ),
+    (
+        r#""db" == ID"#,
+        "at character 6: expected `in` or `not in` after a value, found `=`",
+    ),
+    (
+        "(ID == x",
+        "at character 9: expected `and`, `or` or `)`, found the end",
+    ),
+    (
+        "ID == x)",
+        "at character 8: expected `and`, `or` or the end, found `)`",
+    ),
+    (
+        "ID == x && ID == y",
+        "at character 9: expected `and`, `or` or the end, found `&`",
+    ),
+    (
+        "ID == x and",
+        "at character 12: expected a field, a value, `not` or `(`, found the end",
+    ),
+    (
+        "Parameters. == x",
+        "at character 12: expected a name or a number after `.`, found ` `",
+    ),
+    (
+        "Parameters[type] == x",
+        "at character 12: expected a text in quotes, found `type`",
+    ),
+    (
+        r#"Parameters["type" == x"#,
+        "at character 19: expected `]`, found `=`",
+    ),
+    (
+        "äöü == x",
+        "at character 1: expected a field, a value, `not` or `(`, found `ä`",
+    ),
+    (
+        r#"ID == "ä" ö"#,
+        "at character 11: expected `and`, `or` or the end, found `ö`",
+    ),
+    (
+        r#"ID matches "(""#,
+        "at character 12: the regular expression is not valid: unclosed group",
+    ),
+    (
+        r#"ID matches "\\w{900}{900}""#,
+        "at character 12: the regular expression is not valid: the pattern is too large",
+    ),
+];
+
 #[test]
 fn errors_name_the_place_and_what_was_expected() {
-    for (text, expected) in [
-        (
-            "",
-            "at character 1: expected a field, a value, `not` or `(`, found the end",
-        ),
-        (
-            "   ",
-            "at character 4: expected a field, a value, `not` or `(`, found the end",
-        ),
-        (
-            "ID",
-            "at character 3: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found the end",
-        ),
-        (
-            "ID = x",
-            "at character 4: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found `=`",
-        ),
-        (
-            "ID like x",
-            "at character 4: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found `like`",
-        ),
-        (
-            "ID not like x",
-            "at character 8: expected `in`, `contains` or `matches`, found `like`",
-        ),
-        (
-            "ID is nil",
-            "at character 7: expected `empty` or `not empty`, found `nil`",
-        ),
-        (
-            "ID ==",
-            "at character 6: expected a value: a text in quotes, a number or a name, found the end",
-        ),
-        (
-            "ID == db-0",
-            "at character 9: expected `and`, `or` or the end, found `-`",
-        ),
-        (
-            "ID == 5a",
-            "at character 7: expected a number, or a text in quotes, found `5a`",
-        ),
-        (
-            "ID == 1.2.3",
-            "at character 7: expected a number, or a text in quotes, found `1`",
-        ),
-        (
-            r#"ID == "db"#,
-            "at character 10: expected a closing `\"`, found the end",
-        ),
-        (
-            "ID == `db",
-            "at character 10: expected a closing backquote, found the end",
-        ),
-        (
-            r#"ID == "\d""#,
-            "at character 9: expected `\"`, `\\`, `n`, `r` or `t` after `\\`, found `d`",
-        ),
-        (
-            r#""db" == ID"#,
-            "at character 6: expected `in` or `not in` after a value, found `=`",
-        ),
-        (
-            "(ID == x",
-            "at character 9: expected `and`, `or` or `)`, found the end",
-        ),
-        (
-            "ID == x)",
-            "at character 8: expected `and`, `or` or the end, found `)`",
-        ),
-        (
-            "ID == x && ID == y",
-            "at character 9: expected `and`, `or` or the end, found `&`",
-        ),
-        (
-            "ID == x and",
-            "at character 12: expected a field, a value, `not` or `(`, found the end",
-        ),
-        (
-            "Parameters. == x",
-            "at character 12: expected a name or a number after `.`, found ` `",
-        ),
-        (
-            "Parameters[type] == x",
-            "at character 12: expected a text in quotes, found `type`",
-        ),
-        (
-            r#"Parameters["type" == x"#,
-            "at character 19: expected `]`, found `=`",
-        ),
-        (
-            "äöü == x",
-            "at character 1: expected a field, a value, `not` or `(`, found `ä`",
-        ),
-        (
-            r#"ID == "ä" ö"#,
-            "at character 11: expected `and`, `or` or the end, found `ö`",
-        ),
-        (
-            r#"ID matches "(""#,
-            "at character 12: the regular expression is not valid: unclosed group",
-        ),
-        (
-            r#"ID matches "\\w{900}{900}""#,
-            "at character 12: the regular expression is not valid: the pattern is too large",
-        ),
-    ] {
-        assert_eq!(tested(text), Err(expected.to_owned()), "{text}");
+    for (text, expected) in ERRORS {
+        assert_eq!(tested(text), Err((*expected).to_owned()), "{text}");
     }
 }
 

@@ -103,6 +103,7 @@ async fn woken_by(agent: &FakeAgent, kind: EventKind) -> Vec<usize> {
     woken
 }
 
+/// B97: a list with any of its filters can be waited on.
 #[tokio::test(start_paused = true)]
 async fn a_change_wakes_only_reads_that_show_it() {
     let agent = agent().await;

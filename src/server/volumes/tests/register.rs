@@ -24,6 +24,7 @@ fn problems_of(submission: &VolumeSubmission, target: ValidationTarget) -> Strin
     text(validate_submission(submission, target))
 }
 
+/// B91: one error has all problems, in Nomad's text and order.
 #[test]
 fn all_missing_fields_are_reported_in_nomads_order() {
     let topologies = RequestProblem::TopologyWithoutSegments("required");
@@ -213,6 +214,7 @@ async fn a_new_registration_stores_only_client_fields() {
 }
 
 /// B11, B20, B21, W24: validation is sent all fields including mount options, and its answer decides.
+/// B22: the plugin gets the one value that was sent.
 #[tokio::test(start_paused = true)]
 async fn the_plugin_validates_new_and_changed_registrations() {
     let agent = agent().await;
@@ -294,7 +296,7 @@ async fn registering_again_changes_nothing() {
     assert_eq!(volume.provided.context.len(), 1);
 }
 
-/// B02, B05: a refused update has Nomad's texts.
+/// B02, B05, B12: a refused update of either kind has Nomad's texts.
 #[tokio::test(start_paused = true)]
 async fn a_refused_update_names_every_reason_and_stores_nothing() {
     let agent = agent().await;
@@ -422,6 +424,26 @@ async fn a_change_in_between_is_kept() {
     let (result, ()) = tokio::join!(agent.register(update), in_between);
     let volume = result.unwrap().volumes[0].volume();
     assert_eq!(volume.capacity, Bytes::new(7).unwrap());
+    assert_eq!(volume.mount_options, Some(ext4().redacted()));
+}
+
+/// W54: a plugin that reports another provider keeps its volumes, and they can still be updated.
+#[tokio::test(start_paused = true)]
+async fn a_renamed_provider_does_not_block_updates() {
+    let agent = agent().await;
+    let request = agent.add_external_volume("vol-1", "db");
+    agent.register(request.clone()).await.unwrap();
+    agent
+        .backend
+        .update_settings(|plugin| plugin.info.name = "renamed.test".into());
+    agent.observe(true).await;
+    let update = VolumeRequest {
+        mount_options: Some(ext4()),
+        ..request
+    };
+    let result = agent.register(update).await.unwrap();
+    let volume = result.volumes[0].volume();
+    assert_eq!(volume.provider, "renamed.test");
     assert_eq!(volume.mount_options, Some(ext4().redacted()));
 }
 
@@ -605,6 +627,7 @@ async fn waiting_ends_with_an_error() {
     );
 }
 
+/// W31: a stop cancels the calls that are still running after its grace period.
 #[tokio::test(start_paused = true)]
 async fn a_stop_refuses_new_operations_and_aborts_running_ones() {
     let agent = agent().await;

@@ -1,0 +1,162 @@
+//! Claims beside registrations: a registration changes no claim, and every call of a claim carries what
+//! the registration says.
+
+use std::time::Duration;
+
+use nomad_csi::model::{AccessMode, ExternalId, Secrets, Volume, VolumeRequest};
+use nomad_csi::ports::fake::{Fault, PluginSettings};
+use nomad_csi::ports::{Clock as _, Rpc};
+use nomad_csi::server::fake::FakeAgent;
+use nomad_csi::state::volume;
+
+use super::claims::{
+    PLUGINS, agent_on, agent_with, assert_nothing_is_left, claim, held_claims, mount, release,
+    request, settings,
+};
+
+const MODE: AccessMode = AccessMode::SingleNodeWriter;
+
+fn token(value: &str) -> Secrets {
+    Secrets::from_iter([("token", value)])
+}
+
+/// A registration of the volume with other secrets.
+fn with_secrets(value: &str) -> VolumeRequest {
+    VolumeRequest {
+        secrets: Some(token(value)),
+        ..request(MODE)
+    }
+}
+
+fn shown(agent: &FakeAgent) -> Volume {
+    volume(&agent.state(), &FakeAgent::key("db"))
+        .unwrap()
+        .volume()
+}
+
+/// B10, W08: a claim that is granted while the plugin validates a registration stays.
+#[tokio::test(start_paused = true)]
+async fn a_claim_during_a_registration_is_kept() {
+    let agent = agent_with(PLUGINS[0], MODE).await;
+    agent
+        .backend
+        .inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
+    let arrived = agent.backend.calls().len() as u64 + 1;
+    let granted = async {
+        agent.backend.wait_for_calls(arrived).await;
+        let claims = &agent.services.claims;
+        claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
+        agent.backend.release();
+    };
+    let registered = agent.volumes.register(vec![with_secrets("new").into()]);
+    let (registered, ()) = tokio::join!(registered, granted);
+    registered.unwrap();
+    assert_eq!(held_claims(&agent.state()), ["a1".into()]);
+    claim(&agent, "a1").await.unwrap();
+    release(&agent, "a1").await.unwrap();
+    assert_nothing_is_left(&agent, "");
+}
+
+/// B09, B21: registering a volume again keeps its claims, modes, external ID and context.
+#[tokio::test(start_paused = true)]
+async fn registering_a_claimed_volume_changes_no_claim() {
+    let agent = agent_with(PLUGINS[0], MODE).await;
+    claim(&agent, "a1").await.unwrap();
+    let claims = |agent: &FakeAgent| agent.state().all_claims().cloned().collect::<Vec<_>>();
+    let before = (claims(&agent), shown(&agent));
+    let registered = agent.volumes.register(vec![with_secrets("new").into()]);
+    registered.await.unwrap();
+    let after = shown(&agent);
+    assert_eq!(claims(&agent), before.0);
+    assert_eq!(after.access_mode, Some(MODE));
+    assert!(!after.context.is_empty());
+    let written = Volume {
+        modify_index: after.modify_index,
+        modify_time: after.modify_time,
+        ..before.1
+    };
+    assert_eq!(after, written);
+}
+
+/// B24, B25, B26: the plugin requires its secrets in every call of a claim that can carry them, and
+/// refuses the earlier ones after they were replaced.
+#[tokio::test(start_paused = true)]
+async fn every_call_of_a_claim_carries_the_registered_secrets() {
+    let agent = agent_on(settings(PLUGINS[0]), MODE).await;
+    for value in ["first", "second"] {
+        let secrets = token(value);
+        agent
+            .backend
+            .update_settings(|plugin| plugin.secrets = secrets);
+        let registered = agent.volumes.register(vec![with_secrets(value).into()]);
+        registered.await.unwrap();
+        claim(&agent, "a1").await.unwrap();
+        release(&agent, "a1").await.unwrap();
+        assert_nothing_is_left(&agent, value);
+    }
+}
+
+/// B35: without an external ID, every call of a claim names the volume by its ID.
+#[tokio::test(start_paused = true)]
+async fn a_volume_without_an_external_id_is_claimed_by_its_id() {
+    let agent = FakeAgent::start(settings(PLUGINS[0])).await.unwrap();
+    agent.record_start().await;
+    let id = ExternalId::new("db");
+    agent.backend.add_volume(id.clone(), Default::default());
+    let registered = agent.volumes.register(vec![request(MODE).into()]);
+    registered.await.unwrap();
+    claim(&agent, "a1").await.unwrap();
+    let backend = &agent.backend;
+    assert!(
+        backend
+            .attachments()
+            .keys()
+            .all(|(volume, _)| *volume == id)
+    );
+    assert!(backend.stagings().keys().all(|(_, volume)| *volume == id));
+    assert!(backend.targets().keys().all(|(_, volume, _)| *volume == id));
+    assert_eq!(backend.targets().len(), 1);
+    release(&agent, "a1").await.unwrap();
+    assert_nothing_is_left(&agent, "");
+}
+
+/// W35: the server sets the time of a claim, and the volume shows it as its last change. B14: the last
+/// release clears the modes that the first claim set.
+#[tokio::test(start_paused = true)]
+async fn a_claim_has_the_time_of_the_server() {
+    let agent = agent_with(PLUGINS[0], MODE).await;
+    for minutes in [1, 2] {
+        agent.clock.advance(Duration::from_secs(60 * minutes));
+        let now = agent.clock.now();
+        let claimed = claim(&agent, "a1").await.unwrap();
+        assert_eq!(claimed.claim.unwrap().granted_at, now);
+        let during = shown(&agent);
+        assert_eq!(during.modify_time, now);
+        assert_eq!(during.access_mode, Some(MODE));
+        release(&agent, "a1").await.unwrap();
+        assert_eq!(shown(&agent).access_mode, None);
+    }
+}
+
+/// W45: two volumes cannot both take the last place of the plugin on a node.
+#[tokio::test(start_paused = true)]
+async fn a_node_never_gets_more_volumes_than_its_plugin_allows() {
+    let mut plugin: PluginSettings = settings(PLUGINS[0]);
+    plugin.description.max_volumes = Some(1);
+    let agent = agent_on(plugin, MODE).await;
+    let other = FakeAgent::request("web");
+    agent.volumes.create(vec![other.into()]).await.unwrap();
+    let mut there = mount("a2");
+    there.volume = FakeAgent::key("web");
+    let claims = &agent.services.claims;
+    let wait = Duration::from_secs(60);
+    let here = mount("a1");
+    let (first, second) = tokio::join!(claims.claim(&here, wait), claims.claim(&there, wait));
+    let refused: Vec<_> = [first, second]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let expected = "has reached the plugin's limit of 1 volumes";
+    assert!(refused[0].text().contains(expected), "{refused:?}");
+}
