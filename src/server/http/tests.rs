@@ -1,11 +1,8 @@
 //! The API in process: paths, headers, texts and documents.
 
 mod blocking;
-<<<<<<< HEAD
 mod conditions;
-=======
 mod update;
->>>>>>> rows
 
 use std::sync::Arc;
 use std::time::Duration;
