@@ -8,7 +8,7 @@ use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
 use super::tables::State;
 use crate::claim::ClaimEvent;
-use crate::model::{NamespacedId, RemoteVolume};
+use crate::model::RemoteVolume;
 
 /// Returns the subjects of an event in this state.
 pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
@@ -44,8 +44,17 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         EventKind::VolumeDeleteIntended { key }
         | EventKind::VolumeDeregistered { key }
         | EventKind::VolumeDeleted { key }
-        | EventKind::VolumeExpanded { key, .. } => with_claims(state, key),
-        EventKind::VolumeUpdated { definition, .. } => with_claims(state, &definition.key),
+        | EventKind::VolumeExpanded { key, .. } => {
+            let remote = state.remote_volume(key);
+            let mut all = remote.map_or(vec![], |volume| with_registrations(state, &volume));
+            all.push(Subject::Volume(key.clone()));
+            all
+        }
+        EventKind::VolumeUpdated { definition, .. } => {
+            let claims = state.remote_volume(&definition.key).map(Subject::Claims);
+            let own = [Subject::Volume(definition.key.clone())];
+            own.into_iter().chain(claims).collect()
+        }
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
         | EventKind::VolumeCreateAbandoned { .. }
@@ -66,13 +75,6 @@ fn subjects_of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -
         all.push(Subject::Alloc(key.alloc.clone()));
         all.extend(state.claimed_as(key).cloned().map(Subject::Claims));
     }
-    all
-}
-
-fn with_claims(state: &State, key: &NamespacedId) -> Vec<Subject> {
-    let remote = state.remote_volume(key);
-    let mut all = remote.map_or(vec![], |volume| with_registrations(state, &volume));
-    all.push(Subject::Volume(key.clone()));
     all
 }
 
