@@ -73,6 +73,7 @@ async fn registering_a_claimed_volume_changes_no_claim() {
     let written = Volume {
         modify_index: after.modify_index,
         modify_time: after.modify_time,
+        spec_index: after.spec_index,
         ..before.1
     };
     assert_eq!(after, written);
