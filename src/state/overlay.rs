@@ -32,8 +32,8 @@ impl<'a> Overlay<'a> {
 
     /// Returns every object that the event reads or changes.
     pub fn subjects_of(&self, kind: &EventKind) -> Vec<Subject> {
-        let mut all = subjects(self.base, kind);
-        all.extend(subjects(&self.changed, kind));
+        let mut all = subjects(self.base, &self.changed, kind);
+        all.extend(subjects(&self.changed, self.base, kind));
         all
     }
 

@@ -10,8 +10,9 @@ use super::tables::State;
 use crate::claim::ClaimEvent;
 use crate::model::RemoteVolume;
 
-/// Returns the subjects of an event in this state.
-pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
+/// Returns the subjects of an event in this state. Registrations of a claimed volume are found in `other`
+/// too: one part of a state may have the claims and another the registration.
+pub(super) fn subjects(state: &State, other: &State, kind: &EventKind) -> Vec<Subject> {
     match kind {
         EventKind::AgentStarted { .. } => subjects_of_start(state),
         EventKind::NodeRegistered { node } => vec![Subject::Node(node.id.clone())],
@@ -19,7 +20,7 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         | EventKind::PluginInstanceGone { plugin, .. }
         | EventKind::PluginAllocObserved { plugin, .. }
         | EventKind::PluginAllocGone { plugin, .. } => vec![Subject::Plugin(plugin.clone())],
-        EventKind::Claim { volume, event } => subjects_of_claim(state, volume, event),
+        EventKind::Claim { volume, event } => subjects_of_claim([state, other], volume, event),
         EventKind::AllocStarted { alloc, .. }
         | EventKind::AllocEnded { alloc }
         | EventKind::AllocForgotten { alloc } => {
@@ -33,7 +34,7 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
             all.extend(
                 claimed
                     .iter()
-                    .flat_map(|volume| with_registrations(state, volume)),
+                    .flat_map(|volume| with_registrations([state, other], volume)),
             );
             all
         }
@@ -46,7 +47,8 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeExpanded { key, .. } => {
             let remote = state.remote_volume(key);
-            let mut all = remote.map_or(vec![], |volume| with_registrations(state, &volume));
+            let mut all =
+                remote.map_or(vec![], |volume| with_registrations([state, other], &volume));
             all.push(Subject::Volume(key.clone()));
             all
         }
@@ -68,18 +70,24 @@ pub(super) fn subjects(state: &State, kind: &EventKind) -> Vec<Subject> {
 }
 
 /// A claim needs its allocation and its registration, and is shown at every registration.
-fn subjects_of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Subject> {
-    let mut all = with_registrations(state, volume);
+fn subjects_of_claim(
+    states: [&State; 2],
+    volume: &RemoteVolume,
+    event: &ClaimEvent,
+) -> Vec<Subject> {
+    let mut all = with_registrations(states, volume);
     if let ClaimEvent::Granted { key, claim } = event {
         all.push(Subject::Volume(claim.volume.clone()));
         all.push(Subject::Alloc(key.alloc.clone()));
-        all.extend(state.claimed_as(key).cloned().map(Subject::Claims));
+        all.extend(states[0].claimed_as(key).cloned().map(Subject::Claims));
     }
     all
 }
 
-fn with_registrations(state: &State, volume: &RemoteVolume) -> Vec<Subject> {
-    let registrations = state.registrations(volume);
+fn with_registrations(states: [&State; 2], volume: &RemoteVolume) -> Vec<Subject> {
+    let registrations = states
+        .into_iter()
+        .flat_map(|state| state.registrations(volume));
     let keys = registrations.map(|record| Subject::Volume(record.key().clone()));
     keys.chain([Subject::Claims(volume.clone())]).collect()
 }
