@@ -138,24 +138,15 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
 }
 
 fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
-    let words = match &alloc.client {
-        ClientStatus::Pending => "pending",
-        ClientStatus::Running => "running",
-        ClientStatus::Complete => "complete",
-        ClientStatus::Failed => "failed",
-        ClientStatus::Lost => "lost",
-        ClientStatus::Unknown => "unknown",
-        ClientStatus::Other(word) => word,
-    };
     let since = match ago(alloc.modify_time, facts.now) {
         since if since.is_empty() => since,
         since => format!(", last changed {since}"),
     };
     let id = one_line(alloc.id.as_str());
-    let words = one_line(words);
+    let status = one_line(alloc.client.as_str());
     Evidence::new(
         FactSource::Volume,
-        format!("the volume lists allocation `{id}`, which is {words}{since}"),
+        format!("the volume lists allocation `{id}`, which is {status}{since}"),
     )
 }
 

@@ -34,7 +34,32 @@ pub enum ClientStatus {
     Other(String),
 }
 
+impl DesiredStatus {
+    /// Returns Nomad's name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Run => "run",
+            Self::Stop => "stop",
+            Self::Evict => "evict",
+            Self::Other(word) => word,
+        }
+    }
+}
+
 impl ClientStatus {
+    /// Returns Nomad's name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Unknown => "unknown",
+            Self::Other(word) => word,
+        }
+    }
+
     /// Whether the client reports that the allocation has stopped for good. Only then is its volume
     /// free: a task that is shutting down may still write (Nomad GH-26831).
     pub fn is_terminal(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Reads the facts that a diagnosis of volumes needs.
 //!
-//! Everything but the volumes themselves is optional: what cannot be read is reported as unread, and
+//! Nodes, providers and evaluations are optional: what cannot be read of them is reported as unread, and
 //! leads to no finding.
 
 use std::collections::{BTreeMap, BTreeSet};

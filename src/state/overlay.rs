@@ -32,9 +32,7 @@ impl<'a> Overlay<'a> {
 
     /// Returns every object that the event reads or changes.
     pub fn subjects_of(&self, kind: &EventKind) -> Vec<Subject> {
-        let mut all = subjects(self.base, &self.changed, kind);
-        all.extend(subjects(&self.changed, self.base, kind));
-        all
+        subjects(&[self.base, &self.changed], kind)
     }
 
     /// Returns every object that decides which steps are due for a volume.

@@ -45,7 +45,7 @@ pub fn replay_changes(
             index: state.index + 1,
             conflict: misfit,
         })?;
-        changed.extend(subjects(&state, &state, &event.kind));
+        changed.extend(subjects(&[&state], &event.kind));
         apply(&mut state, &event);
     }
     Ok((state, changed))

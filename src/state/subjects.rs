@@ -8,35 +8,32 @@ use super::apply_claims::claimed_on;
 use super::event::{EventKind, Subject};
 use super::tables::State;
 use crate::claim::ClaimEvent;
-use crate::model::RemoteVolume;
+use crate::model::{NamespacedId, RemoteVolume};
 
-/// Returns the subjects of an event in this state. Registrations of a claimed volume are found in `other`
-/// too: one part of a state may have the claims and another the registration.
-pub(super) fn subjects(state: &State, other: &State, kind: &EventKind) -> Vec<Subject> {
+/// Returns the subjects of an event. The state may be in several parts: one may have the claims of a
+/// volume and another its registration.
+pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
     match kind {
-        EventKind::AgentStarted { .. } => subjects_of_start(state),
+        EventKind::AgentStarted { .. } => {
+            parts.iter().copied().flat_map(subjects_of_start).collect()
+        }
         EventKind::NodeRegistered { node } => vec![Subject::Node(node.id.clone())],
         EventKind::PluginInstanceObserved { plugin, .. }
         | EventKind::PluginInstanceGone { plugin, .. }
         | EventKind::PluginAllocObserved { plugin, .. }
         | EventKind::PluginAllocGone { plugin, .. } => vec![Subject::Plugin(plugin.clone())],
-        EventKind::Claim { volume, event } => subjects_of_claim([state, other], volume, event),
+        EventKind::Claim { volume, event } => subjects_of_claim(parts, volume, event),
         EventKind::AllocStarted { alloc, .. }
         | EventKind::AllocEnded { alloc }
         | EventKind::AllocForgotten { alloc } => {
-            let claims = state.claims_of(alloc).map(|(_, volume)| volume.clone());
-            let claims = claims.map(Subject::Claims);
+            let claims = parts.iter().flat_map(|state| state.claims_of(alloc));
+            let claims = claims.map(|(_, volume)| Subject::Claims(volume.clone()));
             claims.chain([Subject::Alloc(alloc.clone())]).collect()
         }
         EventKind::NodeBooted { node, .. } => {
-            let claimed = claimed_on(state, node);
-            let mut all = vec![Subject::Node(node.clone())];
-            all.extend(
-                claimed
-                    .iter()
-                    .flat_map(|volume| with_registrations([state, other], volume)),
-            );
-            all
+            let claimed = parts.iter().flat_map(|state| claimed_on(state, node));
+            let claimed = claimed.flat_map(|volume| with_registrations(parts, &volume));
+            claimed.chain([Subject::Node(node.clone())]).collect()
         }
         EventKind::NodeLost { node, .. }
         | EventKind::NodeReturned { node }
@@ -46,16 +43,14 @@ pub(super) fn subjects(state: &State, other: &State, kind: &EventKind) -> Vec<Su
         | EventKind::VolumeDeregistered { key }
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeExpanded { key, .. } => {
-            let remote = state.remote_volume(key);
-            let mut all =
-                remote.map_or(vec![], |volume| with_registrations([state, other], &volume));
-            all.push(Subject::Volume(key.clone()));
-            all
+            let remote = remote_volumes(parts, key);
+            let shared = remote.flat_map(|volume| with_registrations(parts, &volume));
+            shared.chain([Subject::Volume(key.clone())]).collect()
         }
         EventKind::VolumeUpdated { definition, .. } => {
-            let claims = state.remote_volume(&definition.key).map(Subject::Claims);
+            let claims = remote_volumes(parts, &definition.key).map(Subject::Claims);
             let own = [Subject::Volume(definition.key.clone())];
-            own.into_iter().chain(claims).collect()
+            claims.chain(own).collect()
         }
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
@@ -70,31 +65,30 @@ pub(super) fn subjects(state: &State, other: &State, kind: &EventKind) -> Vec<Su
 }
 
 /// A claim needs its allocation and its registration, and is shown at every registration.
-fn subjects_of_claim(
-    states: [&State; 2],
-    volume: &RemoteVolume,
-    event: &ClaimEvent,
-) -> Vec<Subject> {
-    let mut all = with_registrations(states, volume);
+fn subjects_of_claim(parts: &[&State], volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Subject> {
+    let mut all = with_registrations(parts, volume);
     if let ClaimEvent::Granted { key, claim } = event {
         all.push(Subject::Volume(claim.volume.clone()));
         all.push(Subject::Alloc(key.alloc.clone()));
-        all.extend(states[0].claimed_as(key).cloned().map(Subject::Claims));
+        let others = parts.iter().filter_map(|state| state.claimed_as(key));
+        all.extend(others.cloned().map(Subject::Claims));
     }
     all
 }
 
-fn with_registrations(states: [&State; 2], volume: &RemoteVolume) -> Vec<Subject> {
-    let registrations = states
-        .into_iter()
-        .flat_map(|state| state.registrations(volume));
+fn remote_volumes(parts: &[&State], key: &NamespacedId) -> impl Iterator<Item = RemoteVolume> {
+    parts.iter().filter_map(|state| state.remote_volume(key))
+}
+
+fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec<Subject> {
+    let registrations = parts.iter().flat_map(|state| state.registrations(volume));
     let keys = registrations.map(|record| Subject::Volume(record.key().clone()));
     keys.chain([Subject::Claims(volume.clone())]).collect()
 }
 
 /// A start makes every plugin unhealthy, and corrects the times of all locks.
-fn subjects_of_start(state: &State) -> Vec<Subject> {
+fn subjects_of_start(state: &State) -> impl Iterator<Item = Subject> {
     let plugins = state.plugins.keys().cloned().map(Subject::Plugin);
     let locked = state.lock_ends.iter().map(|(_, key)| key.clone());
-    plugins.chain(locked.map(Subject::Variable)).collect()
+    plugins.chain(locked.map(Subject::Variable))
 }

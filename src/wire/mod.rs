@@ -7,6 +7,7 @@
 mod acl;
 mod agent_self;
 mod allocation;
+mod boolean;
 mod bounded;
 mod claim;
 mod convert;
@@ -31,6 +32,7 @@ mod volume;
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
+pub use boolean::parse_boolean;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{

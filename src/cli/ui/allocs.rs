@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::table::{heading, table};
 use super::time::{ago, local_time};
-use crate::model::{Alloc, ClientStatus, DesiredStatus};
+use crate::model::Alloc;
 
 /// The current time and the time zone that times are shown in.
 #[derive(Clone)]
@@ -49,8 +49,8 @@ fn short_table(allocs: &[&Alloc], now: &TimeReference) -> String {
             short_id(alloc.node_id.as_str()),
             alloc.task_group.clone(),
             alloc.job_version.to_string(),
-            desired_status(&alloc.desired).to_owned(),
-            client_status(&alloc.client).to_owned(),
+            alloc.desired.as_str().to_owned(),
+            alloc.client.as_str().to_owned(),
             ago(alloc.create_time, now.now),
             ago(alloc.modify_time, now.now),
         ]
@@ -81,8 +81,8 @@ fn wide_table(allocs: &[&Alloc], now: &TimeReference) -> String {
             alloc.job_id.clone(),
             alloc.task_group.clone(),
             alloc.job_version.to_string(),
-            desired_status(&alloc.desired).to_owned(),
-            client_status(&alloc.client).to_owned(),
+            alloc.desired.as_str().to_owned(),
+            alloc.client.as_str().to_owned(),
             local_time(alloc.create_time, &now.zone),
             local_time(alloc.modify_time, &now.zone),
         ]
@@ -93,27 +93,4 @@ fn wide_table(allocs: &[&Alloc], now: &TimeReference) -> String {
 /// Returns the first eight characters of a UUID, as Nomad's CLI shows it.
 pub(super) fn short_id(id: &str) -> String {
     id.chars().take(8).collect()
-}
-
-/// Returns Nomad's name of the status.
-pub(super) fn desired_status(status: &DesiredStatus) -> &str {
-    match status {
-        DesiredStatus::Run => "run",
-        DesiredStatus::Stop => "stop",
-        DesiredStatus::Evict => "evict",
-        DesiredStatus::Other(word) => word,
-    }
-}
-
-/// Returns Nomad's name of the status.
-pub(super) fn client_status(status: &ClientStatus) -> &str {
-    match status {
-        ClientStatus::Pending => "pending",
-        ClientStatus::Running => "running",
-        ClientStatus::Complete => "complete",
-        ClientStatus::Failed => "failed",
-        ClientStatus::Lost => "lost",
-        ClientStatus::Unknown => "unknown",
-        ClientStatus::Other(word) => word,
-    }
 }

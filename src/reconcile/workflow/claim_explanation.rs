@@ -13,7 +13,7 @@ use crate::reconcile::volume_facts::{FactOptions, FactReading};
 /// How many findings explain one error.
 const MAX_EXPLAINED: usize = 2;
 
-/// Returns why claims of ended allocations are not released, as far as it is known. Reads nothing if no claim can be stuck. A failure to read is no finding.
+/// Returns why claims of ended allocations are not released, as far as it is known.
 pub(super) async fn stuck_claims(api: &dyn ClusterApi, volume: &Volume, now: i64) -> Vec<Finding> {
     if !may_be_stuck(volume) {
         return vec![];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::model::Namespace;
 use crate::server::error::RequestError;
-use crate::wire::GoDuration;
+use crate::wire::{GoDuration, parse_boolean};
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ impl Parameters {
         match self.get("stale") {
             None | Some("") => {}
             Some(value) => {
-                parse_bool(value).ok_or(RequestError::Stale)?;
+                parse_boolean(value).ok_or(RequestError::Stale)?;
             }
         }
         let duration = match self.text("wait") {
@@ -91,7 +91,7 @@ impl Parameters {
     pub(super) fn force(&self) -> Result<bool, RequestError> {
         match self.text("force") {
             None => Ok(false),
-            Some(text) => parse_bool(text).ok_or(RequestError::Force),
+            Some(text) => parse_boolean(text).ok_or(RequestError::Force),
         }
     }
 }
@@ -103,15 +103,6 @@ pub(super) struct Wait {
     pub(super) index: u64,
     /// The longest wait; zero is the default.
     pub(super) duration: Duration,
-}
-
-/// Parses a boolean as Go does.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 /// Parses a duration as Go does; refuses a negative one.

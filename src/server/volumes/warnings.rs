@@ -54,7 +54,7 @@ fn shared_with(
         .collect();
     (!others.is_empty()).then(|| {
         format!(
-            "volume {}: external volume `{external_id}` is also registered as {}; claims are tracked separately, and neither volume can be deleted while the other is registered",
+            "volume {}: external volume `{external_id}` is also registered as {}; they share their claims, and neither volume can be deleted while the other is registered",
             key.quoted(),
             others.join(", ")
         )

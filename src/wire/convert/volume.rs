@@ -201,25 +201,10 @@ pub(super) fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
 
 /// Converts an allocation to JSON.
 pub fn allocation_to_wire(alloc: &Alloc) -> AllocationStub {
-    let desired = match &alloc.desired {
-        DesiredStatus::Run => "run",
-        DesiredStatus::Stop => "stop",
-        DesiredStatus::Evict => "evict",
-        DesiredStatus::Other(word) => word,
-    };
-    let client = match &alloc.client {
-        ClientStatus::Pending => "pending",
-        ClientStatus::Running => "running",
-        ClientStatus::Complete => "complete",
-        ClientStatus::Failed => "failed",
-        ClientStatus::Lost => "lost",
-        ClientStatus::Unknown => "unknown",
-        ClientStatus::Other(word) => word,
-    };
     AllocationStub {
-        client_status: client.to_owned(),
+        client_status: alloc.client.as_str().to_owned(),
         create_time: alloc.create_time,
-        desired_status: desired.to_owned(),
+        desired_status: alloc.desired.as_str().to_owned(),
         eval_id: alloc.evaluation_id.clone(),
         id: alloc.id.to_string(),
         job_id: alloc.job_id.clone(),

@@ -9,6 +9,7 @@ use super::expression::{Condition, Expression, Filter, Test};
 use super::problem::FieldProblem;
 use super::selector::Selector;
 use crate::diagnostic::closest_match;
+use crate::wire::boolean::parse_boolean;
 
 impl Filter {
     /// Whether the expression is true for a list item.
@@ -110,15 +111,6 @@ fn equals(value: &Value, text: &str) -> Option<bool> {
         }
         Value::Null => Some(false),
         Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
-/// Parses a boolean as Go does.
-fn parse_boolean(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
     }
 }
 

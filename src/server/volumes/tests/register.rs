@@ -538,7 +538,7 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
     assert_eq!(
         result.warnings,
         [
-            "volume `two`: external volume `vol-1` is also registered as `one`; claims are tracked separately, and \
+            "volume `two`: external volume `vol-1` is also registered as `one`; they share their claims, and \
              neither volume can be deleted while the other is registered"
         ]
     );
