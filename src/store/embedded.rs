@@ -77,24 +77,16 @@ impl EmbeddedJournal {
     /// # Errors
     /// Fails if the file cannot be opened, is not a journal, or has a later version.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        Self::with_storage(FileStorage::new(path)).await
+        Self::with_storage(FileStorage::new(path), HISTORY_EVENTS).await
     }
 }
 
 impl<S: Storage> EmbeddedJournal<S> {
-    /// Opens the journal in this storage.
-    ///
-    /// # Errors
-    /// See [`EmbeddedJournal::open`].
-    pub async fn with_storage(storage: S) -> Result<Self, JournalError> {
-        Self::with_history(storage, HISTORY_EVENTS).await
-    }
-
     /// Opens the journal in this storage, and keeps that many of the events that a snapshot replaces.
     ///
     /// # Errors
     /// See [`EmbeddedJournal::open`].
-    pub async fn with_history(storage: S, history: u64) -> Result<Self, JournalError> {
+    pub async fn with_storage(storage: S, history: u64) -> Result<Self, JournalError> {
         let database = Mutex::new(None);
         let journal = Self(Arc::new(Shared {
             storage,

@@ -27,12 +27,16 @@ struct Run {
 }
 
 const FIRST: u64 = State::FIRST_INDEX + 1;
+/// How many replaced events a journal keeps, so that snapshots remove others.
+const HISTORY: u64 = 3;
 
 /// Records a run on that disk, in batches of varying size with snapshots in between. A promise is the
 /// number of acknowledged events.
 async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
     let (mut done, mut writes, mut snapshot) = (0, vec![0], None);
     let mut rng = SeededRng(seed);
     while done < events.len() {
@@ -89,7 +93,7 @@ async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: us
 
 /// Checks the state that a restart finds.
 async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), String> {
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await;
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await;
     let journal = journal.map_err(|error| format!("does not open: {error}: {}", error.source))?;
     let held = journal.load().await;
     let held = held.map_err(|error| format!("does not load: {}", error.source))?;
@@ -201,7 +205,9 @@ async fn no_secret_is_written_to_the_disk_unsealed() {
     let owner = SecretOwner::from(&db);
     let secrets = Secrets::from_iter([("token", CANARY)]);
     let disk = CrashDisk::default();
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
     let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default());
     let cell = cell.await.unwrap();
     for kind in [

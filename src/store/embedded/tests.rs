@@ -12,6 +12,9 @@ use crate::state::{EventKind, Subject, replay};
 use crate::store::codec::tests::enclosed;
 use crate::store::codec::{EVENT_VERSION, RowKey};
 
+/// How many replaced events the journals of some tests keep, so that snapshots remove others.
+const HISTORY: u64 = 10;
+
 fn events(seed: u64, count: usize) -> Vec<Event> {
     History::new(seed).take(count).collect()
 }
@@ -85,6 +88,37 @@ async fn a_snapshot_replaces_its_events_and_keeps_later_ones() {
     journal.write_snapshot(older).await.unwrap();
     journal.append(62, events[60..].into()).await.unwrap();
     assert_eq!(loaded(&journal).await, state(&events));
+}
+
+#[tokio::test]
+async fn the_newest_of_the_replaced_events_stay_as_history() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = FileStorage::new(directory.path().join("j"));
+    let journal = EmbeddedJournal::with_storage(storage, HISTORY).await;
+    let journal = journal.unwrap();
+    let events = events(3, 90);
+    let read = async |after, most| journal.read_events(after, most).await.unwrap();
+    let indexed = |from: u64, to: u64| {
+        (2..)
+            .zip(events.clone())
+            .filter(move |(index, _)| (from..=to).contains(index))
+    };
+    journal.append(2, events[..].into()).await.unwrap();
+    assert!(read(0, 200).await.into_iter().eq(indexed(2, 91)));
+    for (end, first) in [(60, 52), (90, 82)] {
+        let changes = SnapshotChanges::complete(&state(&events[..end]));
+        journal.write_snapshot(changes).await.unwrap();
+        assert_eq!(journal.load().await.unwrap().events, events[end..]);
+        assert!(read(0, 200).await.into_iter().eq(indexed(first, 91)));
+        assert!(
+            read(first, 5)
+                .await
+                .into_iter()
+                .eq(indexed(first + 1, first + 5))
+        );
+    }
+    assert_eq!(read(91, 5).await, []);
+    assert_eq!(read(u64::MAX, 5).await, []);
 }
 
 /// Only the changed objects get new rows, and removed ones leave none.
@@ -225,7 +259,9 @@ async fn a_journal_of_a_later_version_is_refused_in_words() {
 async fn an_unfinished_snapshot_changes_nothing_and_the_next_one_replaces_it() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
     let volume = |n: u64| key("default", &format!("v{n}"));
     let mut all = vec![Event::new(0, started())];
     all.extend((0..2000).map(|n| Event::new(1, registered(&volume(n), "ext"))));
@@ -480,7 +516,9 @@ impl Storage for SmallDisk {
 async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     let disk = SmallDisk::default();
     disk.room.store(2 << 20, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
     let mut acknowledged = vec![];
     let mut history = History::new(5);
     let mut refused = None;
@@ -519,7 +557,9 @@ async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
 async fn acknowledged_events_survive_a_temporary_disk_failure() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone()).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
+        .await
+        .unwrap();
     let events = events(8, 40);
     journal.append(2, events[..20].into()).await.unwrap();
     disk.syncs_fail.store(true, Ordering::SeqCst);
