@@ -1,4 +1,4 @@
-//! An evaluation of Nomad's scheduler that could not place its allocations.
+//! Evaluations of Nomad's scheduler that could not place their allocations.
 
 /// An evaluation that waits until its allocations can be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,4 +9,13 @@ pub struct BlockedEvaluation {
     pub job_id: String,
     /// Why nodes were refused: the scheduler's texts, sorted.
     pub reasons: Vec<String>,
+}
+
+/// The evaluations of a namespace that wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockedEvaluations {
+    /// Those whose reasons were read.
+    pub explained: Vec<BlockedEvaluation>,
+    /// How many others there are.
+    pub others: usize,
 }

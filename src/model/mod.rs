@@ -39,7 +39,7 @@ pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
     visible_char,
 };
-pub use evaluation::BlockedEvaluation;
+pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;

@@ -9,7 +9,7 @@ use http::Method;
 use super::client::NomadClient;
 use super::request::ApiRequest;
 use crate::diagnostic::Code;
-use crate::model::{BlockedEvaluation, ClientNode, Namespace};
+use crate::model::{BlockedEvaluations, ClientNode, Namespace};
 use crate::ports::{ApiError, ClusterReader};
 use crate::wire::{
     EvaluationDocument, NodeStub, blocked_evaluation_from_wire, client_node_from_wire,
@@ -33,7 +33,7 @@ impl ClusterReader for NomadClient {
     async fn blocked_evaluations(
         &self,
         namespace: &Namespace,
-    ) -> Result<Vec<BlockedEvaluation>, ApiError> {
+    ) -> Result<BlockedEvaluations, ApiError> {
         let query = [("namespace", namespace.as_str()), ("status", "blocked")];
         let mut blocked: Vec<EvaluationDocument> = vec![];
         // Older servers ignore the status in the query.
@@ -46,15 +46,16 @@ impl ClusterReader for NomadClient {
         self.session
             .list(&["evaluations"], &query, action, add)
             .await?;
+        let others = blocked.len().saturating_sub(MAX_EXPLAINED);
         blocked.truncate(MAX_EXPLAINED);
-        let mut found = vec![];
+        let mut explained = vec![];
         for evaluation in &blocked {
             let previous = self
                 .evaluation(namespace, &evaluation.previous_eval)
                 .await?;
-            found.push(blocked_evaluation_from_wire(evaluation, previous.as_ref()));
+            explained.push(blocked_evaluation_from_wire(evaluation, previous.as_ref()));
         }
-        Ok(found)
+        Ok(BlockedEvaluations { explained, others })
     }
 }
 

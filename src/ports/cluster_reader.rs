@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::volume_api::ApiError;
-use crate::model::{BlockedEvaluation, ClientNode, Namespace};
+use crate::model::{BlockedEvaluations, ClientNode, Namespace};
 
 /// Reads what happens around volumes. A holder of this trait cannot write.
 #[async_trait]
@@ -11,9 +11,9 @@ pub trait ClusterReader: Send + Sync {
     /// Returns all nodes, sorted by ID. Nomad requires `node { policy = "read" }`.
     async fn list_nodes(&self) -> Result<Vec<ClientNode>, ApiError>;
     /// Returns the evaluations of a namespace that wait until their job can be placed, with the
-    /// scheduler's reasons. Reads the reasons of 20 evaluations at most. Only Nomad has evaluations.
+    /// scheduler's reasons for the first 20. Only Nomad has evaluations.
     async fn blocked_evaluations(
         &self,
         namespace: &Namespace,
-    ) -> Result<Vec<BlockedEvaluation>, ApiError>;
+    ) -> Result<BlockedEvaluations, ApiError>;
 }

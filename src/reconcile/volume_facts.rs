@@ -126,7 +126,14 @@ impl FactReading {
         for namespace in namespaces {
             match api.blocked_evaluations(namespace).await {
                 Ok(found) => {
-                    self.evaluations.insert(namespace.clone(), found);
+                    if found.others > 0 {
+                        let read = found.explained.len();
+                        self.unread.push(format!(
+                            "evaluations of namespace `{namespace}`: {} more than the first {read} are blocked",
+                            found.others
+                        ));
+                    }
+                    self.evaluations.insert(namespace.clone(), found.explained);
                 }
                 Err(error) => self.unread.push(format!(
                     "evaluations of namespace `{namespace}`: {}",
