@@ -4,7 +4,7 @@
 //! out.
 
 use super::event::EventKind;
-use super::record::{ProviderFacts, VolumeDefinition};
+use super::record::ProviderFacts;
 use super::variable::VariableEvent;
 use crate::claim::{Claim, ClaimEvent, ClaimKey, Step};
 use crate::model::{Bytes, CapacityRange, NodeId};
@@ -14,13 +14,11 @@ pub fn event_text(kind: &EventKind) -> String {
     match kind {
         EventKind::AgentStarted { .. } => "the agent started".to_owned(),
         EventKind::NodeRegistered { node } => format!("node `{}` registered", node.id),
-        EventKind::PluginInstanceObserved { plugin, node, .. } => {
-            format!("plugin `{plugin}` was observed on node `{node}`")
-        }
         EventKind::PluginInstanceGone { plugin, node } => {
             format!("plugin `{plugin}` ended on node `{node}`")
         }
-        EventKind::PluginAllocObserved { plugin, node, .. } => {
+        EventKind::PluginInstanceObserved { plugin, node, .. }
+        | EventKind::PluginAllocObserved { plugin, node, .. } => {
             format!("plugin `{plugin}` was observed on node `{node}`")
         }
         EventKind::PluginAllocGone { plugin, alloc } => {
@@ -39,7 +37,18 @@ pub fn event_text(kind: &EventKind) -> String {
         EventKind::NodeSwept { node } => format!("node `{node}` was swept and is used again"),
         EventKind::Claim { event, .. } => claim_text(event),
         EventKind::Variable { key, event } => variable_text(key.path.as_str(), event),
-        _ => volume_text(kind),
+        EventKind::VolumeCreateIntended { .. }
+        | EventKind::VolumeCreated { .. }
+        | EventKind::VolumeCreateAbandoned { .. }
+        | EventKind::VolumeRegistered { .. }
+        | EventKind::VolumeUpdated { .. }
+        | EventKind::VolumeDeleteIntended { .. }
+        | EventKind::VolumeDeleteAbandoned { .. }
+        | EventKind::VolumeDeleted { .. }
+        | EventKind::VolumeDeregistered { .. }
+        | EventKind::VolumeExpandIntended { .. }
+        | EventKind::VolumeExpanded { .. }
+        | EventKind::VolumeExpandAbandoned { .. } => volume_text(kind),
     }
 }
 
@@ -48,7 +57,7 @@ fn volume_text(kind: &EventKind) -> String {
         EventKind::VolumeCreateIntended { definition, .. } => format!(
             "creation began with plugin `{}`{}",
             definition.plugin_id,
-            wanted_size(definition)
+            size_text(&definition.capacity)
         ),
         EventKind::VolumeCreated { provided, .. } => format!("created{}", provided_text(provided)),
         EventKind::VolumeCreateAbandoned { .. } => {
@@ -91,10 +100,6 @@ fn volume_text(kind: &EventKind) -> String {
         }
         other => other.name().to_owned(),
     }
-}
-
-fn wanted_size(definition: &VolumeDefinition) -> String {
-    size_text(&definition.capacity)
 }
 
 fn size_text(size: &CapacityRange) -> String {

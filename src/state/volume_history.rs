@@ -70,7 +70,14 @@ impl VolumeHistory {
                 self.claims.insert(key.clone(), claim.node.clone());
             }
             ClaimEvent::Released { key } => drop(self.claims.remove(key)),
-            _ => {}
+            ClaimEvent::ReleaseRequested { .. }
+            | ClaimEvent::StepStarted { .. }
+            | ClaimEvent::StepDone { .. }
+            | ClaimEvent::StepFailed { .. }
+            | ClaimEvent::NodeAssumedGone { .. }
+            | ClaimEvent::NodeRebooted { .. }
+            | ClaimEvent::ExpansionRequired { .. }
+            | ClaimEvent::Orphaned { .. } => {}
         }
     }
 

@@ -3,8 +3,18 @@
 use super::claims::{require_claims, resolve};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::model::{Namespace, NamespacedId, VolumeEvent};
 use crate::ports::WithDocument;
+
+fn unknown(context: &WorkflowContext<'_>, volume: &NamespacedId) -> Diagnostic {
+    let message = format!(
+        "{} has no volume {}, and its journal has no events of one",
+        context.api.name(),
+        volume.quoted()
+    );
+    Diagnostic::error(Code::VolumeNotFound, message).help(Code::VolumeNotFound.advice())
+}
 
 /// Returns the newest events of a volume, oldest first. In all namespaces, the volume must exist.
 ///
@@ -22,5 +32,9 @@ pub async fn read_history(
         false => volume.clone(),
     };
     let reading = context.api.volume_history(&found, most);
-    Ok(context.unless_interrupted(reading).await??)
+    let read = context.unless_interrupted(reading).await?;
+    Ok(read.map_err(|error| match error.code {
+        Code::VolumeNotFound => unknown(context, &found).into(),
+        _ => WorkflowError::from(error),
+    })?)
 }
