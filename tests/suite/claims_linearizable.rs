@@ -22,8 +22,8 @@ const LONG: Duration = Duration::from_secs(600);
 
 const NODES: [&str; 2] = [FakeAgent::NODE, FakeAgent::SECOND_NODE];
 
-/// Each volume with its modes.
-const VOLUMES: [(&str, &[AccessMode]); 4] = [
+/// Each volume with its modes. The last one is another registration of the first (W13).
+const VOLUMES: [(&str, &[AccessMode]); 5] = [
     ("one", &[AccessMode::SingleNodeWriter]),
     ("readers", &[AccessMode::MultiNodeSingleWriter]),
     ("many", &[AccessMode::MultiNodeMultiWriter]),
@@ -36,7 +36,10 @@ const VOLUMES: [(&str, &[AccessMode]); 4] = [
             AccessMode::MultiNodeMultiWriter,
         ],
     ),
+    ("twin", &[AccessMode::SingleNodeWriter]),
 ];
+/// The external volume of each volume: the first of its registrations.
+const EXTERNAL: [usize; VOLUMES.len()] = [0, 1, 2, 3, 0];
 
 fn capability(access_mode: AccessMode) -> Capability {
     Capability {
@@ -52,12 +55,22 @@ async fn agent_with_volumes() -> FakeAgent {
     };
     let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
     agent.add_node().await;
-    for (id, modes) in VOLUMES {
+    for (at, (id, modes)) in VOLUMES.into_iter().enumerate() {
         let mut request = FakeAgent::request(id);
         request.capabilities = modes.iter().copied().map(capability).collect();
         let problems = vec![];
-        let submission = VolumeSubmission { request, problems };
-        agent.volumes.create(vec![submission]).await.unwrap();
+        let volumes = &agent.volumes;
+        if EXTERNAL[at] == at {
+            let submission = VolumeSubmission { request, problems };
+            volumes.create(vec![submission]).await.unwrap();
+        } else {
+            let first = FakeAgent::key(VOLUMES[EXTERNAL[at]].0);
+            let view = nomad_csi::state::volume(&agent.state(), &first);
+            let first = view.unwrap().volume();
+            (request.external_id, request.context) = (first.external_id, Some(first.context));
+            let submission = VolumeSubmission { request, problems };
+            volumes.register(vec![submission]).await.unwrap();
+        }
     }
     agent
 }
@@ -74,10 +87,10 @@ struct Client {
 impl Client {
     async fn run(mut self) -> Vec<(usize, Operation)> {
         for _ in 0..OPERATIONS {
-            let at = self.random.pick(&[0, 1, 2, 3]);
-            let call = self.call(at);
+            let at = self.random.pick(&[0, 1, 2, 3, 4]);
+            let (alloc, call) = self.call(at);
             let called = self.time.fetch_add(1, Ordering::SeqCst);
-            let is_done = self.answer(VOLUMES[at].0, &call).await;
+            let is_done = self.answer(VOLUMES[at].0, alloc, &call).await;
             let answered = self.time.fetch_add(1, Ordering::SeqCst);
             let operation = Operation {
                 call,
@@ -85,37 +98,38 @@ impl Client {
                 called,
                 answered,
             };
-            self.history.push((at, operation));
+            self.history.push((EXTERNAL[at], operation));
         }
         self.history
     }
 
-    fn call(&mut self, volume: usize) -> Call {
+    /// Returns the allocation and what it asks for. Through each registration it has a claim of its own.
+    fn call(&mut self, volume: usize) -> (AllocId, Call) {
         let node = self.random.pick(&[0, 1]);
-        let alloc = format!("{}-{node}", self.name);
+        let id = AllocId::new(format!("{}-{node}", self.name));
+        let alloc = format!("{id} {}", VOLUMES[volume].0);
         if self.random.below(5) < 2 {
-            return Call::Release { alloc };
+            return (id, Call::Release { alloc });
         }
         let hold = Hold {
             node,
             mode: self.random.pick(VOLUMES[volume].1),
             read_only: self.random.below(2) == 0,
         };
-        Call::Claim { alloc, hold }
+        (id, Call::Claim { alloc, hold })
     }
 
-    async fn answer(&self, volume: &str, call: &Call) -> bool {
+    async fn answer(&self, volume: &str, alloc: AllocId, call: &Call) -> bool {
         let volume: NamespacedId = FakeAgent::key(volume);
         let answer = match call {
-            Call::Release { alloc } => {
-                let alloc = AllocId::new(alloc.as_str());
+            Call::Release { .. } => {
                 let released = self.claims.release(&volume, &alloc, None, LONG).await;
                 released.map(|(left, _)| assert_eq!(left, 0, "it was waited for"))
             }
-            Call::Claim { alloc, hold } => {
+            Call::Claim { hold, .. } => {
                 let request = MountRequest {
                     volume,
-                    alloc: AllocId::new(alloc.as_str()),
+                    alloc,
                     node: Some(NodeId::new(NODES[hold.node])),
                     alias: None,
                     read_only: hold.read_only,
@@ -191,7 +205,8 @@ fn check(seed: u64) -> [usize; 2] {
     counts
 }
 
-/// B18: the answers to concurrent claims and releases are those of one order.
+/// B18, W13: the answers to concurrent claims and releases are those of one order, also where two
+/// registrations are the same external volume.
 #[test]
 fn concurrent_claims_are_linearizable() {
     let counts: Vec<_> = (0..IN_SUITE).map(check).collect();
