@@ -33,8 +33,8 @@ pub async fn read_history(
     };
     let reading = context.api.volume_history(&found, most);
     let read = context.unless_interrupted(reading).await?;
-    Ok(read.map_err(|error| match error.code {
+    read.map_err(|error| match error.code {
         Code::VolumeNotFound => unknown(context, &found).into(),
         _ => WorkflowError::from(error),
-    })?)
+    })
 }
