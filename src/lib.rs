@@ -11,13 +11,14 @@
 //!  node         the client part of the agent      hostpath  the embedded CSI plugin
 //!  conformance  checks a CSI plugin against the specification
 //!  nomad        HTTP client of Nomad              csi       gRPC client of plugins
-//!  store        journal in an embedded database   mounts    mount(2)
 //!  driver       runs tasks as processes           files     finds and reads files
+//!  store        journal in an embedded database   mounts    mount(2)
 //!  telemetry    logs and metrics                  secrets   resolves secret references
 //!  ports        interfaces to the outside world    private   files that only this user can use
 //!  doctor       what is wrong with a volume, and what helps
 //!  plan         specifications against state      state     the agent's state machine
 //!  wire         Nomad's JSON                      claim     who may use a volume
+//!  job          job files, as far as volumes need them
 //!  spec         text -> volume specifications
 //!  model        volumes, plugins, nodes           retry     when to retry a call
 //!  diagnostic   errors and warnings for users
@@ -49,6 +50,7 @@ pub mod driver;
 pub mod files;
 #[cfg(feature = "agent")]
 pub mod hostpath;
+pub mod job;
 pub mod model;
 #[cfg(feature = "agent")]
 pub mod mounts;

@@ -1,4 +1,4 @@
-//! The entry point: runs the CLI in the environment of this process and returns its exit code.
+//! The entry point: a part of a task, or the CLI in the environment of this process. Returns the exit code.
 
 use std::process::ExitCode;
 
@@ -8,6 +8,10 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "agent")]
+    if let Some(exit) = nomad_csi::driver::run_task_process(std::env::args_os()) {
+        return exit;
+    }
     ExitCode::from(
         nomad_csi::cli::run_command_line(nomad_csi::cli::ProcessEnvironment::of_process()).code(),
     )

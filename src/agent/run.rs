@@ -30,6 +30,7 @@ use super::listen::{DRAIN_LIMIT, Listeners};
 use super::plugin::HOSTPATH;
 use super::step_hosts::StepHosts;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::driver::{InheritedDescriptor, inherited_descriptors};
 use crate::mounts::LinuxMounter;
 use crate::node::{TaskStatus, wait_until_healthy};
 use crate::ports::{Clock as _, Mounter as _, SystemClock};
@@ -44,6 +45,7 @@ use crate::store::{DataLock, LockOwner};
 /// If it cannot start. Nothing keeps running then.
 pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
     restrict_core_dumps(config.allows_core_dumps);
+    blocking::run_blocking(warn_about_descriptors).await?;
     let mut agent = match open_agent(&config).await? {
         OpenResult::Started(agent) => agent,
         OpenResult::ServedBy(socket) => return Err(served_elsewhere(&socket)),
@@ -63,6 +65,22 @@ pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(
     notify(NotifyState::Stopping);
     agent.stop().await;
     Ok(())
+}
+
+/// Names the descriptors that the agent was started with and that its tasks would inherit.
+fn warn_about_descriptors() {
+    match inherited_descriptors() {
+        Ok(inherited) => {
+            for InheritedDescriptor { number, target } in inherited {
+                tracing::warn!(
+                    descriptor = number,
+                    target = %target.display(),
+                    "the agent was started with an open file that its tasks inherit; start it without"
+                );
+            }
+        }
+        Err(error) => tracing::debug!(%error, "cannot list open files"),
+    }
 }
 
 /// The error of `nomad-csi agent`, which never uses another agent.

@@ -15,6 +15,7 @@ use super::commands::drift::DriftArgs;
 use super::commands::explain::ExplainArgs;
 use super::commands::forget::ForgetArgs;
 use super::commands::import::ImportArgs;
+use super::commands::job::JobCommand;
 use super::commands::man::ManArgs;
 use super::commands::node::NodeCommand;
 use super::commands::orphans::OrphansArgs;
@@ -130,6 +131,9 @@ pub(crate) enum Command {
     /// Create, list and delete snapshots
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Check job files
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Declare nodes lost, and let them be used again
     #[command(subcommand)]
     Node(NodeCommand),

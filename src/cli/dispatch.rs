@@ -8,11 +8,12 @@ use super::command_line::{Cli, Command};
 use super::commands::agent::{self, AgentCommand};
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
+use super::commands::job::JobCommand;
 use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    apply, auth, completion, drift, explain, forget, import, man, node, orphans, plan, plugin,
+    apply, auth, completion, drift, explain, forget, import, job, man, node, orphans, plan, plugin,
     reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
@@ -76,6 +77,9 @@ pub(super) fn dispatch(
             process,
             snapshot::manage_snapshots(context, command),
         ),
+        Command::Job(JobCommand::Validate(arguments)) => {
+            job::validate::validate_jobs(context, arguments)
+        }
         Command::Node(command) => {
             run_client(context, process, node::manage_nodes(context, command))
         }

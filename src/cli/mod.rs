@@ -17,6 +17,7 @@ mod error;
 mod exit;
 mod given_secrets;
 mod interrupts;
+mod jobs;
 mod ledger;
 mod manual;
 mod process_environment;

@@ -212,6 +212,46 @@ codes! {
     SpecNameTwice = "spec/name-twice": "Two specifications have the same volume name. Plugins identify new volumes by name, so both would become one volume.",
         "Give each volume its own name.";
 
+    // --- job: reading job files
+    JobNone = "job/none": "The file contains no job.",
+        "Write a `job \"NAME\" { … }` block.";
+    JobSeveral = "job/several": "The file contains several jobs, and a server takes one at a time.",
+        "Write each job into a file of its own.";
+    JobIgnored = "job/ignored": "The job uses parts of Nomad's job specification that do not concern volumes. The agent of this program does not carry them out; a Nomad cluster does.",
+        "Remove them if the job runs on this program's agent only.";
+    JobExpression = "job/expression": "The job file contains an expression that Nomad evaluates when it reads the file: a variable, a local value, a function, an operator or a `dynamic` block. This program evaluates none.",
+        "Write the value itself. References that are replaced when a task starts, such as `${NOMAD_ALLOC_INDEX}`, are allowed.";
+    JobUnknownWord = "job/unknown-word": "A field has a word that Nomad does not know. Nomad accepts some of them and ignores the block, or fails when the job runs.",
+        "Use one of the words that the message lists.";
+    JobInvalidValue = "job/invalid-value": "A value of the job is outside of its range, or malformed.",
+        "Correct the value as the message describes.";
+    JobName = "job/name": "A job, a group, a task or a volume has no name, or a name that Nomad refuses.",
+        "Correct the name as the message describes.";
+    JobDuplicate = "job/duplicate": "Two groups, tasks or volumes have the same name. Nomad refuses the first two, and silently drops one of two volumes.",
+        "Give each its own name.";
+    JobIncomplete = "job/incomplete": "A job has no group, a group has no task, or a task has no driver.",
+        "Add what the message names.";
+    JobVolumeSource = "job/volume-source": "A volume of a group has no source, so it is unknown which volume is meant.",
+        "Set `source` to the ID of the CSI volume or the name of the host volume.";
+    JobVolumeMode = "job/volume-mode": "A volume of a group has no access mode or attachment mode, or one that does not fit its other fields.",
+        "Set `access_mode` and `attachment_mode` of every CSI volume; a read-only mode requires `read_only = true`.";
+    JobVolumeOptions = "job/volume-options": "The volume cannot have mount options: it is a block device or a host volume.",
+        "Remove `mount_options`.";
+    JobPerAlloc = "job/per-alloc": "`per_alloc` gives each allocation the volume with its index. System jobs and canaries have no such index, and a sticky volume has its own rule.",
+        "Remove `per_alloc`, or the canaries or `sticky`.";
+    JobTooManyUsers = "job/too-many-users": "More allocations of the group would use the volume than its access mode allows, so some of them could never start.",
+        "Set `count = 1`, use `per_alloc` with one volume per allocation, or choose another access mode.";
+    JobVolumeMount = "job/volume-mount": "A `volume_mount` names no volume of its group, has no destination, or shares its destination with another.",
+        "Declare the volume in the group, and give each mount its own destination.";
+    JobCsiPlugin = "job/csi-plugin": "The configuration of a plugin task is not complete, or does not fit its group.",
+        "Correct the `csi_plugin` block as the message describes.";
+    JobDriver = "job/driver": "The driver of a task cannot do what the task asks for: mount volumes, or run a plugin.",
+        "Use a driver that can, such as `exec` or `docker`.";
+    JobRestart = "job/restart": "The restart policy contradicts itself.",
+        "Correct `attempts`, `interval`, `delay` and `mode` as the message describes.";
+    JobConstraint = "job/constraint": "A constraint has no attribute or value that its operator requires, or a malformed one.",
+        "Correct the constraint as the message describes.";
+
     // --- secret: values that a specification refers to
     SecretUnset = "secret/unset": "A secret refers to an environment variable that is not set.",
         "Set the variable, or correct its name in the file.";
@@ -231,7 +271,7 @@ codes! {
         "Correct the path; relative paths start at the working directory.";
     FilesUnreadable = "files/unreadable": "The file or directory exists but cannot be read.",
         "Correct its permissions, then run the command again.";
-    FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, the limit for a specification.",
+    FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, the limit for a specification, or than 4 MiB, the limit for a job file.",
         "Check the path, or split the file.";
     FilesForeignLink = "files/foreign-link": "The file is a link to a file outside its directory, so its content is not shown in messages.",
         "Run the command with the file that the link leads to, or replace the link by a copy.";

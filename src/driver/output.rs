@@ -50,13 +50,13 @@ pub(super) async fn forward(mut stream: impl AsyncRead + Unpin, task: String, la
 
 /// Cuts a stream of bytes into lines of bounded length.
 #[derive(Debug, Default)]
-struct LineSplitter {
+pub(super) struct LineSplitter {
     line: Vec<u8>,
     cut: bool,
 }
 
 impl LineSplitter {
-    fn push(&mut self, bytes: &[u8], emit: &mut impl FnMut(String)) {
+    pub(super) fn push(&mut self, bytes: &[u8], emit: &mut impl FnMut(String)) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = part.strip_suffix(b"\n").unwrap_or(part);
             let room = LINE_LIMIT - self.line.len();
@@ -69,7 +69,7 @@ impl LineSplitter {
     }
 
     /// Emits the last line if it does not end in a newline.
-    fn finish(&mut self, emit: &mut impl FnMut(String)) {
+    pub(super) fn finish(&mut self, emit: &mut impl FnMut(String)) {
         if !self.line.is_empty() {
             emit(self.take());
         }

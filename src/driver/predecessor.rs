@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process_group, pidfd_send_signal};
 
 use super::process_file;
 use super::process_id::{ProcessId, is_no_such_process};
@@ -54,19 +54,8 @@ fn find(file: &Path) -> io::Result<Option<(ProcessId, OwnedFd)>> {
     let Some(recorded) = process_file::read(file)? else {
         return Ok(None);
     };
-    let Some(pid) = Pid::from_raw(recorded.pid) else {
-        return Ok(None);
-    };
-    let descriptor = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
-        Ok(descriptor) => descriptor,
-        // The number is free, or belongs to a thread.
-        Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let current = ProcessId::current(recorded.pid)?;
-    Ok((current.as_ref() == Some(&recorded)).then_some((recorded, descriptor)))
+    let descriptor = recorded.open()?;
+    Ok(descriptor.map(|descriptor| (recorded, descriptor)))
 }
 
 /// Sends the signal. Returns whether the process still existed.

@@ -4,7 +4,9 @@
 //! forever, so a record of them never leads to a signal to another process.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 /// The name of one process.
@@ -32,14 +34,57 @@ impl ProcessId {
             Err(error) if is_no_such_process(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let start_time = start_time(&stat).ok_or(io::ErrorKind::InvalidData)?;
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        Ok(Some(Self {
+        Self::of_stat(&stat).map(Some)
+    }
+
+    /// Returns this process, with the ID that it has in the PID namespace of `/proc`. Blocks.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub(super) fn own() -> io::Result<Self> {
+        Self::of_stat(&std::fs::read_to_string("/proc/self/stat")?)
+    }
+
+    fn of_stat(stat: &str) -> io::Result<Self> {
+        let pid = stat.split_once(' ').and_then(|(pid, _)| pid.parse().ok());
+        let boot_id = boot_id()?;
+        let process = pid.zip(start_time(stat)).map(|(pid, start_time)| Self {
             pid,
             start_time,
-            boot_id: boot_id.trim().to_owned(),
-        }))
+            boot_id,
+        });
+        process.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+
+    /// Opens the process; `None` if it has ended. Signals and waits that use the descriptor reach this process and
+    /// no other, because its start time is compared after it was opened. Blocks.
+    ///
+    /// # Errors
+    /// If the process cannot be opened, or `/proc` cannot be read.
+    pub(super) fn open(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Ok(None);
+        };
+        let descriptor = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            Ok(descriptor) => descriptor,
+            // The number is free, or belongs to a thread.
+            Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let current = Self::current(self.pid)?;
+        Ok((current.as_ref() == Some(self)).then_some(descriptor))
+    }
+}
+
+/// Returns the boot of the machine. Blocks.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub(super) fn boot_id() -> io::Result<String> {
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(boot_id.trim().to_owned())
 }
 
 /// Whether the operating system reports that the process does not exist.

@@ -22,6 +22,9 @@ use crate::spec::Syntax;
 /// The largest file that is read.
 pub const MAX_BYTES: u64 = 16 << 20;
 
+/// The largest job file that is read. Reading one takes some seventy times its size.
+const MAX_JOB_BYTES: u64 = 4 << 20;
+
 /// The largest size of all specifications of one command.
 pub const MAX_TOTAL_BYTES: u64 = 128 << 20;
 
@@ -51,8 +54,47 @@ pub fn read_spec_files(
     sources: &mut SourceMap,
     diagnostics: &mut Diagnostics,
 ) -> Vec<(SourceId, Syntax)> {
+    read_files(request, FileKind::Specification, sources, diagnostics)
+}
+
+/// Reads job files into `sources`, and returns the syntax of each text. A directory is an error.
+///
+/// Unreadable files are reported in `diagnostics`, and the rest is read. Blocks while reading.
+pub fn read_job_files(
+    request: &mut SpecFilesRequest<'_>,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) -> Vec<(SourceId, Syntax)> {
+    read_files(request, FileKind::Job, sources, diagnostics)
+}
+
+/// What the files contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileKind {
+    /// Volumes. Of a directory, every specification below it is read.
+    Specification,
+    /// A job. A directory is an error.
+    Job,
+}
+
+impl FileKind {
+    fn max_bytes(self) -> u64 {
+        match self {
+            Self::Specification => MAX_BYTES,
+            Self::Job => MAX_JOB_BYTES,
+        }
+    }
+}
+
+fn read_files(
+    request: &mut SpecFilesRequest<'_>,
+    kind: FileKind,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) -> Vec<(SourceId, Syntax)> {
     let mut reader = SpecFilesReader {
         base_directory: request.base_directory,
+        kind,
         syntax: request.syntax,
         pipe_limit: request.pipe_limit,
         seen: BTreeSet::new(),
@@ -75,6 +117,7 @@ pub fn read_spec_files(
 
 struct SpecFilesReader<'r> {
     base_directory: &'r Path,
+    kind: FileKind,
     syntax: Option<Syntax>,
     pipe_limit: Duration,
     /// Files that have been read, by their real paths.
@@ -98,7 +141,10 @@ impl SpecFilesReader<'_> {
     fn argument(&mut self, argument: &str) {
         let path = self.base_directory.join(argument);
         match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => self.directory_argument(argument, &path),
+            Ok(metadata) if metadata.is_dir() => match self.kind {
+                FileKind::Specification => self.directory_argument(argument, &path),
+                FileKind::Job => self.refuse_directory(argument),
+            },
             Ok(_) => self.file(argument, &path, path.parent().unwrap_or(&path)),
             Err(_) if is_pattern(argument) => self.pattern(argument),
             Err(error) => self.refuse_path(argument, &error),
@@ -120,6 +166,16 @@ impl SpecFilesReader<'_> {
             Code::FilesTimedOut => problem.help(code.advice()),
             _ => problem,
         });
+    }
+
+    fn refuse_directory(&mut self, name: &str) {
+        let message = format!("`{name}` is a directory");
+        let problem = Diagnostic::error(Code::FilesUnreadable, message);
+        let help = format!(
+            "name its files: `{}/*.nomad.hcl`",
+            name.trim_end_matches('/')
+        );
+        self.diagnostics.push(problem.help(help));
     }
 
     fn directory_argument(&mut self, name: &str, root: &Path) {
@@ -243,7 +299,10 @@ impl SpecFilesReader<'_> {
             return;
         }
         let metadata = file.metadata();
-        if metadata.as_ref().is_ok_and(|file| file.len() > MAX_BYTES) {
+        if metadata
+            .as_ref()
+            .is_ok_and(|file| file.len() > self.kind.max_bytes())
+        {
             return self.too_large(name);
         }
         let syntax = Syntax::from_path(Path::new(name));
@@ -268,11 +327,16 @@ impl SpecFilesReader<'_> {
     }
 
     fn too_large(&mut self, name: &str) {
-        let message = format!("`{name}` is larger than 16 MiB");
-        self.diagnostics.push(
-            Diagnostic::error(Code::FilesTooLarge, message)
-                .help("split the file: `-f` accepts several files and directories"),
-        );
+        let (most, help) = match self.kind {
+            FileKind::Specification => (
+                "16 MiB",
+                "split the file: `-f` accepts several files and directories",
+            ),
+            FileKind::Job => ("4 MiB", "a job file contains one job: check that it is one"),
+        };
+        let message = format!("`{name}` is larger than {most}");
+        self.diagnostics
+            .push(Diagnostic::error(Code::FilesTooLarge, message).help(help));
     }
 
     /// Reports once that the files are too large together.
@@ -293,11 +357,12 @@ impl SpecFilesReader<'_> {
         from: &mut dyn Read,
     ) -> Option<SourceId> {
         let mut bytes = vec![];
-        if let Err(error) = from.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
+        let most = self.kind.max_bytes();
+        if let Err(error) = from.take(most + 1).read_to_end(&mut bytes) {
             self.refuse_path(name, &error);
             return None;
         }
-        if bytes.len() as u64 > MAX_BYTES {
+        if bytes.len() as u64 > most {
             self.too_large(name);
             return None;
         }

@@ -65,6 +65,8 @@ names! {
     ExternalNodeId;
     /// The ID of a Nomad allocation, a UUID.
     AllocId;
+    /// A job's ID, unique in its namespace.
+    JobId;
     /// The name by which an allocation knows a volume: the label of the job's `volume` block.
     VolumeAlias;
     /// One run of a process that calls plugins, a UUID: every start has another one.

@@ -8,11 +8,13 @@ mod bytes;
 mod capability;
 mod client_node;
 mod display;
+mod duration;
 mod evaluation;
 mod external;
 mod hex;
 mod hidden_field;
 mod id;
+mod job;
 mod limit;
 mod mount_options;
 mod node;
@@ -39,13 +41,19 @@ pub use display::{
     ago, escape_json, escape_json_for_yaml, is_invisible, one_line, shell_quoted, until,
     visible_char,
 };
+pub use duration::{GoDuration, InvalidDuration};
 pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
 pub use hex::hex;
 pub use hidden_field::HiddenField;
 pub use id::{
-    AllocId, ExternalId, ExternalNodeId, HostSession, IdProblem, Namespace, NamespacedId, NodeId,
-    PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
+    AllocId, ExternalId, ExternalNodeId, HostSession, IdProblem, JobId, Namespace, NamespacedId,
+    NodeId, PluginId, SnapshotId, VariablePath, VolumeAlias, VolumeId,
+};
+pub use job::{
+    Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, HostAccessMode, Job, JobType,
+    JobVolume, JobVolumeKind, Lifecycle, LifecycleHook, PropagationMode, Resources, RestartMode,
+    RestartPolicy, SelinuxLabel, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
 pub use limit::{LimitField, set_limit};
 pub use mount_options::MountOptions;

@@ -123,7 +123,8 @@ fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, St
     (flags, text.join(","))
 }
 
-fn mount_table() -> io::Result<Vec<MountEntry>> {
+/// Returns all mounts of this process's mount namespace. Blocks.
+pub(super) fn mount_table() -> io::Result<Vec<MountEntry>> {
     std::fs::read("/proc/self/mountinfo").map(|text| mountinfo::parse(&text))
 }
 
@@ -142,7 +143,8 @@ fn topmost_mount(target: &Path) -> io::Result<Option<MountEntry>> {
         .find(|mount| mount.target == target))
 }
 
-fn to_kernel(flags: MountFlags) -> Flags {
+/// Returns the flags as mount(2) takes them.
+pub(super) fn to_kernel(flags: MountFlags) -> Flags {
     let mut kernel = Flags::empty();
     for (is_set, flag) in [
         (flags.read_only, Flags::RDONLY),

@@ -1,8 +1,9 @@
 //! Mounts and block storage on Linux.
 //!
-//! No mount operation is recursive or lazy: an unmount that is not possible now is an error. Nothing
-//! here deletes data. Loop devices are attached with ioctls, file systems are created by their `mkfs`
-//! programs, and copies share blocks where the file system supports it.
+//! No mount operation on the host is recursive or lazy: an unmount that is not possible now is an error. Nothing
+//! here deletes data. The functions of `tree` build the roots of tasks in mount namespaces of their own. Loop
+//! devices are attached with ioctls, file systems are created by their `mkfs` programs, and copies share blocks
+//! where the file system supports it.
 
 mod copy;
 mod file_system;
@@ -10,6 +11,11 @@ mod linux;
 mod loop_device;
 mod mountinfo;
 mod storage;
+mod tree;
 
 pub use linux::LinuxMounter;
 pub use storage::LinuxBlockStorage;
+pub use tree::{
+    attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,
+    share_directory,
+};

@@ -99,6 +99,17 @@ impl CallLanes {
         running.collect()
     }
 
+    /// Returns the volumes of which a call of the node service has not ended.
+    pub(super) fn busy_on_node(&self) -> Vec<RemoteVolume> {
+        let lanes = self.locked();
+        let busy = lanes.iter().filter(|(_, lane)| lane.running().is_some());
+        let volumes = busy.filter_map(|(key, _)| match key {
+            LaneKey::Node(volume) => Some(volume.clone()),
+            LaneKey::Controller(_) | LaneKey::Creation(..) | LaneKey::Snapshot(..) => None,
+        });
+        volumes.collect()
+    }
+
     /// Takes a lane for an ordered request.
     ///
     /// # Errors

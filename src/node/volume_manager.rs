@@ -236,11 +236,14 @@ impl NodeHost for VolumeManager {
     }
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+        // First: a call that ends after this look has left what the next one finds.
+        let busy = self.lanes().busy_on_node();
         let directories = self.directories.clone();
         let found = run_blocking(move || find_of_all_plugins(&directories)).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
-        let volumes: BTreeSet<_> = found.iter().map(Found::volume).cloned().collect();
+        let found = found.iter().map(Found::volume).cloned();
+        let volumes: BTreeSet<_> = found.chain(busy).collect();
         Ok(volumes.into_iter().collect())
     }
 

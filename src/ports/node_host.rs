@@ -149,7 +149,8 @@ pub trait NodeHost: Send + Sync {
         request: NodeExpandRequest,
     ) -> Result<Bytes, HostError>;
 
-    /// Returns the volumes of which the node still has a mount or a directory.
+    /// Returns the volumes of which the node still has a mount or a directory, or runs a call: it may
+    /// still take effect (rule 7 of the claims machine).
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
 
     /// Undoes whatever the node has of a volume, targets before the staging. An error does not tell

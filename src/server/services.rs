@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
-use super::claims::{ClaimDriver, ClaimHosts, ClaimPorts, ClaimService};
+use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::ports::IdSource;
@@ -20,10 +20,10 @@ struct DriverTask {
 }
 
 impl DriverTask {
-    fn start(driver: ClaimDriver) -> Self {
+    fn start(claims: &ClaimService) -> Self {
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let task = TaskTracker::new();
-        task.spawn(driver.run(stop.clone(), abort.clone()));
+        task.spawn(claims.driver(stop.clone()).run(abort.clone()));
         task.close();
         Self { task, stop, abort }
     }
@@ -102,7 +102,7 @@ impl Services {
             calls: ports.calls.clone(),
         };
         let claims = ClaimService::new(claim_ports, limits.claims);
-        let driver = DriverTask::start(claims.driver());
+        let driver = DriverTask::start(&claims);
         let variable_ports = VariablePorts {
             cell: ports.cell.clone(),
             sealer: ports.sealer.clone(),

@@ -8,17 +8,60 @@
 //! Where HCL1 and HCL2 read a text differently, Nomad's reading applies to a file that uses no
 //! feature of HCL2, with a warning.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
 use super::hcl1::{self, HclVersion, ParsedHcl};
+use super::interpolation::evaluated_part;
 use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, ReferenceSource, ScalarKind, SecretReference, SpannedText, UNKNOWN, Value,
 };
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match};
+
+/// What the expressions of a file may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// References to secrets, and `unknown`.
+    Specification,
+    /// References that a node replaces when a task starts.
+    Job,
+}
+
+/// Reads a job file to a tree. Texts keep their `${…}`: [`super::interpolation`] evaluates them.
+/// The positions of refused expressions are in `diagnostics`.
+pub(super) fn parse_job<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, ParseError> {
+    let parsed = hcl1::parse(text, source, HclVersion::Hcl1, |range| {
+        expression(text, source, range, Dialect::Job)
+    })?;
+    diagnostics.extend(parsed.diagnostics);
+    Ok(parsed.body)
+}
+
+/// Returns what only HCL1 accepts in a file. Nomad reads volume files as HCL1, and job files as HCL2.
+pub(super) fn not_hcl2(text: &str) -> Option<ParseError> {
+    let error = hcl_edit::parser::parse_body(text).err()?;
+    let range = character(text, error.location().offset());
+    let message = "a job file is HCL2, which does not accept this";
+    let problem = ParseError::syntax(range, message).label(expected(error.message()));
+    Some(
+        problem
+            .help("write one argument per line, without quotes around its name and without commas"),
+    )
+}
+
+/// Returns what the HCL2 parser expected.
+fn expected(message: &str) -> String {
+    let (_, expected) = message.split_once(';').unwrap_or(("", message));
+    expected.trim().to_owned()
+}
 
 /// Reads a file to a tree.
 pub(super) fn parse<'a>(
@@ -39,7 +82,7 @@ pub(super) fn parse<'a>(
 
 fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'_>, ParseError> {
     hcl1::parse(text, source, meaning, |range| {
-        expression(text, source, range)
+        expression(text, source, range, Dialect::Specification)
     })
 }
 
@@ -57,18 +100,17 @@ fn expression(
     text: &str,
     source: SourceId,
     range: Range<usize>,
+    dialect: Dialect,
 ) -> Result<hcl1::Expression<'static>, ParseError> {
     let parsed = hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
-        let mut at = (range.start + error.location().offset()).min(range.end);
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
-        ParseError::syntax(at..end, "expected a value or an expression")
+        let at = (range.start + error.location().offset()).min(range.end);
+        ParseError::syntax(character(text, at), "expected a value or an expression")
             .help("put text in double quotes")
     })?;
     let mut reader = Reader {
         source,
+        dialect,
+        text: &text[range.clone()],
         range,
         diagnostics: Diagnostics::default(),
     };
@@ -76,14 +118,27 @@ fn expression(
     Ok((node, reader.diagnostics))
 }
 
+/// Returns the range of the character at an offset.
+fn character(text: &str, offset: usize) -> Range<usize> {
+    let mut at = offset.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
+    at..end
+}
+
 /// Turns one parsed expression into a node.
-struct Reader {
+struct Reader<'t> {
     source: SourceId,
+    dialect: Dialect,
+    /// The text of the expression.
+    text: &'t str,
     range: Range<usize>,
     diagnostics: Diagnostics,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn span(&self, inner: Option<Range<usize>>) -> Span {
         let range = inner.map_or(self.range.clone(), |inner| {
             self.range.start + inner.start..self.range.start + inner.end
@@ -94,6 +149,9 @@ impl Reader {
     fn node(&mut self, expression: &Expression) -> Node<'static> {
         let span = self.span(expression.span());
         let scalar = |kind, text: String| Node::scalar(kind, text, span);
+        if let Some(text) = self.runtime_text(expression) {
+            return scalar(ScalarKind::Text, text);
+        }
         match expression {
             Expression::Null(_) => Node {
                 value: Value::Null,
@@ -126,15 +184,44 @@ impl Reader {
             }
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
             Expression::FuncCall(call) => self.call(call, span),
-            Expression::Variable(word) if word.as_str() == UNKNOWN => Node {
-                value: Value::Unknown,
-                span,
-            },
+            Expression::Variable(word)
+                if word.as_str() == UNKNOWN && self.dialect == Dialect::Specification =>
+            {
+                Node {
+                    value: Value::Unknown,
+                    span,
+                }
+            }
             Expression::Variable(_) => self.bare_word(span),
-            Expression::Traversal(_) => self.refuse(span, "a reference"),
+            Expression::Traversal(_) => match self.dialect {
+                Dialect::Specification => self.refuse(span, "a reference"),
+                Dialect::Job => {
+                    let what = evaluated_part(expression).unwrap_or("a reference");
+                    self.refuse(span, what)
+                }
+            },
             Expression::Conditional(_) => self.refuse(span, "a condition"),
             Expression::BinaryOp(_) => self.refuse(span, "an operator"),
             Expression::ForExpr(_) => self.refuse(span, "a `for` expression"),
+        }
+    }
+
+    /// Returns the text of a reference or of a template that a node replaces, in a job file. A bare
+    /// word is no reference, but a text that lacks its quotes.
+    fn runtime_text(&self, expression: &Expression) -> Option<String> {
+        if self.dialect == Dialect::Specification {
+            return None;
+        }
+        let written = self.text.get(expression.span()?)?;
+        match expression {
+            Expression::Traversal(_) if evaluated_part(expression).is_none() => {
+                Some(format!("${{{written}}}"))
+            }
+            Expression::StringTemplate(_) => {
+                let inner = written.strip_prefix('"')?.strip_suffix('"')?;
+                hcl1::unquote(inner, 0).ok().map(Cow::into_owned)
+            }
+            _ => None,
         }
     }
 
@@ -161,6 +248,9 @@ impl Reader {
     /// Reads a secret reference: `env("NAME")` or `file("PATH")`. `decode` checks whether the field
     /// allows one.
     fn call(&mut self, call: &FuncCall, span: Span) -> Node<'static> {
+        if self.dialect == Dialect::Job {
+            return self.refuse(span, "a function call");
+        }
         let name = call.name.name.as_str();
         let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
         let argument = match (call.args.get(0), call.args.len(), call.args.expand_final()) {
@@ -203,9 +293,13 @@ impl Reader {
     }
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {
+        let code = match self.dialect {
+            Dialect::Specification => Code::SpecExpression,
+            Dialect::Job => Code::JobExpression,
+        };
         self.diagnostics.push(
             Diagnostic::error(
-                Code::SpecExpression,
+                code,
                 "cannot evaluate a variable: expressions are not supported",
             )
             .label(span, "a variable, or text without quotes")
@@ -215,15 +309,24 @@ impl Reader {
     }
 
     fn refuse(&mut self, span: Span, what: &str) -> Node<'static> {
-        self.diagnostics.push(
-            Diagnostic::error(
+        self.diagnostics.push(match self.dialect {
+            Dialect::Specification => Diagnostic::error(
                 Code::SpecExpression,
                 format!("cannot evaluate {what}: expressions are not supported"),
             )
             .label(span, "expected a value"),
-        );
+            Dialect::Job => unevaluated(what, span),
+        });
         Node::invalid(span)
     }
+}
+
+/// Returns the error of a part of a job file that Nomad would evaluate.
+pub(crate) fn unevaluated(what: &str, span: Span) -> Diagnostic {
+    let message = format!("cannot evaluate {what}: expressions are not supported in job files");
+    Diagnostic::error(Code::JobExpression, message)
+        .label(span, "expected a value")
+        .help("write the value itself, or write `$${` for a literal `${`")
 }
 
 fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {

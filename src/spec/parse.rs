@@ -62,7 +62,7 @@ pub fn parse_text(
 }
 
 /// The problem of a text of which nothing may be shown.
-fn withheld(name: &str, has_errors: bool) -> Diagnostic {
+pub(super) fn withheld(name: &str, has_errors: bool) -> Diagnostic {
     let code = Code::FilesForeignLink;
     let link = format!("`{name}` is a link to a file outside its directory");
     let problem = if has_errors {
@@ -118,7 +118,7 @@ fn parse_shown(
 }
 
 /// Returns what to hide in a text that does not parse: all of it if it is too much to search.
-fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
+pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
     if problem.code == Code::SpecTooManyValues {
         return std::iter::once(0..text.len()).collect();
     }

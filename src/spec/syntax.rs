@@ -42,7 +42,7 @@ impl Syntax {
     }
 
     /// Returns its term for keys with values: "a block".
-    pub(super) const fn object_name(self) -> &'static str {
+    pub(crate) const fn object_name(self) -> &'static str {
         match self {
             Self::Hcl => "a block",
             Self::Yaml => "a mapping",

@@ -41,15 +41,15 @@ pub(super) const UNKNOWN: &str = "unknown";
 /// A value and its position.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct Node<'a> {
-    pub(super) value: Value<'a>,
-    pub(super) span: Span,
+pub(crate) struct Node<'a> {
+    pub(crate) value: Value<'a>,
+    pub(crate) span: Span,
 }
 
 /// A value.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// No value: `null`, `~`, or nothing in YAML.
     Null,
     /// An unreadable value, which a diagnostic reports.
@@ -66,25 +66,25 @@ pub(super) enum Value<'a> {
 /// A text, a number or a boolean.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct Scalar<'a> {
-    pub(super) kind: ScalarKind,
+pub(crate) struct Scalar<'a> {
+    pub(crate) kind: ScalarKind,
     /// The content of a text without quotes and escapes; the source text of a number or a boolean.
-    pub(super) text: Cow<'a, str>,
+    pub(crate) text: Cow<'a, str>,
 }
 
 /// A reference to a secret: a source and its argument.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct SecretReference<'a> {
+pub(crate) struct SecretReference<'a> {
     /// The source.
-    pub(super) source: ReferenceSource,
+    pub(crate) source: ReferenceSource,
     /// The argument: the name of a variable or the path of a file.
-    pub(super) argument: Cow<'a, str>,
+    pub(crate) argument: Cow<'a, str>,
 }
 
 /// The source of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReferenceSource {
+pub(crate) enum ReferenceSource {
     Env,
     File,
 }
@@ -108,7 +108,7 @@ impl ReferenceSource {
 
 /// The syntactic kind of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScalarKind {
+pub(crate) enum ScalarKind {
     Text,
     Number,
     Boolean,
@@ -117,27 +117,27 @@ pub(super) enum ScalarKind {
 /// Keys and values in the order of the file. Keys may repeat.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, Default)]
-pub(super) struct Object<'a> {
-    pub(super) entries: Vec<Entry<'a>>,
+pub(crate) struct Object<'a> {
+    pub(crate) entries: Vec<Entry<'a>>,
     /// Refused entries with a duplicate key. They have no effect, but may contain secrets.
-    pub(super) duplicates: Vec<Entry<'a>>,
+    pub(crate) duplicates: Vec<Entry<'a>>,
 }
 
 /// A key with its labels and its value: `key "label" { … }`, `key = value`.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct Entry<'a> {
-    pub(super) key: SpannedText<'a>,
-    pub(super) labels: Vec<SpannedText<'a>>,
-    pub(super) value: Node<'a>,
+pub(crate) struct Entry<'a> {
+    pub(crate) key: SpannedText<'a>,
+    pub(crate) labels: Vec<SpannedText<'a>>,
+    pub(crate) value: Node<'a>,
 }
 
 /// A key or a label and its position.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone)]
-pub(super) struct SpannedText<'a> {
-    pub(super) text: Cow<'a, str>,
-    pub(super) span: Span,
+pub(crate) struct SpannedText<'a> {
+    pub(crate) text: Cow<'a, str>,
+    pub(crate) span: Span,
 }
 
 impl<'a> Node<'a> {
@@ -167,12 +167,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         matches!(self.value, Value::Object(_))
     }
 
     /// Returns its kind in messages: "a list".
-    pub(super) fn kind_name(&self, syntax: Syntax) -> &'static str {
+    pub(crate) fn kind_name(&self, syntax: Syntax) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
             Value::Invalid => "an expression",
@@ -223,7 +223,7 @@ impl<'a> Node<'a> {
     }
 
     /// Calls `see` for every scalar in it, except references.
-    pub(super) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
+    pub(crate) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
             Value::Null | Value::Reference(_) | Value::Unknown => {}
             Value::Invalid | Value::Scalar(_) => see(self.span),

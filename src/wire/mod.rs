@@ -12,7 +12,6 @@ mod bounded;
 mod claim;
 mod convert;
 mod decode;
-mod duration;
 mod elements;
 mod error;
 mod evaluation;
@@ -20,6 +19,7 @@ mod external;
 mod filter;
 mod header;
 mod history;
+mod job;
 mod namespace;
 mod node;
 mod plugin;
@@ -29,6 +29,7 @@ mod time;
 mod variable;
 mod volume;
 
+pub use crate::model::{GoDuration, InvalidDuration};
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
 pub use allocation::AllocationStub;
@@ -43,7 +44,6 @@ pub use convert::{
     stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
-pub use duration::{GoDuration, InvalidDuration};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
 pub use evaluation::{EvaluationDocument, FailedPlacement};
@@ -54,6 +54,11 @@ pub use header::{
     parse_secrets_header, secrets_header,
 };
 pub use history::VolumeEventDocument;
+pub use job::{
+    ConstraintDocument, CsiPluginDocument, JobDocument, JobRequestDocument, JobWordProblem,
+    LifecycleDocument, ResourcesDocument, RestartPolicyDocument, TaskDocument, TaskGroupDocument,
+    UpdateDocument, VolumeMountDocument, VolumeRequestDocument, job_from_wire, job_to_wire,
+};
 pub use namespace::NamespaceDocument;
 pub use node::NodeStub;
 pub use plugin::{

@@ -8,7 +8,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::duration::GoDuration;
+use crate::model::GoDuration;
 use crate::model::Secrets;
 
 /// The items of a variable in a body; hidden in `Debug`.

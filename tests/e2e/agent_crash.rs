@@ -8,25 +8,17 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::agent_process::{AgentProcess, processes_with, signal_process};
 use crate::http::Address;
 use crate::volumes::{assert_volumes, create, is_healthy, list};
-use crate::wait::{until, until_true};
+use crate::wait::{spin, until, until_true};
 
 const ROUNDS: usize = 12;
 const CLIENTS: usize = 4;
-
-/// Waits busily, because a sleep is too coarse.
-fn spin(duration: Duration) {
-    let begun = Instant::now();
-    while begun.elapsed() < duration {
-        std::hint::spin_loop();
-    }
-}
 
 /// W14: acknowledged creates are kept, and interrupted ones are completed, not duplicated.
 #[test]

@@ -69,11 +69,16 @@ impl Aim {
         RPCS.into_iter().flat_map(of).collect()
     }
 
-    fn fault(self) -> String {
-        let fault = match self.moment {
-            Moment::Before => "delay=400ms:3".to_owned(),
-            Moment::During => format!("delay={}ms", SHORT.as_millis()),
-            Moment::After => "lose-reply:1".to_owned(),
+    /// A killed agent never sees the end of its faults, so they last: a slow machine does not let the
+    /// call end before the kill. The next process of a killed plugin has them again, and the clients are
+    /// to go on with it, so there they end.
+    fn fault(self, victim: Victim) -> String {
+        let fault = match (self.moment, victim) {
+            (Moment::Before, Victim::Agent) => "delay=5s".to_owned(),
+            (Moment::Before, Victim::Plugin) => "delay=400ms:3".to_owned(),
+            (Moment::During, _) => format!("delay={}ms", SHORT.as_millis()),
+            (Moment::After, Victim::Agent) => "lose-reply".to_owned(),
+            (Moment::After, Victim::Plugin) => "lose-reply:1".to_owned(),
         };
         format!("{}:{fault}", self.rpc)
     }
@@ -167,7 +172,7 @@ async fn state_of(data: &Path) -> State {
 /// An agent lives under load until a call is where the aim wants it. Returns whether that call was under
 /// way at the kill.
 async fn kill_agent(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> bool {
-    let agent = start(data, Some(&aim.fault()));
+    let agent = start(data, Some(&aim.fault(Victim::Agent)));
     let address = agent.address.clone();
     load.check(&address);
     let (calls, pause) = (aim.calls(random), aim.pause(random));
@@ -184,7 +189,7 @@ async fn kill_agent(load: &mut Load, data: &Path, aim: Aim, random: &mut Random)
 /// The plugin of an agent is killed when a call is where the aim wants it, and the clients go on.
 /// Returns whether the agent saw a call of that kind fail.
 fn kill_plugin(load: &mut Load, data: &Path, aim: Aim, random: &mut Random) -> bool {
-    let agent = start(data, Some(&aim.fault()));
+    let agent = start(data, Some(&aim.fault(Victim::Plugin)));
     load.check(&agent.address);
     let (calls, pause) = (aim.calls(random), aim.pause(random));
     let text = data.to_string_lossy().into_owned();

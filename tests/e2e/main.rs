@@ -43,6 +43,12 @@ mod random;
 mod readme;
 mod reconcile;
 mod strangers;
+mod task_crash;
+mod task_failures;
+mod task_fixture;
+mod task_propagation;
+mod task_root;
+mod task_runs;
 mod volume_host;
 mod volume_manager;
 #[path = "../support/volumes.rs"]

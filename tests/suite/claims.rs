@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nomad_csi::claim::{ClaimProgress, PluginSteps};
+use nomad_csi::claim::{ClaimProgress, Known, PluginSteps};
 use nomad_csi::model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, NodeId, VolumeRequest,
 };
@@ -190,6 +190,48 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
         assert_eq!(release(&agent, "a1").await.unwrap(), 0, "{steps:?}");
         assert_nothing_is_left(&agent, &format!("{steps:?}"));
     }
+}
+
+/// The end of a step and the start of the next one in its lane share a durable write, and so do the last
+/// end and the end of the claim.
+#[tokio::test(start_paused = true)]
+async fn a_claim_and_its_release_take_four_durable_writes_each() {
+    let steps = PluginSteps {
+        attach: false,
+        stage: true,
+    };
+    let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
+    let writes = || agent.journal.append_sizes().len();
+    let before = writes();
+    assert!(is_published(&claim(&agent, "a1").await.unwrap()));
+    let claimed = writes();
+    assert_eq!(claimed - before, 4);
+    assert_eq!(release(&agent, "a1").await.unwrap(), 0);
+    assert_eq!(writes() - claimed, 4);
+    assert_nothing_is_left(&agent, "");
+}
+
+/// A stop waits for the calls that run, and not for those that would follow.
+#[tokio::test(start_paused = true)]
+async fn a_stopping_agent_starts_no_other_step() {
+    let steps = PluginSteps {
+        attach: false,
+        stage: true,
+    };
+    let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
+    let hang = [Fault::Hang];
+    agent.backend.inject_faults(Rpc::NodeStageVolume, hang);
+    let calls = agent.backend.calls().len() as u64;
+    let claims = &agent.services.claims;
+    claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
+    agent.backend.wait_for_calls(calls + 1).await;
+    let answer = async { agent.backend.release() };
+    tokio::join!(agent.services.drain(LONG), answer);
+    let record = agent.state().all_claims().next().unwrap().clone();
+    assert_eq!(record.claims.staged(&FakeAgent::NODE.into()), Known::Yes);
+    let claim = record.claims.claims.values().next().unwrap();
+    assert_eq!(claim.published, Known::No);
+    assert_eq!(agent.backend.count(Rpc::NodePublishVolume), 0);
 }
 
 /// B42, B44, W37: the node keeps staging and attachment while another allocation uses the volume; the last

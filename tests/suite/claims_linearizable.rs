@@ -9,6 +9,7 @@ use nomad_csi::claim::PluginSteps;
 use nomad_csi::model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
 use nomad_csi::server::fake::FakeAgent;
 use nomad_csi::server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
+use tokio::time::timeout;
 
 use crate::claims::{agent_with, assert_nothing_is_left, held_claims};
 use crate::linearizability::{Call, Hold, Operation, is_linearizable};
@@ -19,6 +20,8 @@ const OPERATIONS: u32 = 8;
 /// How many histories the suite records.
 const IN_SUITE: u64 = 4;
 const LONG: Duration = Duration::from_secs(600);
+/// How long one history may take; it takes seconds.
+const LIMIT: Duration = Duration::from_secs(60);
 
 const NODES: [&str; 2] = [FakeAgent::NODE, FakeAgent::SECOND_NODE];
 
@@ -193,7 +196,11 @@ fn check(seed: u64) -> [usize; 2] {
         .build()
         .unwrap();
     let mut counts = [0; 2];
-    for (history, (volume, _)) in runtime.block_on(record(seed)).iter().zip(VOLUMES) {
+    let recorded = runtime.block_on(async { timeout(LIMIT, record(seed)).await });
+    let Ok(histories) = recorded else {
+        panic!("seed {seed}: claims that exclude each other were granted, and one waits for ever");
+    };
+    for (history, (volume, _)) in histories.iter().zip(VOLUMES) {
         assert!(
             is_linearizable(history),
             "seed {seed}, volume {volume}: {history:#?}"

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use nomad_csi::claim::{ClaimProgress, Known};
-use nomad_csi::model::{AccessMode, AllocId, ExternalNodeId, NodeId, PluginId};
+use nomad_csi::model::{
+    AccessMode, AllocId, ExternalId, ExternalNodeId, NodeId, PluginId, VolumeId,
+};
 use nomad_csi::ports::fake::Fault;
 use nomad_csi::ports::{Clock as _, Rpc, StatusCode};
 use nomad_csi::server::fake::FakeAgent;
@@ -14,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::claims::{
     LONG, PLUGINS, agent_with, assert_nothing_is_left, claim, held_claims, is_published, mount,
-    release, wait_until_released,
+    release, request, settings, wait_until_released,
 };
 
 async fn record(agent: &FakeAgent, kind: EventKind) -> Result<u64, CommitError> {
@@ -196,4 +198,37 @@ async fn a_rebooted_node_gets_the_recorded_publish_context() {
     assert_eq!(agent.backend.targets().len(), 1);
     release(&agent, "a1").await.unwrap();
     assert_nothing_is_left(&agent, "");
+}
+
+/// B33: an ID with any character names the same volume in the journal, after a restart and in every call.
+#[tokio::test(start_paused = true)]
+async fn a_release_finds_its_volume_whatever_its_id_contains() {
+    for id in ["a:b[1]", "ns:[v]:purge", "größe-日本", "%5B0%5D"] {
+        let agent = FakeAgent::start(settings(PLUGINS[0])).await.unwrap();
+        agent.record_start().await;
+        let mut wanted = request(AccessMode::SingleNodeWriter);
+        wanted.id = VolumeId::new(id);
+        wanted.external_id = Some(ExternalId::new(id));
+        let external = ExternalId::new(id);
+        agent
+            .backend
+            .add_volume(external.clone(), Default::default());
+        agent.volumes.register(vec![wanted.into()]).await.unwrap();
+        let mount = MountRequest {
+            volume: FakeAgent::key(id),
+            ..mount("a1")
+        };
+        let claims = &agent.services.claims;
+        assert!(is_published(&claims.claim(&mount, LONG).await.unwrap()));
+        agent.observe(false).await;
+        let claims = &agent.services.claims;
+        let released = claims.release(&mount.volume, &mount.alloc, None, Duration::ZERO);
+        assert_eq!(released.await.unwrap().0, 1, "{id}: its plugin is away");
+        let agent = restart(agent).await;
+        wait_until_released(&agent).await;
+        assert_nothing_is_left(&agent, id);
+        let forced = agent.volumes.deregister(mount.volume, true).await;
+        forced.unwrap_or_else(|error| panic!("{id}: {error:?}"));
+        assert_eq!(agent.state().records().len(), 0, "{id}");
+    }
 }

@@ -59,6 +59,7 @@ mod hostpath_node;
 mod hostpath_serve;
 mod imports;
 mod invisible_characters;
+mod job_files;
 mod ledger;
 mod ledger_real;
 #[cfg(feature = "agent")]
@@ -78,6 +79,7 @@ mod server_recorded;
 mod shell;
 mod spec_examples;
 mod transcripts;
+mod unit_file;
 mod voice;
 
 mod spec_files;

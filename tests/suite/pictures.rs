@@ -37,12 +37,15 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "adapters",
+        &[("driver", "processes as tasks, with their mounts and logs")],
+    ),
+    (
+        "",
         &[
             ("nomad", "HTTP client"),
             ("csi", "gRPC client"),
             ("store", "journal, keys"),
             ("mounts", "mount(2)"),
-            ("driver", "processes"),
             ("files", "local files"),
             ("secrets", "references"),
             ("telemetry", "logs, metrics"),
@@ -74,7 +77,13 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
             ("wire", "Nomad's JSON"),
         ],
     ),
-    ("", &[("claim", "who may use a volume")]),
+    (
+        "",
+        &[
+            ("claim", "who may use a volume"),
+            ("job", "job files, as far as volumes need them"),
+        ],
+    ),
     ("", &[("spec", "text to wanted volumes: HCL, YAML, JSON")]),
     (
         "",

@@ -77,6 +77,9 @@ transcripts! {
     codes_are_explained = "command_line/explain.md";
     wrong_usage_is_an_error = "command_line/usage.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
+    job_files_without_errors_are_valid = "job/valid.md";
+    names_and_numbers_of_job_files_are_checked = "job/names.md";
+    problems_of_job_files_are_reported_at_their_places = "job/invalid.md";
     unreadable_files_are_reported = "validate/files.md";
     differences_from_nomads_parser_are_reported = "validate/nomad-hcl.md";
     unsendable_values_are_refused = "errors/unsendable.md";
@@ -156,11 +159,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         Code::CliOutputFailed,
         "tests/suite/bad_input.rs",
         "a_closed_pipe_is_no_error_and_a_full_disk_is_one",
-    ),
-    (
-        Code::FilesUnreadable,
-        "tests/suite/bad_input.rs",
-        "unreadable_files_are_named",
     ),
     (
         Code::FilesTooLarge,

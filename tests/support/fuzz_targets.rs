@@ -1,6 +1,7 @@
 //! The readers of input from outside, each as a function that must not panic.
 
 use nomad_csi::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi::job::{JobFile, check, parse_job, validate};
 use nomad_csi::model::{Bytes, Namespace};
 use nomad_csi::spec::{self, Defaults, Purpose, Syntax};
 use nomad_csi::wire::{
@@ -60,6 +61,40 @@ const HCL_WORDS: &[&str] = &[
     "topology_request",
     "segments",
     "true",
+    "null",
+];
+const JOB_WORDS: &[&str] = &[
+    "job \"a\" {",
+    "group \"g\" {",
+    "task \"t\" {",
+    "volume \"v\" {",
+    "volume_mount {",
+    "csi_plugin {",
+    "config {",
+    "env {",
+    "template {",
+    "constraint {",
+    "}",
+    "\n",
+    " = ",
+    "\"",
+    "${NOMAD_ALLOC_INDEX}",
+    "${var.x}",
+    "$${",
+    "%{ if a }",
+    "var.x",
+    "upper(\"x\")",
+    "[",
+    "]",
+    "<<EOF\nx\nEOF\n",
+    "dynamic \"volume\" {",
+    "type = \"csi\"",
+    "access_mode = \"single-node-writer\"",
+    "regexp",
+    "(a{100}){100}",
+    "1e9",
+    "-1",
+    "30s",
     "null",
 ];
 const YAML_WORDS: &[&str] = &[
@@ -184,6 +219,18 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             "{\"volume\":{\"a\":{\"capability\":[{},{}],\"x\":[1 2,,]}}}",
         ],
         words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "job",
+        run: job_file,
+        seeds: &[
+            include_str!("../data/jobs/accepted/csi-writer.nomad.hcl"),
+            include_str!("../data/jobs/accepted/plugin-monolith.nomad.hcl"),
+            include_str!("../data/jobs/accepted/restart-and-kill.nomad.hcl"),
+            "{\"job\":{\"a\":{\"group\":{\"g\":{\"task\":{\"t\":{\"driver\":\"exec\"}}}}}}}",
+            "{\"Job\":{\"ID\":\"a\",\"TaskGroups\":[{\"Name\":\"g\",\"Tasks\":[{\"Name\":\"t\"}]}]}}",
+        ],
+        words: JOB_WORDS,
     },
     FuzzTarget {
         name: "size",
@@ -339,5 +386,37 @@ fn filter(input: &[u8]) {
     let written = filter.to_string();
     if written.len() <= wire::Filter::LENGTH {
         assert_eq!(wire::Filter::parse(&written), Ok(filter), "{text}");
+    }
+}
+
+/// Reads a job file, checks it, and converts it to Nomad's API and back.
+fn job_file(input: &[u8]) {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let text = String::from_utf8_lossy(input);
+    let source = sources.add("job", text.as_ref());
+    let defaults = Defaults::default();
+    let parsed = parse_job(
+        &mut sources,
+        source,
+        Syntax::Hcl,
+        &defaults,
+        &mut diagnostics,
+    );
+    if let Some(JobFile::Specification(parsed)) = parsed {
+        check(&parsed, &mut diagnostics);
+        if !diagnostics.has_errors() {
+            let document = wire::job_to_wire(&parsed.job);
+            let (again, unknown) = wire::job_from_wire(&document, &Namespace::default());
+            assert!(unknown.is_empty(), "{unknown:?}");
+            assert_eq!(again, parsed.job);
+        }
+    } else if let Ok(document) = wire::decode::<wire::JobDocument>(input) {
+        let (job, _) = wire::job_from_wire(&document, &Namespace::default());
+        let _problems = validate(&job);
+    }
+    for problem in diagnostics.iter() {
+        for label in &problem.labels {
+            let _place = sources.location(label.span);
+        }
     }
 }

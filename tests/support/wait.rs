@@ -6,6 +6,14 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// Waits busily for a moment that a pause is too coarse for.
+pub(crate) fn spin(duration: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < duration {
+        std::hint::spin_loop();
+    }
+}
+
 /// Calls `check` until it returns a value. Panics with the last error after the timeout.
 pub(crate) fn until<T>(what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
     let begun = Instant::now();

@@ -111,6 +111,24 @@ fn the_same_allocation_gets_its_claim_again_only_while_it_is_held() {
     assert_eq!(denied.reason, ClaimDeniedReason::BeingReleased);
 }
 
+/// B88: an allocation reads or writes a volume, never both; it changes by a release and a new claim.
+/// Until the release has ended, its claim counts as what it was.
+#[test]
+fn a_reader_becomes_a_writer_by_a_release() {
+    let mode = MultiNodeSingleWriter;
+    let mut record = granted([reader("a1", "n1", mode)]);
+    let writing = request("a1", "n1", mode);
+    let denied = decide(&record, &writing).unwrap_err();
+    assert_eq!(denied.reason, ClaimDeniedReason::OtherClaim);
+    record.claims.values_mut().next().unwrap().intent = crate::claim::Intent::Release;
+    let denied = decide(&record, &writing).unwrap_err();
+    assert_eq!(denied.reason, ClaimDeniedReason::BeingReleased);
+    let holders: Vec<_> = denied.holders.iter().map(ToString::to_string).collect();
+    assert_eq!(holders, ["allocation `a1` reads on node `n1` (detaching)"]);
+    record.claims.clear();
+    assert_eq!(decide(&record, &writing), Ok(Admission::Granted));
+}
+
 /// W11: Nomad checks neither the capability list nor the mode in force, so a multi-writer claim opens a
 /// single-writer volume. B15, B19, W46.
 #[test]

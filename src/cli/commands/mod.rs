@@ -10,6 +10,7 @@ pub(crate) mod drift;
 pub(crate) mod explain;
 pub(crate) mod forget;
 pub(crate) mod import;
+pub(crate) mod job;
 pub(crate) mod man;
 pub(crate) mod node;
 pub(crate) mod orphans;

@@ -283,6 +283,24 @@ async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
 }
 
+/// Rule 7: a call that still runs may leave something, so the node is not clean before it ends.
+#[tokio::test(start_paused = true)]
+async fn a_volume_with_a_running_call_is_left_behind() {
+    let host = FakeHost::start();
+    let hang = [Fault::Hang];
+    host.backend.inject_faults(Rpc::NodeUnpublishVolume, hang);
+    let undo = host.take(Rpc::NodeUnpublishVolume, 1);
+    tokio::pin!(undo);
+    tokio::select! {
+        undone = &mut undo => panic!("{undone:?}"),
+        () = host.backend.wait_for_calls(1) => {}
+    }
+    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    host.backend.release();
+    undo.await.ok();
+    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+}
+
 /// A refusal without effect leaves no directory behind.
 #[tokio::test]
 async fn a_refused_stage_leaves_nothing() {

@@ -29,6 +29,25 @@ fn an_applied_volume_is_unchanged() {
     }
 }
 
+/// B90: health makes no difference, nor does the order of topologies; one more or one less does.
+#[test]
+fn health_is_not_compared_and_topologies_are_sets() {
+    for rules in BOTH {
+        let mut volume = existing();
+        volume.schedulable = !volume.schedulable;
+        volume.controllers.healthy += 1;
+        volume.nodes.expected += 1;
+        let planned = against(wanted(), volume, rules);
+        assert_eq!(planned.action, Action::Unchanged, "{rules:?}");
+        for other in [places(&["a"]), places(&["a", "b", "c"])] {
+            let mut volume = existing();
+            volume.topology_request = other;
+            let planned = against(wanted(), volume, rules);
+            assert_ne!(planned.action, Action::Unchanged, "{rules:?}");
+        }
+    }
+}
+
 /// Nomad compares topologies by position, so they are sent in the stored order (W21).
 #[test]
 fn a_request_to_nomad_has_the_stored_order() {

@@ -122,7 +122,8 @@ impl ProviderState {
         Ok(())
     }
 
-    /// Checks what a node needs before it uses a volume: the attachment and its publish context.
+    /// Checks what a node needs before it uses a volume: the attachment and its publish context. A call
+    /// that was sent before its node was lost can find the volume detached.
     pub(super) fn require_attached(
         &mut self,
         rpc: Rpc,
@@ -132,6 +133,7 @@ impl ProviderState {
         if !self.controller().publish_unpublish_volume {
             return Ok(());
         }
+        let is_lost = self.lost.contains(node);
         let wrong = match self.attachments.get(&(id.clone(), node.clone())) {
             None => format!("{id} is not attached to {node}"),
             Some(attachment) if attachment.publish_context != *context => {
@@ -139,6 +141,9 @@ impl ProviderState {
             }
             Some(_) => return Ok(()),
         };
+        if is_lost {
+            return refuse(StatusCode::FailedPrecondition, wrong);
+        }
         self.violation(rpc, StatusCode::FailedPrecondition, wrong)
     }
 }

@@ -235,17 +235,18 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = busy.clone();
         let staged = self.backend.stagings().into_keys();
         let targets = self.backend.targets().into_keys();
         let found = staged.chain(targets.map(|(node, id, _)| (node, id)));
-        let own: HashSet<_> = found
-            .filter(|(node, _)| *node == self.node)
-            .map(|(_, external_id)| RemoteVolume {
-                plugin_id: self.plugin_id.clone(),
-                external_id,
-            })
-            .collect();
-        Ok(own.into_iter().collect())
+        let own = found.filter(|(node, _)| *node == self.node);
+        let ids: HashSet<_> = own.map(|(_, id)| id).chain(busy).collect();
+        let volumes = ids.into_iter().map(|external_id| RemoteVolume {
+            plugin_id: self.plugin_id.clone(),
+            external_id,
+        });
+        Ok(volumes.collect())
     }
 
     async fn sweep(
@@ -254,9 +255,7 @@ impl NodeHost for FakeStepHost {
         volume: RemoteVolume,
     ) -> Result<SweepOutcome, HostError> {
         let (targets, is_staged) = (self.targets(&volume), self.is_staged(&volume));
-        if targets.is_empty() && !is_staged {
-            return Ok(SweepOutcome::NothingLeft);
-        }
+        let is_clean = targets.is_empty() && !is_staged;
         let plugin = self.plugin.clone();
         let id = volume.external_id.clone();
         let staging = self.staging(&volume).in_plugin().to_owned();
@@ -271,7 +270,11 @@ impl NodeHost for FakeStepHost {
         };
         self.run(&order, &volume, HostOperation::Sweep, call)
             .await?;
-        Ok(SweepOutcome::UndidSomething)
+        Ok(if is_clean {
+            SweepOutcome::NothingLeft
+        } else {
+            SweepOutcome::UndidSomething
+        })
     }
 }
 

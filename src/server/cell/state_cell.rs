@@ -31,7 +31,7 @@ use crate::state::{Event, ReplayError, State, Topic, replay_changes};
 pub struct StateCell {
     state: Arc<RwLock<State>>,
     watches: Watches,
-    queue: mpsc::Sender<Commit>,
+    queue: mpsc::Sender<Vec<Commit>>,
     journal: Arc<dyn Journal>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -100,15 +100,34 @@ impl StateCell {
         expected: Vec<Expected>,
         events: Vec<Event>,
     ) -> Result<u64, CommitError> {
-        let (answer, answered) = oneshot::channel();
-        let commit = Commit {
-            expected,
-            events,
-            reply: answer,
+        let results = self.commit_each(vec![(expected, events)]).await;
+        let result = results.into_iter().next();
+        result.unwrap_or(Err(CommitError::Stopping))
+    }
+
+    /// Writes several commits in one durable write, each decided after those before it, and returns
+    /// their results: see [`commit_all`](Self::commit_all). A refused one does not prevent the others.
+    pub async fn commit_each(
+        &self,
+        commits: Vec<(Vec<Expected>, Vec<Event>)>,
+    ) -> Vec<Result<u64, CommitError>> {
+        let with_reply = |(expected, events)| {
+            let (reply, answered) = oneshot::channel();
+            let commit = Commit {
+                expected,
+                events,
+                reply,
+            };
+            (commit, answered)
         };
-        let sent = self.queue.send(commit).await;
-        sent.map_err(|_| CommitError::Stopping)?;
-        answered.await.unwrap_or(Err(CommitError::Stopping))
+        let (commits, answers): (Vec<_>, Vec<_>) = commits.into_iter().map(with_reply).unzip();
+        // A stopped writer drops the commits, and with them their replies.
+        self.queue.send(commits).await.ok();
+        let mut results = Vec::with_capacity(answers.len());
+        for answered in answers {
+            results.push(answered.await.unwrap_or(Err(CommitError::Stopping)));
+        }
+        results
     }
 
     /// Reads the state. `read` blocks all changes, so it must be short: clone pointers, and encode

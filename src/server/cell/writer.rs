@@ -23,7 +23,7 @@ pub(super) struct Writer {
     pub watches: Watches,
     pub journal: Arc<dyn Journal>,
     pub options: CellOptions,
-    pub commits: mpsc::Receiver<Commit>,
+    pub commits: mpsc::Receiver<Vec<Commit>>,
     pub snapshots: Snapshots,
 }
 
@@ -57,29 +57,29 @@ impl Writer {
         }
     }
 
-    /// Returns the next commit; `None` once the cell has stopped. Commits that waited at the stop are
+    /// Returns the next commits; `None` once the cell has stopped. Commits that waited at the stop are
     /// still written.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Commit> {
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Vec<Commit>> {
         tokio::select! {
             biased;
             () = stop.cancelled(), if !self.commits.is_closed() => {
                 self.commits.close();
                 self.commits.recv().await
             }
-            commit = self.commits.recv() => commit,
+            commits = self.commits.recv() => commits,
         }
     }
 
-    /// Returns `first` and the waiting commits that share its write, in the order of arrival.
-    fn batch(&mut self, first: Commit) -> Vec<Commit> {
-        let mut events = first.events.len();
-        let mut batch = vec![first];
+    /// Returns `batch` and the waiting commits that share its write, in the order of arrival.
+    fn batch(&mut self, mut batch: Vec<Commit>) -> Vec<Commit> {
+        let count = |commits: &[Commit]| commits.iter().map(|commit| commit.events.len()).sum();
+        let mut events: usize = count(&batch);
         while events < self.options.batch && batch.len() < self.options.batch {
-            let Ok(commit) = self.commits.try_recv() else {
+            let Ok(commits) = self.commits.try_recv() else {
                 break;
             };
-            events += commit.events.len();
-            batch.push(commit);
+            events += count(&commits);
+            batch.extend(commits);
         }
         batch
     }

@@ -13,13 +13,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
-use super::limits::ClaimLimits;
-use super::ports::ClaimPorts;
 use super::reaper::releasable;
 use super::running_tasks::{Running, RunningTasks};
 use super::step_runner::{StepEnd, StepRunner};
 use super::sweep::sweep_node;
-use super::waiters::Waiters;
 use crate::claim::{ClaimKey, Lane, Step};
 use crate::model::{NodeId, RemoteVolume};
 use crate::server::cell::Watch;
@@ -55,9 +52,12 @@ struct Work {
 
 /// How a task ended.
 enum Finished {
-    Step(StepEnd),
+    /// The last of its steps, and its end.
+    Step(Step, StepEnd),
     Reaped,
-    Swept { is_clean: bool },
+    Swept {
+        is_clean: bool,
+    },
 }
 
 /// Something to start.
@@ -68,17 +68,12 @@ enum Due {
 }
 
 impl ClaimDriver {
-    /// A driver over these ports.
-    pub(super) fn new(
-        ports: ClaimPorts,
-        limits: ClaimLimits,
-        waiters: Waiters,
-        backoff: Backoff,
-    ) -> Self {
+    /// A driver that lets this runner run the steps.
+    pub(super) fn new(runner: StepRunner, backoff: Backoff) -> Self {
         let tables = [Table::Claims, Table::Allocs, Table::Nodes, Table::Plugins];
-        let watch = ports.cell.watch(tables.map(Topic::all).into());
+        let watch = runner.ports.cell.watch(tables.map(Topic::all).into());
         Self {
-            runner: Arc::new(StepRunner::new(ports, limits, waiters)),
+            runner: Arc::new(runner),
             watch,
             work: Work {
                 backoff,
@@ -87,9 +82,10 @@ impl ClaimDriver {
         }
     }
 
-    /// Drives until it is stopped, and then waits for running steps until it is aborted. The next run
+    /// Drives until the runner is stopped, and then waits for running steps until it is aborted. The next run
     /// continues the others.
-    pub async fn run(mut self, stop: CancellationToken, abort: CancellationToken) {
+    pub async fn run(mut self, abort: CancellationToken) {
+        let stop = self.runner.stop.clone();
         while !stop.is_cancelled() {
             let now = Instant::now();
             self.start_due(now);
@@ -137,7 +133,10 @@ impl ClaimDriver {
         let (task, running) = match due {
             Due::Step(volume, lane, step) => {
                 let running = Running::Step(volume.clone(), lane, step.clone());
-                let task = async move { Finished::Step(runner.run(&volume, &step).await) };
+                let task = async move {
+                    let (last, end) = runner.run(&volume, step).await;
+                    Finished::Step(last, end)
+                };
                 (tasks.spawn(task), running)
             }
             Due::Reap(volume, claims) => {
@@ -160,6 +159,26 @@ impl ClaimDriver {
         self.work.running.insert(task.id(), running);
     }
 
+    /// Notes the end of a step and of those that followed it at once: a failed one pauses.
+    fn finish_step(&mut self, volume: RemoteVolume, first: &Step, finished: Option<Finished>) {
+        let backoff = &mut self.work.backoff;
+        let (last, end) = match finished {
+            Some(Finished::Step(last, end)) => (last, end),
+            _ => (first.clone(), StepEnd::Pause),
+        };
+        if last != *first || end == StepEnd::Decide {
+            backoff.succeeded(&volume, first);
+        }
+        if end == StepEnd::Pause {
+            let jitter = self.runner.ports.ids.jitter();
+            let failed = backoff.failed_attempts(&volume, &last);
+            let delay = self.runner.limits.policy.delay(failed, jitter);
+            let now = self.runner.ports.clock.now();
+            backoff.failed(&volume, &last, delay, now);
+        }
+        self.work.changed.insert(volume);
+    }
+
     /// Frees what the task had. One that panicked is tried again after a pause.
     fn finish(&mut self, ended: Result<(Id, Finished), JoinError>) {
         let (id, finished) = match ended {
@@ -171,18 +190,7 @@ impl ClaimDriver {
         };
         let work = &mut self.work;
         match work.running.remove(&id) {
-            Some(Running::Step(volume, _, step)) => {
-                if let Some(Finished::Step(StepEnd::Decide)) = finished {
-                    work.backoff.succeeded(&volume, &step);
-                } else {
-                    let jitter = self.runner.ports.ids.jitter();
-                    let failed = work.backoff.failed_attempts(&volume, &step);
-                    let delay = self.runner.limits.policy.delay(failed, jitter);
-                    let now = self.runner.ports.clock.now();
-                    work.backoff.failed(&volume, &step, delay, now);
-                }
-                work.changed.insert(volume);
-            }
+            Some(Running::Step(volume, _, first)) => self.finish_step(volume, &first, finished),
             Some(Running::Reap(volume)) => {
                 work.changed.insert(volume);
             }
@@ -259,12 +267,16 @@ impl Work {
         due
     }
 
+    /// A node is swept after the steps that were sent to it before it was lost: one that arrives later
+    /// would take effect on a clean node (rule 7 of the claims machine).
     fn due_sweeps(&self, state: &State, now: Instant) -> Vec<Due> {
         let losses = state.node_losses();
         let returned = losses.filter(|(_, loss)| loss.has_returned);
+        let running = &self.running;
         let due = returned.filter(|(node, _)| {
             let next = self.next_sweeps.get(*node);
-            !self.running.is_swept(node) && next.is_none_or(|next| *next <= now)
+            let is_idle = !running.is_swept(node) && !running.is_busy(node);
+            is_idle && next.is_none_or(|next| *next <= now)
         });
         due.map(|(node, _)| Due::Sweep(node.clone())).collect()
     }

@@ -8,12 +8,14 @@
 mod backoff;
 mod calls;
 mod driver;
+mod follow_up;
 mod hosts;
 mod limits;
 mod ports;
 mod reaper;
 mod running_tasks;
 mod service;
+mod step_choice;
 mod step_request;
 mod step_runner;
 mod sweep;

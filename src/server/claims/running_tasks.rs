@@ -74,6 +74,12 @@ impl RunningTasks {
         self.busy.get(volume).cloned().unwrap_or_default()
     }
 
+    /// Whether a step that calls the node's plugin runs.
+    pub(super) fn is_busy(&self, node: &NodeId) -> bool {
+        let lane = Some(Lane::Node(node.clone()));
+        self.busy.values().any(|lanes| lanes.contains(&lane))
+    }
+
     /// Whether a sweep of the node runs.
     pub(super) fn is_swept(&self, node: &NodeId) -> bool {
         self.swept.contains(node)

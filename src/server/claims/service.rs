@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::backoff::Backoff;
 use super::driver::ClaimDriver;
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
+use super::step_runner::StepRunner;
 use super::view::{ClaimStatus, claim_status, claim_statuses};
 use super::waiters::{Waiter, Waiters};
 use crate::claim::{
@@ -107,14 +109,11 @@ impl ClaimService {
         }
     }
 
-    /// Returns the driver of the claims. Run it once.
-    pub fn driver(&self) -> ClaimDriver {
-        ClaimDriver::new(
-            self.ports.clone(),
-            self.limits,
-            self.waiters.clone(),
-            self.backoff.clone(),
-        )
+    /// Returns the driver of the claims, which starts no more steps after `stop`. Run it once.
+    pub fn driver(&self, stop: CancellationToken) -> ClaimDriver {
+        let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
+        let runner = StepRunner::new(self.ports.clone(), self.limits, waiters, stop);
+        ClaimDriver::new(runner, backoff)
     }
 
     /// Returns the claims of the wanted volumes, sorted by volume and key, and the index of the claims.

@@ -3,21 +3,25 @@
 //! A step that calls a plugin is recorded as started before the call is sent, and the commit succeeds
 //! only if the step is still due then. The call is never cancelled: after the patience it lets other
 //! calls of the plugin pass, and a late answer is recorded like any other. A step whose start is on
-//! record is repeated as it is. While its effect is possible, no other instance of the plugin is called
+//! record is repeated as it is. Its end and what follows at once are one write (`follow_up`). While its effect is possible, no other instance of the plugin is called
 //! as long as the first one may still run it (rule 4 of the claims machine).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::calls::{CallError, StepCalls};
+use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
+use super::step_choice::{instance_for, waiting_for};
 use super::step_request::StepContext;
 use super::waiters::Waiters;
 use crate::claim::{ClaimEvent, ClaimKey, Known, Step, StepAnswer, is_new_problem};
-use crate::model::{AllocId, NodeId, RemoteVolume};
+use crate::model::{AllocId, RemoteVolume};
 use crate::ports::HostError;
 use crate::server::call_line::CallClass;
 use crate::server::call_lines::CallPermit;
@@ -40,7 +44,19 @@ pub(super) struct StepRunner {
     pub(super) calls: StepCalls,
     pub(super) waiters: Waiters,
     pub(super) limits: ClaimLimits,
+    /// Ends the driver: running steps end, and no other one is started.
+    pub(super) stop: CancellationToken,
     node_places: Arc<Semaphore>,
+}
+
+/// A call whose start is on record.
+struct RunningCall {
+    step: Step,
+    /// The index of its start.
+    started: u64,
+    /// The instance of the plugin that gets it.
+    instance: AllocId,
+    place: CallPlace,
 }
 
 /// The right to call a plugin.
@@ -57,10 +73,20 @@ impl CallPlace {
             Self::Node(permit) => drop(permit.take()),
         }
     }
+
+    /// Whether another call can be sent to the node at once.
+    fn is_held_for_node(&self) -> bool {
+        matches!(self, Self::Node(Some(_)))
+    }
 }
 
 impl StepRunner {
-    pub(super) fn new(ports: ClaimPorts, limits: ClaimLimits, waiters: Waiters) -> Self {
+    pub(super) fn new(
+        ports: ClaimPorts,
+        limits: ClaimLimits,
+        waiters: Waiters,
+        stop: CancellationToken,
+    ) -> Self {
         let sealer = VolumeSealer::new(ports.sealer.clone());
         let calls = StepCalls::new(ports.nodes.clone(), ports.controllers.clone(), sealer);
         Self {
@@ -68,17 +94,18 @@ impl StepRunner {
             calls,
             waiters,
             limits,
+            stop,
             node_places: Arc::new(Semaphore::new(limits.node_calls)),
         }
     }
 
-    /// Does one step.
-    pub(super) async fn run(&self, volume: &RemoteVolume, step: &Step) -> StepEnd {
-        match step {
-            Step::Release(key) => self.release(volume, step, key).await,
+    /// Does a step and those that follow at once. Returns the last one with its end.
+    pub(super) async fn run(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
+        let end = match &step {
+            Step::Release(key) => self.release(volume, &step, key).await,
             Step::AssumeNodeGone(node) => {
                 let event = ClaimEvent::NodeAssumedGone { node: node.clone() };
-                self.record(volume, step, event).await
+                self.record(volume, &step, event).await
             }
             Step::Sweep(_) => StepEnd::Decide,
             Step::ControllerPublish(_)
@@ -87,8 +114,9 @@ impl StepRunner {
             | Step::NodeExpand(_)
             | Step::NodeUnpublish(_)
             | Step::NodeUnstage(_)
-            | Step::ControllerUnpublish(_) => self.call(volume, step).await,
-        }
+            | Step::ControllerUnpublish(_) => return self.call(volume, step).await,
+        };
+        (step, end)
     }
 
     /// Requests the release of unused claims.
@@ -104,17 +132,8 @@ impl StepRunner {
     }
 
     async fn release(&self, volume: &RemoteVolume, step: &Step, key: &ClaimKey) -> StepEnd {
-        let mut events = vec![claim_event(
-            volume,
-            ClaimEvent::Released { key: key.clone() },
-        )];
-        let is_last = |state: &State| {
-            state.alloc(&key.alloc).is_some() && state.claims_of(&key.alloc).count() <= 1
-        };
-        if self.ports.cell.read(is_last) {
-            let alloc = key.alloc.clone();
-            events.push(EventKind::AllocForgotten { alloc });
-        }
+        let events = |state: &State| release_events(state, volume, key);
+        let events = self.ports.cell.read(events);
         let due = Expected::StepDue(volume.clone(), step.clone());
         self.decide_again(&self.commit(vec![due], events).await)
     }
@@ -142,59 +161,87 @@ impl StepRunner {
     async fn commit(
         &self,
         expected: Vec<Expected>,
-        events: Vec<EventKind>,
+        kinds: Vec<EventKind>,
     ) -> Result<u64, CommitError> {
-        let now = self.ports.clock.now();
-        let events = events.into_iter().map(|kind| Event::new(now, kind));
-        self.ports.cell.commit_all(expected, events.collect()).await
+        self.ports
+            .cell
+            .commit_all(expected, self.events(kinds))
+            .await
     }
 
-    async fn call(&self, volume: &RemoteVolume, step: &Step) -> StepEnd {
-        let Some(instance) = self
-            .ports
-            .cell
-            .read(|state| instance_for(state, volume, step))
-        else {
+    fn events(&self, kinds: Vec<EventKind>) -> Vec<Event> {
+        let now = self.ports.clock.now();
+        let kinds = kinds.into_iter();
+        kinds.map(|kind| Event::new(now, kind)).collect()
+    }
+
+    async fn call(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
+        let mut call = match self.begin(volume, &step).await {
+            Ok(call) => call,
+            Err(end) => return (step, end),
+        };
+        loop {
+            if let ControlFlow::Break(end) = self.attempt(volume, &mut call).await {
+                return (call.step, end);
+            }
+        }
+    }
+
+    /// Chooses the instance, waits for a place, and records the start.
+    async fn begin(&self, volume: &RemoteVolume, step: &Step) -> Result<RunningCall, StepEnd> {
+        let instance = |state: &State| instance_for(state, volume, step);
+        let Some(instance) = self.ports.cell.read(instance) else {
             let plugin = &volume.plugin_id;
             let error = format!("no healthy instance of plugin `{plugin}` can be called");
             let help = format!("check the plugin with `nomad-csi plugin status {plugin}`");
-            return self.failed(volume, step, (error, Some(help))).await;
+            return Err(self.failed(volume, step, (error, Some(help))).await);
         };
-        let mut place = match self.place(volume, step).await {
+        let place = match self.place(volume, step).await {
             Ok(place) => place,
-            Err(error) => return self.failed(volume, step, (error, None)).await,
+            Err(error) => return Err(self.failed(volume, step, (error, None)).await),
         };
-        let started = match self.start(volume, step, &instance).await {
-            Ok(started) => started,
-            Err(error) => return self.decide_again(&Err(error)),
+        match self.start(volume, step, &instance).await {
+            Ok(started) => Ok(RunningCall {
+                step: step.clone(),
+                started,
+                instance,
+                place,
+            }),
+            Err(error) => Err(self.decide_again(&Err(error))),
+        }
+    }
+
+    /// Sends a started call and records its end. Continues if the next call is started.
+    async fn attempt(&self, volume: &RemoteVolume, call: &mut RunningCall) -> ControlFlow<StepEnd> {
+        let context = |state: &State| StepContext::read(state, volume);
+        let Some(context) = self.ports.cell.read(context) else {
+            return ControlFlow::Break(StepEnd::Decide);
         };
-        let context = self
-            .ports
-            .cell
-            .read(|state| StepContext::read(state, volume));
-        let Some(context) = context else {
-            return StepEnd::Decide;
-        };
-        let answer = self.answer(&context, step, instance, &mut place).await;
-        drop(place);
-        match answer {
-            Ok(answer) => self.done(volume, step, started, answer).await,
+        let answer = self.answer(&context, call).await;
+        let answer = match answer {
             // A node whose plugin does not expand sees the new size without a call (W17).
             Err(CallError::Host(HostError::Unsupported { .. }))
-                if matches!(step, Step::NodeExpand(_)) =>
+                if matches!(call.step, Step::NodeExpand(_)) =>
             {
-                self.done(volume, step, started, StepAnswer::default())
-                    .await
+                Ok(StepAnswer::default())
             }
-            Err(CallError::OutOfDate) => StepEnd::Decide,
-            Err(error) if error.is_permanent() && step.is_setup() => {
-                self.give_up(volume, step, &error).await
+            answer => answer,
+        };
+        let error = match answer {
+            Ok(answer) => return self.done(volume, call, answer).await,
+            Err(error) => error,
+        };
+        call.place.release();
+        ControlFlow::Break(match error {
+            CallError::OutOfDate => StepEnd::Decide,
+            error if error.is_permanent() && call.step.is_setup() => {
+                self.give_up(volume, &call.step, &error).await
             }
-            Err(error) => {
+            error => {
                 let failure = (error.to_string(), error.help());
-                self.failed(volume, step, failure).await
+                self.failed(volume, &call.step, failure).await
             }
-        }
+        })
     }
 
     /// Waits until the plugin may get another call.
@@ -258,11 +305,10 @@ impl StepRunner {
     async fn answer(
         &self,
         context: &StepContext,
-        step: &Step,
-        instance: AllocId,
-        place: &mut CallPlace,
+        call: &mut RunningCall,
     ) -> Result<StepAnswer, CallError> {
-        let mut answer = std::pin::pin!(self.calls.send(context, step, instance));
+        let sent = self.calls.send(context, &call.step, call.instance.clone());
+        let mut answer = std::pin::pin!(sent);
         let patience = tokio::time::sleep(self.limits.patience);
         tokio::select! {
             biased;
@@ -273,34 +319,63 @@ impl StepRunner {
         let error = format!(
             "plugin `{}` has not answered {} for {} s",
             volume.plugin_id,
-            step.name(),
+            call.step.name(),
             self.limits.patience.as_secs()
         );
         warn!(volume.external_id = %volume.external_id, error, "a step waits for its plugin");
-        place.release();
+        call.place.release();
         let help = format!(
             "wait for plugin `{}`, or restart it if it never answers",
             volume.plugin_id
         );
-        self.failed(volume, step, (error, Some(help))).await;
+        self.failed(volume, &call.step, (error, Some(help))).await;
         answer.await
     }
 
+    /// Records the end of a step, and what follows at once.
     async fn done(
         &self,
         volume: &RemoteVolume,
-        step: &Step,
-        started: u64,
+        call: &mut RunningCall,
         answer: StepAnswer,
-    ) -> StepEnd {
+    ) -> ControlFlow<StepEnd> {
         let event = ClaimEvent::StepDone {
-            step: step.clone(),
-            started,
+            step: call.step.clone(),
+            started: call.started,
             answer,
         };
-        let committed = self.commit(vec![], vec![claim_event(volume, event)]).await;
-        debug!(volume.external_id = %volume.external_id, csi.rpc = step.name(), ?committed, "a step is done");
-        self.decide_again(&committed)
+        let done = DoneStep {
+            volume,
+            step: &call.step,
+            instance: &call.instance,
+            event: &event,
+            has_place: call.place.is_held_for_node() && !self.stop.is_cancelled(),
+        };
+        let next = self.ports.cell.read(|state| {
+            let next = follow_up(state, &done)?;
+            let events = follow_up_events(state, &done, &next);
+            Some((next, events))
+        });
+        let mut commits = vec![(vec![], self.events(vec![claim_event(volume, event)]))];
+        let next = next.and_then(|(next, events)| {
+            let due = Expected::StepDue(volume.clone(), next.clone());
+            commits.push((vec![due], self.events(events)));
+            (!matches!(next, Step::Release(_))).then_some(next)
+        });
+        if next.is_none() {
+            call.place.release();
+        }
+        let committed = self.ports.cell.commit_each(commits).await;
+        debug!(volume.external_id = %volume.external_id, csi.rpc = call.step.name(), ?committed, "a step is done");
+        match (next, committed.as_slice()) {
+            (Some(next), [Ok(_), Ok(started)]) => {
+                call.step = next;
+                call.started = *started;
+                ControlFlow::Continue(())
+            }
+            (_, [done, ..]) => ControlFlow::Break(self.decide_again(done)),
+            (_, []) => ControlFlow::Break(StepEnd::Decide),
+        }
     }
 
     /// Records a new error of a step with its remedy; the step is tried again.
@@ -350,76 +425,4 @@ impl StepRunner {
         let committed = self.commit(vec![], events).await;
         self.decide_again(&committed)
     }
-}
-
-fn claim_event(volume: &RemoteVolume, event: ClaimEvent) -> EventKind {
-    EventKind::Claim {
-        volume: volume.clone(),
-        event: Box::new(event),
-    }
-}
-
-/// Returns the held claims that need the step.
-fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> Vec<ClaimKey> {
-    let Some(record) = state.claims(volume) else {
-        return vec![];
-    };
-    let claims = record.claims.claims.iter();
-    let waiting = claims.filter(|(key, claim)| {
-        let is_concerned = match step {
-            Step::NodePublish(one) => *key == one,
-            Step::ControllerPublish(node) | Step::NodeStage(node) => claim.node == *node,
-            Step::NodeExpand(_)
-            | Step::NodeUnpublish(_)
-            | Step::NodeUnstage(_)
-            | Step::ControllerUnpublish(_)
-            | Step::AssumeNodeGone(_)
-            | Step::Sweep(_)
-            | Step::Release(_) => false,
-        };
-        is_concerned && claim.is_held() && claim.published != Known::Yes
-    });
-    waiting.map(|(key, _)| key.clone()).collect()
-}
-
-/// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one
-/// that got it, unless it has ended.
-fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) -> Option<AllocId> {
-    let plugin = &volume.plugin_id;
-    let claims = &state.claims(volume)?.claims;
-    let is_open = step
-        .effect()
-        .is_some_and(|effect| claims.known(&effect) == Known::Maybe);
-    let bound = claims.call(step).filter(|_| is_open);
-    let record = state.plugin_record(plugin)?;
-    if let Some(call) = bound
-        && record.allocs.contains_key(&call.instance)
-    {
-        return Some(call.instance.clone());
-    }
-    let newest = match step {
-        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) => {
-            state.controller_instance(plugin)?
-        }
-        Step::NodePublish(key) | Step::NodeUnpublish(key) => {
-            state.node_instance(plugin, &claims.claims.get(key)?.node)?
-        }
-        Step::NodeStage(node)
-        | Step::NodeUnstage(node)
-        | Step::NodeExpand(node)
-        | Step::AssumeNodeGone(node)
-        | Step::Sweep(node) => state.node_instance(plugin, node)?,
-        Step::Release(_) => return None,
-    };
-    Some(newest.alloc_id.clone())
-}
-
-/// Returns the instance of a plugin on a node for a sweep.
-pub(super) fn node_instance(
-    state: &State,
-    volume: &RemoteVolume,
-    node: &NodeId,
-) -> Option<AllocId> {
-    let instance = state.node_instance(&volume.plugin_id, node)?;
-    Some(instance.alloc_id.clone())
 }

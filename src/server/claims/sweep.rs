@@ -4,10 +4,11 @@
 //! swept once the record has given up everything it had there. The sweep repeats until the node has
 //! nothing left.
 
-use super::step_runner::{StepRunner, node_instance};
+use super::step_choice::node_instance;
+use super::step_runner::StepRunner;
 use crate::claim::Step;
 use crate::model::{NodeId, RemoteVolume};
-use crate::ports::SweepOutcome;
+use crate::ports::{HostError, SweepOutcome};
 use crate::server::cell::Expected;
 use crate::state::{Event, EventKind, State};
 
@@ -64,6 +65,11 @@ async fn sweep_volume(runner: &StepRunner, node: &NodeId, volume: RemoteVolume) 
     let order = runner.calls.order(host.session(), instance);
     match host.sweep(order, volume.clone()).await {
         Ok(SweepOutcome::NothingLeft | SweepOutcome::UndidSomething) => {}
+        // Looked at again every second; the step that runs has said what it waits for.
+        Err(error @ HostError::Busy { .. }) => {
+            tracing::debug!(node.id = %node, volume.external_id = %volume.external_id, %error,
+                "the sweep of a volume waits for a call");
+        }
         Err(error) => {
             tracing::warn!(node.id = %node, volume.external_id = %volume.external_id, %error,
                 "the sweep of a volume failed and is repeated");

@@ -43,7 +43,7 @@ pub(super) async fn read(request: &ApiRequest, id: &str) -> Result {
     Ok(Reply::json(&document(&view), request.pretty)?.with_index(index))
 }
 
-fn stub(view: &PluginView) -> PluginStub {
+pub(super) fn stub(view: &PluginView) -> PluginStub {
     PluginStub {
         create_index: view.create_index,
         modify_index: view.modify_index,
@@ -51,7 +51,7 @@ fn stub(view: &PluginView) -> PluginStub {
     }
 }
 
-fn document(view: &PluginView) -> PluginDocument {
+pub(super) fn document(view: &PluginView) -> PluginDocument {
     PluginDocument {
         create_index: view.create_index,
         modify_index: view.modify_index,

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod conditions;
+mod counts;
 mod update;
 
 use std::sync::Arc;

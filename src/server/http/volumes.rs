@@ -202,7 +202,7 @@ pub(super) async fn detach(request: &ApiRequest, id: &str) -> Result {
 }
 
 /// Encodes a volume in a list, with the field that only this agent has.
-fn volume_stub(view: &VolumeView) -> VolumeStub {
+pub(super) fn volume_stub(view: &VolumeView) -> VolumeStub {
     let volume = view.volume();
     VolumeStub {
         spec_index: Some(volume.spec_index),
@@ -211,7 +211,7 @@ fn volume_stub(view: &VolumeView) -> VolumeStub {
 }
 
 /// Encodes a volume, with the fields that only this agent has.
-fn volume_document(view: &VolumeView) -> VolumeDocument {
+pub(super) fn volume_document(view: &VolumeView) -> VolumeDocument {
     let volume = view.volume();
     VolumeDocument {
         node_expansion_pending: view.record.node_expansion_pending,

@@ -19,14 +19,16 @@ use super::store::{VolumeStore, conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
 use super::validation::{ValidationTarget, validate_submission};
-use super::warnings::{expansion_warnings, ignored_field_warnings, shared_warning};
+use super::warnings::{
+    expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
+};
 use crate::model::VolumeRequest;
 use crate::ports::StatusCode;
 use crate::server::cell::Expected;
 use crate::server::error::{ResidualState, ServerError, UpdateOrigin};
 use crate::server::forward_error::ForwardOutcome;
 use crate::server::sealing::VolumeSealer;
-use crate::state::{Phase, VolumeRecord, VolumeView, volume};
+use crate::state::{Phase, State, VolumeRecord, VolumeView, volume};
 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Create;
 
@@ -106,7 +108,9 @@ impl VolumeCreator {
             .store
             .retry_on_conflict(&key, || self.create_once(&request))
             .await?;
-        warnings.extend(self.store.read(|state| shared_warning(state, &view)));
+        let of_state =
+            |state: &State| [shared_warning(state, &view), topology_warning(state, &view)];
+        warnings.extend(self.store.read(of_state).into_iter().flatten());
         warnings.extend(expansion_warnings(&view.record));
         Ok((view, warnings))
     }

@@ -16,7 +16,9 @@ use super::store::{VolumeStore, conflict};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::{PlannedUpdate, PlannedWrite, plan_update};
 use super::validation::{ValidationTarget, validate_submission};
-use super::warnings::{expansion_warnings, ignored_field_warnings, shared_warning};
+use super::warnings::{
+    expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
+};
 use crate::model::{ExternalId, NamespacedId, PluginId, Secrets, Volume, VolumeRequest};
 use crate::ports::ValidateVolume;
 use crate::server::call_line::CallClass;
@@ -229,13 +231,14 @@ impl VolumeRegistrar {
             let ignored = submissions
                 .iter()
                 .flat_map(|submission| ignored_field_warnings(&submission.request, ORIGIN));
-            let shared = volumes
+            let of_state = volumes
                 .iter()
-                .filter_map(|view| shared_warning(state, view));
+                .flat_map(|view| [shared_warning(state, view), topology_warning(state, view)])
+                .flatten();
             let pending = volumes
                 .iter()
                 .flat_map(|view| expansion_warnings(&view.record));
-            let warnings = ignored.chain(shared).chain(pending).collect();
+            let warnings = ignored.chain(of_state).chain(pending).collect();
             VolumeWriteResult {
                 index: state.index(),
                 volumes,

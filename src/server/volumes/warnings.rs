@@ -30,6 +30,20 @@ pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrig
     warnings
 }
 
+/// Warns if the plugin's volumes are not accessible everywhere, and the volume does not say from where
+/// (B92).
+pub(super) fn topology_warning(state: &State, view: &VolumeView) -> Option<String> {
+    let plugin = &view.record.definition.plugin_id;
+    let mut instances = state.plugin_record(plugin)?.allocs.values();
+    let has_topology = instances.any(|alloc| alloc.instance.requires_topologies);
+    (has_topology && view.record.provided.topologies.is_empty()).then(|| {
+        format!(
+            "volume {}: plugin `{plugin}` has topologies, and the volume has none, so a job can be placed on a node that cannot reach it; name them in `topology_request`",
+            view.record.key().quoted()
+        )
+    })
+}
+
 /// Warns if the provider's volume is registered under another ID too.
 pub(super) fn shared_warning(state: &State, view: &VolumeView) -> Option<String> {
     let external_id = view.record.remote_id()?;

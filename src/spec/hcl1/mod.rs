@@ -12,4 +12,5 @@ mod text;
 mod token;
 
 pub(super) use parse::{Expression, HclVersion, ParsedHcl, parse};
+pub(super) use text::unquote;
 pub(super) use token::evaluate;

@@ -139,8 +139,15 @@ impl<'a> Reader<'a> {
     /// Reads the field of a condition whose value comes first.
     fn contains(&mut self, value: String, is_negated: bool) -> Result<Condition> {
         self.skip_space();
+        let before = self.rest;
+        let selector = self.selector(SELECTOR)?;
+        // As in every other place, this is the word.
+        if selector.parts() == Some(("not", &[])) {
+            self.rest = before;
+            return Err(self.unexpected(SELECTOR));
+        }
         Ok(Condition {
-            selector: self.selector(SELECTOR)?,
+            selector,
             test: Test::Contains(value),
             is_negated,
         })

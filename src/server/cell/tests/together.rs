@@ -40,6 +40,38 @@ async fn all_events_of_a_commit_are_recorded_or_none() {
     assert_eq!(journal.append_sizes(), [1, 2], "one write per commit");
 }
 
+/// One write, in which each commit sees those before it and a refused one harms no other.
+#[tokio::test]
+async fn commits_that_belong_together_share_a_write() {
+    let journal = MemoryJournal::default();
+    let cell = started_cell(&journal).await;
+    let (db, web) = (key("default", "db"), key("default", "web"));
+    let commits = vec![
+        (vec![], vec![event(registered(&db, "ext-1"))]),
+        (
+            vec![Expected::VolumeAt(db.clone(), 3)],
+            vec![updated(&db, "ext-1")],
+        ),
+        (
+            vec![Expected::VolumeAt(db.clone(), 3)],
+            vec![updated(&db, "ext-1")],
+        ),
+        (vec![], vec![event(registered(&web, "ext-2"))]),
+    ];
+    let results = cell.commit_each(commits).await;
+    assert!(matches!(
+        results.as_slice(),
+        [Ok(3), Ok(4), Err(CommitError::Conflict { .. }), Ok(5)]
+    ));
+    assert_eq!(journal.append_sizes(), [1, 3]);
+    cell.stop().await;
+    let stopped = cell.commit_each(vec![(vec![], vec![updated(&db, "ext-1")])]);
+    assert!(matches!(
+        stopped.await.as_slice(),
+        [Err(CommitError::Stopping)]
+    ));
+}
+
 /// The second event relies on the first one.
 #[tokio::test]
 async fn each_event_is_checked_after_the_ones_before_it() {

@@ -4,7 +4,7 @@ mod idle;
 
 use super::*;
 use crate::claim::{ClaimEvent, ClaimRequest, samples};
-use crate::model::{AccessMode, AllocId, NamespacedId};
+use crate::model::{AccessMode, AllocId, NamespacedId, Node, NodeStatus};
 use crate::state::samples::{instance, key, registered, started, state_of};
 use crate::state::{Event, EventKind, apply, check};
 
@@ -93,6 +93,45 @@ async fn the_release_of_each_claim_is_a_look_at_its_own_volume() {
         change(&mut state, EventKind::AllocForgotten { alloc: alloc(at) });
         assert_eq!(looks(&mut work, &state), []);
     }
+}
+
+/// Rule 7: a step that was sent before the node was lost ends before the sweep begins.
+#[tokio::test]
+async fn a_node_is_swept_when_no_step_runs_there() {
+    let (mut state, mut work) = (claimed(), Work::default());
+    let (node, other) = (NodeId::new("n1"), NodeId::new("n2"));
+    for node in [&node, &other] {
+        let registered = EventKind::NodeRegistered {
+            node: Node {
+                id: node.clone(),
+                name: node.to_string(),
+                datacenter: "dc1".to_owned(),
+                status: NodeStatus::Ready,
+            },
+        };
+        change(&mut state, registered);
+    }
+    let lost = EventKind::NodeLost {
+        node: node.clone(),
+        reason: String::new(),
+    };
+    change(&mut state, lost);
+    change(&mut state, EventKind::NodeReturned { node: node.clone() });
+    let remote = state.remote_volume(&volume(7)).unwrap();
+    let step = |node: &NodeId| {
+        let lane = Some(Lane::Node(node.clone()));
+        Running::Step(remote.clone(), lane, Step::NodeStage(node.clone()))
+    };
+    let id = |work: &mut Work| work.tasks.spawn(async { Finished::Reaped }).id();
+    let is_due = |work: &Work| !work.due_sweeps(&state, Instant::now()).is_empty();
+    assert!(is_due(&work));
+    let (there, elsewhere) = (id(&mut work), id(&mut work));
+    work.running.insert(elsewhere, step(&other));
+    assert!(is_due(&work));
+    work.running.insert(there, step(&node));
+    assert!(!is_due(&work));
+    work.running.remove(&there);
+    assert!(is_due(&work));
 }
 
 #[tokio::test]

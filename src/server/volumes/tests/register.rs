@@ -563,6 +563,34 @@ async fn a_shared_external_id_is_registered_with_a_warning() {
     agent.delete("one").await.unwrap();
 }
 
+/// B92: a topology is optional. Where the plugin has topologies, a volume without one gives a warning.
+#[tokio::test(start_paused = true)]
+async fn a_volume_without_a_topology_gives_a_warning_where_the_plugin_has_them() {
+    let mut settings = PluginSettings::default();
+    for has_topologies in [false, true] {
+        settings.plugin.volume_accessibility_constraints = has_topologies;
+        let agent = FakeAgent::start(settings.clone()).await.unwrap();
+        let request = agent.add_external_volume("vol-1", "db");
+        let result = agent.register(request.clone()).await.unwrap();
+        let expected = "volume `db`: plugin `fake` has topologies, and the volume has none, so a job can be \
+                        placed on a node that cannot reach it; name them in `topology_request`";
+        let expected: &[&str] = if has_topologies { &[expected] } else { &[] };
+        assert_eq!(result.warnings, expected);
+        let zone = Topology {
+            segments: [("zone".to_owned(), "a".to_owned())].into(),
+        };
+        let with_topology = VolumeRequest {
+            topology_request: Some(TopologyRequest {
+                required: vec![zone],
+                preferred: vec![],
+            }),
+            ..agent.add_external_volume("vol-2", "web")
+        };
+        let result = agent.register(with_topology).await.unwrap();
+        assert_eq!(result.warnings, Vec::<String>::new());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn mount_options_of_a_block_device_give_a_warning() {
     let agent = agent().await;

@@ -1,0 +1,115 @@
+//! Reads and checks job files, and collects their problems.
+
+use super::args::SpecSyntax;
+use super::command_context::CommandContext;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
+use crate::files::{self, SpecFilesRequest};
+use crate::job::{JobFile, check, parse_job, validate};
+use crate::model::{Job, Namespace};
+use crate::spec::{Defaults, Syntax};
+use crate::wire::{JobDocument, JobRequestDocument, decode, job_from_wire};
+
+/// The jobs of files, with their problems.
+pub(super) struct ReadJobs {
+    /// The jobs. With an error, some are missing or incomplete.
+    pub jobs: Vec<Job>,
+    pub file_count: usize,
+    pub sources: SourceMap,
+    pub diagnostics: Diagnostics,
+}
+
+/// Reads and checks job files. `namespace` is the one of jobs that name none.
+pub(super) fn read_jobs(
+    context: &CommandContext,
+    files: &[String],
+    syntax: Option<SpecSyntax>,
+    namespace: Option<Namespace>,
+) -> ReadJobs {
+    let mut sources = SourceMap::default();
+    let mut diagnostics = Diagnostics::default();
+    let defaults = Defaults {
+        namespace: namespace.unwrap_or_default(),
+    };
+    let texts = context.stdin.with_reader(|stdin| {
+        let mut request = SpecFilesRequest {
+            arguments: files,
+            base_directory: &context.directory,
+            stdin,
+            syntax: syntax.map(Syntax::from),
+            pipe_limit: files::PIPE_LIMIT,
+        };
+        files::read_job_files(&mut request, &mut sources, &mut diagnostics)
+    });
+    let mut jobs = vec![];
+    for (source, syntax) in &texts {
+        let parsed = parse_job(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
+        match parsed {
+            Some(JobFile::Specification(parsed)) => {
+                check(&parsed, &mut diagnostics);
+                jobs.push(parsed.job);
+            }
+            Some(JobFile::Api(place)) => {
+                let api = ApiJob {
+                    sources: &sources,
+                    source: *source,
+                    place,
+                };
+                jobs.extend(api.read(&defaults.namespace, &mut diagnostics));
+            }
+            None => {}
+        }
+    }
+    diagnostics.sort();
+    ReadJobs {
+        jobs,
+        file_count: texts.len(),
+        sources,
+        diagnostics,
+    }
+}
+
+/// A job in the words of Nomad's API.
+struct ApiJob<'s> {
+    sources: &'s SourceMap,
+    source: SourceId,
+    place: Span,
+}
+
+impl ApiJob<'_> {
+    /// Decodes and checks the job. All problems are at the job, because a document has no positions.
+    fn read(&self, namespace: &Namespace, diagnostics: &mut Diagnostics) -> Option<Job> {
+        let text = self.sources.text(self.source).as_bytes();
+        let document = match job_document(text) {
+            Ok(document) => document,
+            Err(problem) => {
+                let message = format!("the file is not a job of Nomad's API: {problem}");
+                diagnostics.push(self.error(Code::SpecWrongType, message));
+                return None;
+            }
+        };
+        let (job, unknown) = job_from_wire(&document, namespace);
+        for problem in unknown {
+            diagnostics.push(self.error(Code::JobUnknownWord, problem.to_string()));
+        }
+        for problem in validate(&job) {
+            let message = problem.message(&job);
+            diagnostics.push(match problem.severity {
+                Severity::Error => self.error(problem.code, message),
+                Severity::Warning => {
+                    Diagnostic::warning(problem.code, message).label(self.place, "in this job")
+                }
+            });
+        }
+        Some(job)
+    }
+
+    fn error(&self, code: Code, message: String) -> Diagnostic {
+        Diagnostic::error(code, message).label(self.place, "in this job")
+    }
+}
+
+/// Returns the job of a document: the document itself, or its `Job`.
+fn job_document(text: &[u8]) -> Result<JobDocument, crate::wire::DecodeError> {
+    let request: JobRequestDocument = decode(text)?;
+    request.job.map_or_else(|| decode(text), Ok)
+}

@@ -1,0 +1,123 @@
+//! The agent's side of a run that exists: stop it, wait for it, settle it. Files and process descriptors only.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::super::process_id::{ProcessId, boot_id, is_no_such_process};
+use super::run_files::RunFiles;
+use super::run_state::{WaitStep, settled, wait_step};
+use crate::ports::RunEnd;
+use crate::retry::RetryPolicy;
+
+/// The pauses between attempts to take the lock of a run whose shim is gone. Another agent holds it for an instant.
+const LOCK_RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(1),
+    max: Duration::from_millis(100),
+};
+
+/// Requests the stop of a run: first the file, which a shim that is only starting finds, then the signal, which
+/// wakes one that runs. The signal alone is a request as well, so a full disk does not prevent a stop. Blocks.
+///
+/// # Errors
+/// If neither can be done.
+pub(super) fn request_stop(run: &RunFiles) -> io::Result<()> {
+    let requested = run.request_stop();
+    let state = run.read_state()?;
+    let Some(shim) = state.as_ref().and_then(|state| state.shim()) else {
+        // Without a shim, the file alone counts. A run that has ended needs none.
+        return state.map_or(requested, |_| Ok(()));
+    };
+    match shim.open()? {
+        Some(descriptor) => {
+            match pidfd_send_signal(descriptor, Signal::TERM).map_err(io::Error::from) {
+                Err(error) if !is_no_such_process(&error) => Err(error),
+                Ok(()) | Err(_) => Ok(()),
+            }
+        }
+        None => Ok(()),
+    }
+}
+
+/// Waits until a run has ended, and returns how; `None` if it was never started.
+///
+/// # Errors
+/// If its files cannot be read, or the end of one whose shim is gone cannot be recorded.
+pub(super) async fn wait_for_end(run: &RunFiles) -> io::Result<Option<RunEnd>> {
+    loop {
+        let step = blocking(run, |run| {
+            let state = run.read_state()?;
+            let boot_id = boot_id()?;
+            Ok(state.map(|state| wait_step(&state, &boot_id)))
+        });
+        match step.await? {
+            None => return Ok(None),
+            Some(WaitStep::Report(end)) => return Ok(Some(end)),
+            Some(WaitStep::AwaitShim(shim)) => {
+                await_process(run, shim).await?;
+                settle(run).await?;
+            }
+            Some(WaitStep::Settle) => settle(run).await?,
+        }
+    }
+}
+
+/// Waits until the process has ended.
+async fn await_process(run: &RunFiles, process: ProcessId) -> io::Result<()> {
+    let Some(descriptor) = blocking(run, move |_| process.open()).await? else {
+        return Ok(());
+    };
+    let descriptor = register(descriptor)?;
+    let _is_readable = descriptor.readable().await?;
+    // An agent that is PID 1 of a container inherits the shim and has to collect it. Everywhere else it is not the
+    // agent's child, which is an error without a meaning.
+    let id = WaitId::PidFd(descriptor.get_ref().as_fd());
+    let _is_collected = waitid(id, WaitIdOptions::EXITED | WaitIdOptions::NOHANG).is_ok();
+    Ok(())
+}
+
+/// Lets the runtime wait for a descriptor.
+#[expect(
+    deprecated,
+    reason = "its safe form is deprecated for types that may change their descriptor, which `OwnedFd` does not"
+)]
+fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
+}
+
+/// Records the end of a run whose shim is gone, unless the shim did. The state is read again under the lock, because
+/// the shim may have written its last word after the first reading.
+async fn settle(run: &RunFiles) -> io::Result<()> {
+    for attempt in 0.. {
+        let is_settled = blocking(run, |run| {
+            let Some(_lock) = run.try_lock()? else {
+                return Ok(false);
+            };
+            let state = run.read_state()?;
+            let boot_id = boot_id()?;
+            if let Some(lost) = state.and_then(|state| settled(&state, &boot_id)) {
+                run.write_state(&lost)?;
+            }
+            Ok(true)
+        });
+        if is_settled.await? {
+            break;
+        }
+        tokio::time::sleep(LOCK_RETRY.delay(attempt, 1.0)).await;
+    }
+    Ok(())
+}
+
+/// Runs a call that blocks on a thread for such calls.
+pub(super) async fn blocking<T: Send + 'static>(
+    run: &RunFiles,
+    call: impl FnOnce(&RunFiles) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let run = run.clone();
+    let done = tokio::task::spawn_blocking(move || call(&run)).await;
+    done.map_err(io::Error::other)?
+}

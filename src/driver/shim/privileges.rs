@@ -1,0 +1,49 @@
+//! Takes rights from a task in a root of its own.
+//!
+//! Root in the task keeps the capabilities that Docker leaves a container, except CAP_MKNOD: no cgroup restricts its
+//! devices, so it could make a node of any disk of the host and write to it. Without CAP_SYS_ADMIN it cannot undo
+//! the read-only mounts, and without CAP_SYS_PTRACE it cannot enter the host through `/proc/1/root` of its shim.
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+/// What a task may keep.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::AUDIT_WRITE)
+    .union(CapabilitySet::SETFCAP);
+
+/// Takes all other capabilities from this process and from every program that it executes.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(super) fn drop_privileges() -> io::Result<()> {
+    for capability in CapabilitySet::all().difference(KEPT).iter() {
+        // The kernel may be older than the newest capability.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            remove_capability_from_bounding_set(capability)?;
+        }
+    }
+    let kept = KEPT.intersection(capabilities(None)?.permitted);
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)?;
+    set_no_new_privs(true)?;
+    Ok(())
+}

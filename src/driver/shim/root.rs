@@ -1,0 +1,209 @@
+//! The root of an `exec` task, in the mount namespace of its stage.
+//!
+//! The order matters. Copies of the task's mounts are made first, while they are peers of the host's. Then everything
+//! becomes a slave: nothing that is mounted here reaches the host, and what the host unmounts leaves. The root is a
+//! tmpfs with the host's programs, read-only. After the old root is left, which takes all other copies of the host's
+//! mounts with it, the task's mounts are made: their destinations cannot lead out of the new root.
+
+use std::fs::{self, DirBuilder, File, FileType};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, symlink};
+use std::path::Path;
+
+use rustix::mount::{
+    MountFlags, UnmountFlags, mount, mount_bind_recursive, mount_remount, unmount,
+};
+use rustix::thread::UnshareFlags;
+
+use super::action_error::about;
+use super::devices::make_devices;
+use super::launch::unshare;
+use super::run_spec::{RunSpec, TaskRoot};
+use crate::model::PropagationMode;
+use crate::mounts::{
+    attach_tree, clone_tree, make_private_below, make_read_only_below, make_slave_below,
+};
+use crate::ports::TaskMount;
+
+/// What of the host a task sees: the list of Nomad's driver `exec`.
+const HOST: [&str; 9] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/usr",
+];
+/// Directories that programs expect.
+const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var"];
+/// The flags of file systems without programs and devices.
+const DATA_ONLY: MountFlags = MountFlags::NOSUID
+    .union(MountFlags::NODEV)
+    .union(MountFlags::NOEXEC);
+
+/// A mount of the task that is not at its destination yet.
+struct DetachedMount<'a> {
+    mount: &'a TaskMount,
+    tree: OwnedFd,
+}
+
+/// Replaces the root of this process, which has one thread, by the task's.
+///
+/// # Errors
+/// What could not be mounted, why, and what to change.
+pub(super) fn enter_new_root(root: &Path, spec: &RunSpec) -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)
+        .map_err(|error| about("create a mount namespace for the task", &error))?;
+    let detached = detach_mounts(&spec.mounts)?;
+    make_slave_below(Path::new("/"))?;
+    make_skeleton(root, spec.root).map_err(|error| about("make the root of the task", &error))?;
+    leave_old_root(root).map_err(|error| about("enter the root of the task", &error))?;
+    for hidden in &spec.hidden {
+        hide(hidden).map_err(|error| about(&format!("hide `{}`", hidden.display()), &error))?;
+    }
+    for detached in detached {
+        attach(&detached).map_err(|error| refused(detached.mount, &error))?;
+    }
+    if spec.root == TaskRoot::Own {
+        let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+        mount_remount("/", flags, c"")?;
+    }
+    Ok(())
+}
+
+fn detach_mounts(mounts: &[TaskMount]) -> io::Result<Vec<DetachedMount<'_>>> {
+    let detached = mounts.iter().map(|mount| {
+        // Later mounts of the host below a private one belong to others.
+        let is_recursive = mount.propagation != PropagationMode::Private;
+        let tree = clone_tree(&mount.source, is_recursive)
+            .map_err(|error| about(&format!("mount `{}`", mount.source.display()), &error))?;
+        Ok(DetachedMount { mount, tree })
+    });
+    detached.collect()
+}
+
+fn make_skeleton(root: &Path, kind: TaskRoot) -> io::Result<()> {
+    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")?;
+    for path in HOST {
+        show_host_directory(root, Path::new(path))?;
+    }
+    for name in EMPTY {
+        make_directory(&root.join(name))?;
+    }
+    // The kernel allows this in a user namespace only while the old one is visible.
+    mount("proc", root.join("proc"), "proc", DATA_ONLY, None).map_err(|error| {
+        about(
+            "mount /proc; a container must not hide parts of it",
+            &error.into(),
+        )
+    })?;
+    let tmp_flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", root.join("tmp"), "tmpfs", tmp_flags, c"mode=1777")?;
+    mount_bind_recursive("/sys", root.join("sys"))?;
+    match kind {
+        TaskRoot::OwnPrivileged => Ok(mount_bind_recursive("/dev", root.join("dev"))?),
+        TaskRoot::Own | TaskRoot::Host => {
+            make_private_below(&root.join("sys"))?;
+            make_read_only_below(&root.join("sys"))?;
+            make_devices(&root.join("dev"))
+        }
+    }
+}
+
+/// Shows a directory of the host, with the mounts below it, read-only.
+fn show_host_directory(root: &Path, path: &Path) -> io::Result<()> {
+    let target = root.join(path.strip_prefix("/").unwrap_or(path));
+    match fs::symlink_metadata(path) {
+        // `/bin` is a link to `usr/bin` on most systems.
+        Ok(found) if found.is_symlink() => symlink(fs::read_link(path)?, target),
+        Ok(_) => {
+            make_directory(&target)?;
+            mount_bind_recursive(path, &target)?;
+            // Before it becomes read-only: a mount that arrives later would be writable.
+            make_private_below(&target)?;
+            make_read_only_below(&target)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes `root` the root, and drops all other mounts.
+fn leave_old_root(root: &Path) -> io::Result<()> {
+    rustix::process::chdir(root)?;
+    // The old root is mounted on top of the new one, and is removed at once.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+/// Covers a directory that the task sees with an empty one.
+fn hide(directory: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(directory) {
+        Ok(_) => {
+            let flags = DATA_ONLY | MountFlags::RDONLY;
+            Ok(mount("tmpfs", directory, "tmpfs", flags, c"mode=0")?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn attach(detached: &DetachedMount<'_>) -> io::Result<()> {
+    let DetachedMount { mount, tree } = detached;
+    let kind = File::from(tree.try_clone()?).metadata()?.file_type();
+    if mount.read_only && kind.is_block_device() {
+        return Err(io::Error::other(
+            "a block device stays writable on a read-only mount; remove `read_only`",
+        ));
+    }
+    make_destination(&mount.destination, kind)?;
+    attach_tree(tree, &mount.destination)?;
+    match mount.propagation {
+        PropagationMode::Private => make_private_below(&mount.destination)?,
+        PropagationMode::HostToTask => make_slave_below(&mount.destination)?,
+        PropagationMode::Bidirectional => {}
+    }
+    if mount.read_only {
+        make_read_only_below(&mount.destination)?;
+    }
+    Ok(())
+}
+
+/// Makes a directory for a directory, and an empty file for everything else.
+fn make_destination(destination: &Path, kind: FileType) -> io::Result<()> {
+    if kind.is_dir() {
+        return make_directory(destination);
+    }
+    if let Some(parent) = destination.parent() {
+        make_directory(parent)?;
+    }
+    match File::options()
+        .write(true)
+        .create_new(true)
+        .open(destination)
+    {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+fn refused(mount: &TaskMount, error: &io::Error) -> io::Error {
+    let (source, destination) = (mount.source.display(), mount.destination.display());
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        return io::Error::other(format!(
+            "cannot mount `{source}` at `{destination}`: the host's directory there is read-only for tasks; choose \
+             a destination outside of it, or create `{destination}` on the host"
+        ));
+    }
+    about(&format!("mount `{source}` at `{destination}`"), error)
+}

@@ -1,0 +1,215 @@
+//! The files in the directory of a run, and who writes them.
+//!
+//! | File | Writer | Content |
+//! |---|---|---|
+//! | `spec.json` | the agent, before anything else | what to run |
+//! | `lock` | | the shim holds its `flock` as long as it lives; an agent takes it to settle a run whose shim is gone |
+//! | `state.json` | the shim; an agent under the lock | where the run is |
+//! | `stop.json` | the agent | its existence requests the stop |
+//! | `stdout.N`, `stderr.N` | the shim | output, the highest number newest |
+//! | `shim.log` | `launch` and the shim | their own errors, normally empty |
+//! | `root/` | | where the task's root is mounted, in the task's mount namespace only |
+//!
+//! Each JSON file has a format version. It is written under a temporary name and renamed, and only a final state is
+//! made durable: after a power cut the boot ID says that the task is gone. Every function blocks.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::run_spec::RunSpec;
+use super::run_state::RunState;
+use crate::private;
+
+/// The version of the files that this program writes. It reads every version up to this one.
+const FORMAT: u32 = 1;
+/// No file is longer: an environment has at most 6 MiB.
+const LONGEST: u64 = 16 << 20;
+
+/// The lock of a run. Dropping it releases the lock.
+#[derive(Debug)]
+pub(super) struct RunLock {
+    _file: OwnedFd,
+}
+
+/// The directory of a run.
+#[derive(Clone, Debug)]
+pub(super) struct RunFiles {
+    directory: PathBuf,
+}
+
+/// A file with its format version.
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// An empty file, whose existence counts.
+#[derive(Serialize)]
+struct Request {}
+
+impl RunFiles {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Creates the directory and records the request, unless an earlier one was recorded.
+    pub(super) fn create(&self, spec: &RunSpec) -> io::Result<()> {
+        private::create_directory(&self.directory)?;
+        private::create_subdirectory(&self.root())?;
+        let file = self.temporary("spec.json", spec)?;
+        match file.persist_noclobber(self.path("spec.json")) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.about("write", "spec.json", &error.error)),
+        }
+    }
+
+    pub(super) fn read_spec(&self) -> io::Result<RunSpec> {
+        let spec = self.read("spec.json")?;
+        spec.ok_or_else(|| self.about("read", "spec.json", &io::ErrorKind::NotFound.into()))
+    }
+
+    /// Returns the state; `None` if the run was never started.
+    pub(super) fn read_state(&self) -> io::Result<Option<RunState>> {
+        self.read("state.json")
+    }
+
+    /// Writes the state. A final one is durable when this returns.
+    pub(super) fn write_state(&self, state: &RunState) -> io::Result<()> {
+        let file = self.temporary("state.json", state)?;
+        let written = persist(file, &self.path("state.json"), state.is_final());
+        written.map_err(|error| self.about("write", "state.json", &error))
+    }
+
+    /// Requests the stop, also of a run that does not exist yet.
+    pub(super) fn request_stop(&self) -> io::Result<()> {
+        private::create_directory(&self.directory)?;
+        let file = self.temporary("stop.json", &Request {})?;
+        let written = persist(file, &self.path("stop.json"), false);
+        written.map_err(|error| self.about("write", "stop.json", &error))
+    }
+
+    pub(super) fn is_stop_requested(&self) -> bool {
+        self.path("stop.json").exists()
+    }
+
+    /// Takes the lock; `None` if another process holds it.
+    pub(super) fn try_lock(&self) -> io::Result<Option<RunLock>> {
+        let file = private::open_or_create(&self.path("lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(RunLock { _file: file.into() })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(self.about("lock", "lock", &error.into())),
+        }
+    }
+
+    /// Where the root of the task is mounted.
+    pub(super) fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    /// Opens the log of the shim for appending.
+    pub(super) fn open_shim_log(&self) -> io::Result<File> {
+        let file = private::open_or_create(&self.path("shim.log"))?;
+        rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+        Ok(file)
+    }
+
+    /// Returns the errors of the shim, for the message about a start that failed.
+    pub(super) fn read_shim_log(&self) -> String {
+        let mut text = vec![];
+        let read = private::open_to_read(&self.path("shim.log"))
+            .and_then(|file| file.take(4096).read_to_end(&mut text));
+        match read {
+            Ok(_) => String::from_utf8_lossy(&text).trim().to_owned(),
+            Err(_) => String::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let mut text = vec![];
+        let read = private::open_to_read(&self.path(name))
+            .and_then(|file| file.take(LONGEST).read_to_end(&mut text));
+        match read {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.about("read", name, &error)),
+        }
+        let content = decode(&text);
+        content
+            .map(Some)
+            .map_err(|error| self.about("read", name, &error))
+    }
+
+    fn temporary<T: Serialize>(
+        &self,
+        name: &str,
+        content: &T,
+    ) -> io::Result<tempfile::NamedTempFile> {
+        let version = FORMAT;
+        let text = serde_json::to_vec(&Versioned { version, content })?;
+        let written = private::temporary_in(&self.directory).and_then(|mut file| {
+            file.write_all(&text)?;
+            Ok(file)
+        });
+        written.map_err(|error| self.about("write", name, &error))
+    }
+
+    fn about(&self, action: &str, name: &str, error: &io::Error) -> io::Error {
+        let path = self.path(name);
+        let message = format!("cannot {action} `{}`: {error}", path.display());
+        io::Error::new(error.kind(), message)
+    }
+}
+
+/// Returns the content of a file of this version or an earlier one.
+fn decode<T: DeserializeOwned>(text: &[u8]) -> io::Result<T> {
+    let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
+    let damaged = |error: serde_json::Error| invalid(format!("it is damaged: {error}"));
+    let Version { version } = serde_json::from_slice(text).map_err(damaged)?;
+    if version > FORMAT {
+        return Err(invalid(format!(
+            "a newer version of nomad-csi wrote it (format {version}, this version reads {FORMAT}); \
+             install that version again, or end the task first"
+        )));
+    }
+    let file: Versioned<T> = serde_json::from_slice(text).map_err(damaged)?;
+    Ok(file.content)
+}
+
+fn persist(file: tempfile::NamedTempFile, path: &Path, is_durable: bool) -> io::Result<()> {
+    if is_durable {
+        file.as_file().sync_all()?;
+    }
+    file.persist(path)?;
+    if is_durable && let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The format of the files, which a shim of another version reads.
+
+use std::time::Duration;
+
+use super::*;
+use crate::driver::process_id::ProcessId;
+use crate::driver::shim::run_spec::AgentRights;
+use crate::model::PropagationMode;
+use crate::ports::{DriverConfig, LogLimits, RunRequest, TaskMount, TaskProgram, TaskUser};
+
+fn run() -> (tempfile::TempDir, RunFiles) {
+    let directory = tempfile::tempdir().unwrap();
+    let run = RunFiles::new(&directory.path().join("run-1"));
+    (directory, run)
+}
+
+fn spec(command: &str) -> RunSpec {
+    let mount = TaskMount {
+        source: "/volumes/db".into(),
+        destination: "/data".into(),
+        read_only: true,
+        propagation: PropagationMode::HostToTask,
+    };
+    let program = TaskProgram {
+        command: command.into(),
+        arguments: vec!["--port".to_owned(), "80".to_owned()],
+        working_directory: Some("/data".into()),
+    };
+    let request = RunRequest {
+        task: "web".to_owned(),
+        config: DriverConfig::Exec(program),
+        environment: [("A".to_owned(), "b".to_owned())].into(),
+        user: Some(TaskUser { uid: 1, gid: 2 }),
+        mounts: vec![mount],
+        hidden: vec!["/etc/agent".into()],
+        kill_signal: 2,
+        kill_timeout: Duration::from_millis(1500),
+        logs: LogLimits {
+            file_bytes: 1000,
+            files: 3,
+        },
+    };
+    RunSpec::of(request, AgentRights::Root).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+fn process(pid: i32) -> ProcessId {
+    ProcessId {
+        pid,
+        start_time: 7,
+        boot_id: "b".to_owned(),
+    }
+}
+
+fn text(run: &RunFiles, name: &str) -> String {
+    std::fs::read_to_string(run.directory().join(name)).unwrap()
+}
+
+/// A task keeps its shim while the agent is upgraded, so these texts never change without a new format version.
+#[test]
+fn the_files_keep_their_format() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/server")).unwrap();
+    assert_eq!(
+        text(&run, "spec.json"),
+        r#"{"version":1,"root":"own","command":"/bin/server","arguments":["--port","80"],"working_directory":"/data","environment":{"A":"b"},"user":{"uid":1,"gid":2},"mounts":[{"source":"/volumes/db","destination":"/data","read_only":true,"propagation":"host-to-task"}],"hidden":["/etc/agent"],"kill_signal":2,"kill_timeout_ms":1500,"logs":{"file_bytes":1000,"files":3}}"#
+    );
+    let reason = "r".to_owned();
+    for (state, expected) in [
+        (
+            RunState::Starting { shim: process(5) },
+            r#"{"version":1,"state":"starting","shim":{"pid":5,"start_time":7,"boot_id":"b"}}"#,
+        ),
+        (
+            RunState::Running {
+                shim: process(5),
+                task: process(6),
+            },
+            r#"{"version":1,"state":"running","shim":{"pid":5,"start_time":7,"boot_id":"b"},"task":{"pid":6,"start_time":7,"boot_id":"b"}}"#,
+        ),
+        (
+            RunState::Exited {
+                code: Some(3),
+                signal: None,
+            },
+            r#"{"version":1,"state":"exited","code":3,"signal":null}"#,
+        ),
+        (
+            RunState::Failed {
+                reason: reason.clone(),
+            },
+            r#"{"version":1,"state":"failed","reason":"r"}"#,
+        ),
+        (
+            RunState::Lost { reason },
+            r#"{"version":1,"state":"lost","reason":"r"}"#,
+        ),
+    ] {
+        run.write_state(&state).unwrap();
+        assert_eq!(text(&run, "state.json"), expected);
+        assert_eq!(run.read_state().unwrap(), Some(state));
+    }
+    run.request_stop().unwrap();
+    assert_eq!(text(&run, "stop.json"), r#"{"version":1}"#);
+    assert!(run.is_stop_requested());
+}
+
+#[test]
+fn the_first_request_counts() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/first")).unwrap();
+    run.create(&spec("/bin/second")).unwrap();
+    assert!(run.read_spec().unwrap() == spec("/bin/first"));
+    assert_eq!(run.read_state().unwrap(), None);
+    assert!(!run.is_stop_requested());
+}
+
+#[test]
+fn a_file_of_a_newer_version_is_refused_in_words() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/server")).unwrap();
+    let path = run.directory().join("state.json");
+    for (content, reason) in [
+        (
+            r#"{"version":2,"state":"hibernating"}"#,
+            "a newer version of nomad-csi wrote it (format 2, this version reads 1); install that version again, \
+             or end the task first",
+        ),
+        (
+            r#"{"version":1,"state":"exi"#,
+            "it is damaged: EOF while parsing a string at line 1 column 25",
+        ),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let error = run.read_state().unwrap_err();
+        let expected = format!("cannot read `{}`: {reason}", path.display());
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn the_lock_has_one_holder() {
+    let (_directory, run) = run();
+    run.create(&spec("/bin/server")).unwrap();
+    let lock = run.try_lock().unwrap();
+    assert!(lock.is_some());
+    assert!(run.try_lock().unwrap().is_none());
+    drop(lock);
+    assert!(run.try_lock().unwrap().is_some());
+}

@@ -1,0 +1,183 @@
+//! What drivers and agents can do, and what they refuse.
+
+use super::*;
+
+fn program() -> TaskProgram {
+    TaskProgram {
+        command: "/bin/true".into(),
+        ..TaskProgram::default()
+    }
+}
+
+fn request(config: DriverConfig) -> RunRequest {
+    RunRequest {
+        task: "web".to_owned(),
+        config,
+        environment: BTreeMap::new(),
+        user: None,
+        mounts: vec![],
+        hidden: vec![],
+        kill_signal: 15,
+        kill_timeout: Duration::from_secs(5),
+        logs: LogLimits::default(),
+    }
+}
+
+fn mount(destination: &str) -> TaskMount {
+    TaskMount {
+        source: "/volumes/db".into(),
+        destination: destination.into(),
+        read_only: false,
+        propagation: PropagationMode::Private,
+    }
+}
+
+fn refusal(request: RunRequest, rights: AgentRights) -> String {
+    match RunSpec::of(request, rights) {
+        Err(reason) => reason,
+        Ok(_) => panic!("it is not refused"),
+    }
+}
+
+const USER: AgentRights = AgentRights::User { uid: 1000 };
+
+#[test]
+fn the_driver_decides_what_the_task_sees() {
+    for (config, root) in [
+        (DriverConfig::Exec(program()), TaskRoot::Own),
+        (DriverConfig::ExecPlugin(program()), TaskRoot::OwnPrivileged),
+        (DriverConfig::RawExec(program()), TaskRoot::Host),
+    ] {
+        let spec = RunSpec::of(request(config), AgentRights::Root)
+            .ok()
+            .unwrap();
+        assert_eq!(spec.root, root);
+        assert_eq!(spec.kill_signal(), Signal::TERM);
+        assert_eq!(spec.kill_timeout(), Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn raw_exec_refuses_mounts_in_words() {
+    let mut with_mount = request(DriverConfig::RawExec(program()));
+    with_mount.mounts.push(mount("/data"));
+    assert_eq!(
+        refusal(with_mount, AgentRights::Root),
+        "`raw_exec` cannot mount a volume at `/data`, because its tasks see the file system of the host; \
+         use driver `exec`"
+    );
+}
+
+#[test]
+fn destinations_that_cannot_be_mounted_are_refused_in_words() {
+    for (destination, reason) in [
+        (
+            "data",
+            "the destination `data` is not an absolute path without `..`",
+        ),
+        (
+            "/a/../b",
+            "the destination `/a/../b` is not an absolute path without `..`",
+        ),
+        ("/", "a volume cannot replace `/`; choose a directory"),
+        (
+            "/sys/fs",
+            "the destination `/sys/fs` is in `/sys`, which the kernel fills; choose another directory",
+        ),
+        ("/twice/", "two mounts have the destination `/twice/`"),
+    ] {
+        let mut request = request(DriverConfig::Exec(program()));
+        request.mounts = vec![mount(destination), mount("/twice")];
+        assert_eq!(refusal(request, AgentRights::Root), reason);
+    }
+}
+
+#[test]
+fn mounts_come_after_those_that_contain_them() {
+    let mut request = request(DriverConfig::Exec(program()));
+    request.mounts = vec![mount("/a/b/c"), mount("/b"), mount("/a.x"), mount("/a/b")];
+    let spec = RunSpec::of(request, AgentRights::Root).ok().unwrap();
+    let order: Vec<_> = spec.mounts.iter().map(|mount| &mount.destination).collect();
+    let position = |path: &str| order.iter().position(|at| *at == Path::new(path));
+    assert!(position("/a/b") < position("/a/b/c"), "{order:?}");
+}
+
+#[test]
+fn only_a_plugin_mounts_onto_the_host() {
+    let bidirectional = TaskMount {
+        propagation: PropagationMode::Bidirectional,
+        ..mount("/csi")
+    };
+    let with = |config| {
+        let mut request = request(config);
+        request.mounts.push(bidirectional.clone());
+        request
+    };
+    assert_eq!(
+        refusal(with(DriverConfig::Exec(program())), AgentRights::Root),
+        "the mount at `/csi` is bidirectional, and only a plugin may mount onto the host"
+    );
+    let plugin = with(DriverConfig::ExecPlugin(program()));
+    assert!(RunSpec::of(plugin, AgentRights::Root).is_ok());
+}
+
+#[test]
+fn an_agent_without_root_refuses_what_only_root_can_do() {
+    let plugin = request(DriverConfig::ExecPlugin(program()));
+    assert_eq!(
+        refusal(plugin, USER),
+        "a plugin mounts volumes for other tasks, which only root can do, and the agent runs as user 1000; \
+         run the agent as root"
+    );
+    let mut other_user = request(DriverConfig::Exec(program()));
+    other_user.user = Some(TaskUser { uid: 33, gid: 33 });
+    assert_eq!(
+        refusal(other_user, USER),
+        "the agent runs as user 1000 and cannot run a task as user 33; run the agent as root, or remove the \
+         task's `user`"
+    );
+}
+
+#[test]
+fn an_agent_without_root_does_not_switch_to_its_own_user() {
+    let mut own = request(DriverConfig::Exec(program()));
+    own.user = Some(TaskUser {
+        uid: 1000,
+        gid: 1000,
+    });
+    let spec = RunSpec::of(own, USER).ok().unwrap();
+    assert_eq!(spec.user, None, "it is root in its user namespace");
+}
+
+#[test]
+fn incomplete_programs_are_refused() {
+    let empty = request(DriverConfig::Exec(TaskProgram::default()));
+    assert_eq!(refusal(empty, AgentRights::Root), "it has no command");
+    let mut signal = request(DriverConfig::Exec(program()));
+    signal.kill_signal = 4711;
+    assert_eq!(
+        refusal(signal, AgentRights::Root),
+        "there is no signal 4711"
+    );
+    let relative = TaskProgram {
+        working_directory: Some("local".into()),
+        ..program()
+    };
+    assert_eq!(
+        refusal(request(DriverConfig::RawExec(relative)), AgentRights::Root),
+        "its working directory `local` is not an absolute path"
+    );
+}
+
+#[test]
+fn a_request_shows_no_values_of_the_environment() {
+    let mut request = request(DriverConfig::Exec(program()));
+    request
+        .environment
+        .insert("PASSWORD".to_owned(), "hunter2".to_owned());
+    let shown = format!("{request:?}");
+    assert!(
+        shown.contains("PASSWORD") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}

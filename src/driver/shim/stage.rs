@@ -1,0 +1,78 @@
+//! The stage: prepares the task's root and rights, and becomes the task.
+//!
+//! Its standard input is a socket to the shim. It reports its process first. The socket closes when the program of
+//! the task is executed; before that, the reason of a failure goes through it.
+
+use std::convert::Infallible;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use rustix::fs::Mode;
+
+use super::super::process_id::ProcessId;
+use super::action_error::about;
+use super::privileges::drop_privileges;
+use super::root::enter_new_root;
+use super::run_files::RunFiles;
+use super::run_spec::{RunSpec, TaskRoot};
+use super::stage_report::StageReport;
+
+/// The permissions that new files of a task do not have, unless it says otherwise.
+const UMASK: u32 = 0o022;
+
+/// Becomes the task. Returns only with an error, which is reported to the shim as well.
+///
+/// # Errors
+/// The reason why the task cannot be started.
+pub(super) fn become_task(run: &RunFiles) -> io::Result<()> {
+    // The copy is closed by `exec`, which replaces the original by /dev/null.
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let process = ProcessId::own()?;
+    socket.write_all(StageReport::first_line(&process)?.as_bytes())?;
+    let Err(error) = prepare_and_execute(run, &socket);
+    socket.write_all(error.to_string().as_bytes())?;
+    Err(error)
+}
+
+fn prepare_and_execute(run: &RunFiles, mut socket: &UnixStream) -> io::Result<Infallible> {
+    let spec = run.read_spec()?;
+    // The shim's preference is not for the task. A user namespace may forbid it, and needs no change.
+    let _was_reset = std::fs::write("/proc/self/oom_score_adj", "0").is_ok();
+    rustix::process::setsid()?;
+    rustix::process::umask(Mode::from_raw_mode(UMASK));
+    match spec.root {
+        TaskRoot::Host => {}
+        TaskRoot::Own => {
+            enter_new_root(&run.root(), &spec)?;
+            drop_privileges()?;
+        }
+        TaskRoot::OwnPrivileged => enter_new_root(&run.root(), &spec)?,
+    }
+    if let Some(directory) = &spec.working_directory {
+        rustix::process::chdir(directory)
+            .map_err(|error| about(&format!("enter `{}`", directory.display()), &error.into()))?;
+    }
+    socket.write_all(StageReport::PREPARED.as_bytes())?;
+    execute(&spec)
+}
+
+fn execute(spec: &RunSpec) -> io::Result<Infallible> {
+    let mut command = Command::new(&spec.command);
+    command
+        .args(&spec.arguments)
+        .env_clear()
+        .envs(&spec.environment)
+        .stdin(Stdio::null());
+    if let Some(user) = spec.user {
+        // This drops the supplementary groups as well.
+        command.gid(user.gid).uid(user.uid);
+    }
+    let error = command.exec();
+    Err(about(
+        &format!("execute `{}`", spec.command.display()),
+        &error,
+    ))
+}

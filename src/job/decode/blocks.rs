@@ -1,0 +1,59 @@
+//! Decodes the blocks that several parts of a job have: `restart` and `update`.
+
+use super::fields::{Fields, Reader};
+use super::values::WordSet;
+use crate::diagnostic::Code;
+use crate::job::schema;
+use crate::model::{RestartMode, RestartPolicy};
+
+impl<'t, 'a> Reader<'_> {
+    /// Decodes a restart policy. What the block does not set is that of `base`.
+    pub(super) fn restart(
+        &mut self,
+        fields: &Fields<'t, 'a>,
+        base: &RestartPolicy,
+    ) -> RestartPolicy {
+        let Some(object) = self.single_block(fields, "restart") else {
+            return base.clone();
+        };
+        let place = fields.place.block("restart", "");
+        let fields = self.fields(object, schema::RESTART, "`restart`", place);
+        let mode = self.word(
+            &fields,
+            "mode",
+            &WordSet::of(
+                Code::JobUnknownWord,
+                "restart mode",
+                RestartMode::ALL,
+                RestartMode::as_str,
+            ),
+        );
+        RestartPolicy {
+            attempts: self.attempts(&fields).unwrap_or(base.attempts),
+            interval: self.duration(&fields, "interval").unwrap_or(base.interval),
+            delay: self.duration(&fields, "delay").unwrap_or(base.delay),
+            mode: mode.unwrap_or(base.mode),
+        }
+    }
+
+    fn attempts(&mut self, fields: &Fields<'t, 'a>) -> Option<u32> {
+        let attempts = self.integer(fields, "attempts")?;
+        let valid = u32::try_from(attempts).ok();
+        if valid.is_none() {
+            let place = fields.place.field("attempts");
+            let span = self.places.span(&place);
+            let message = format!("`attempts` is {attempts}, which is not a number of restarts");
+            self.error(Code::JobInvalidValue, message, span, "expected 0 or more");
+            self.places.mark_unreadable(place);
+        }
+        valid
+    }
+
+    /// Decodes the number of canaries of an `update` block.
+    pub(super) fn canaries(&mut self, fields: &Fields<'t, 'a>) -> Option<i64> {
+        let object = self.single_block(fields, "update")?;
+        let place = fields.place.block("update", "");
+        let update = self.fields(object, schema::UPDATE, "`update`", place);
+        self.integer(&update, "canary")
+    }
+}

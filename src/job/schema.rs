@@ -1,0 +1,233 @@
+//! The keys that Nomad knows in the blocks of a job, and what this program does with each.
+//!
+//! Keys of ignored blocks are not listed: nothing in such a block is read.
+
+/// The form of a key in HCL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `key = value`.
+    Value,
+    /// `key { … }`.
+    Block,
+    /// `key { … }` or `key = { … }`.
+    Map,
+}
+
+/// A key of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) form: Form,
+    /// Whether it is read.
+    pub(super) is_used: bool,
+}
+
+const fn key(name: &'static str, form: Form, is_used: bool) -> Key {
+    Key {
+        name,
+        form,
+        is_used,
+    }
+}
+
+const fn value(name: &'static str) -> Key {
+    key(name, Form::Value, true)
+}
+
+const fn block(name: &'static str) -> Key {
+    key(name, Form::Block, true)
+}
+
+const fn map(name: &'static str) -> Key {
+    key(name, Form::Map, true)
+}
+
+const fn ignored(name: &'static str, form: Form) -> Key {
+    key(name, form, false)
+}
+
+/// The top level of a file. Declarations of values are ignored; each use of one is an error.
+pub(super) const FILE: &[Key] = &[
+    block("job"),
+    ignored("locals", Form::Block),
+    ignored("variable", Form::Block),
+    ignored("variables", Form::Block),
+];
+
+/// `job`.
+pub(super) const JOB: &[Key] = &[
+    value("id"),
+    value("name"),
+    value("namespace"),
+    value("region"),
+    value("type"),
+    value("priority"),
+    value("datacenters"),
+    value("node_pool"),
+    block("constraint"),
+    block("group"),
+    block("task"),
+    block("update"),
+    ignored("affinity", Form::Block),
+    ignored("all_at_once", Form::Value),
+    ignored("meta", Form::Map),
+    ignored("migrate", Form::Block),
+    ignored("multiregion", Form::Block),
+    ignored("parameterized", Form::Block),
+    ignored("periodic", Form::Block),
+    ignored("reschedule", Form::Block),
+    ignored("secret", Form::Block),
+    ignored("spread", Form::Block),
+    ignored("ui", Form::Block),
+    ignored("vault", Form::Block),
+];
+
+/// `group`.
+pub(super) const GROUP: &[Key] = &[
+    value("count"),
+    block("constraint"),
+    block("restart"),
+    block("task"),
+    block("update"),
+    block("volume"),
+    ignored("affinity", Form::Block),
+    ignored("consul", Form::Block),
+    ignored("disconnect", Form::Block),
+    ignored("ephemeral_disk", Form::Block),
+    ignored("max_client_disconnect", Form::Value),
+    ignored("max_run_duration", Form::Value),
+    ignored("meta", Form::Map),
+    ignored("migrate", Form::Block),
+    ignored("network", Form::Block),
+    ignored("prevent_reschedule_on_lost", Form::Value),
+    ignored("reschedule", Form::Block),
+    ignored("scaling", Form::Block),
+    ignored("secret", Form::Block),
+    ignored("service", Form::Block),
+    ignored("shutdown_delay", Form::Value),
+    ignored("spread", Form::Block),
+    ignored("stop_after_client_disconnect", Form::Value),
+    ignored("vault", Form::Block),
+];
+
+/// `task`.
+pub(super) const TASK: &[Key] = &[
+    value("driver"),
+    value("user"),
+    value("kill_signal"),
+    value("kill_timeout"),
+    value("leader"),
+    block("config"),
+    block("constraint"),
+    block("csi_plugin"),
+    map("env"),
+    block("lifecycle"),
+    block("resources"),
+    block("restart"),
+    block("volume_mount"),
+    ignored("action", Form::Block),
+    ignored("affinity", Form::Block),
+    ignored("artifact", Form::Block),
+    ignored("consul", Form::Block),
+    ignored("dispatch_payload", Form::Block),
+    ignored("identity", Form::Block),
+    ignored("kind", Form::Value),
+    ignored("logs", Form::Block),
+    ignored("meta", Form::Map),
+    ignored("scaling", Form::Block),
+    ignored("schedule", Form::Block),
+    ignored("secret", Form::Block),
+    ignored("service", Form::Block),
+    ignored("shutdown_delay", Form::Value),
+    ignored("template", Form::Block),
+    ignored("vault", Form::Block),
+];
+
+/// `volume` of a group.
+pub(super) const VOLUME: &[Key] = &[
+    value("type"),
+    value("source"),
+    value("read_only"),
+    value("per_alloc"),
+    value("sticky"),
+    value("access_mode"),
+    value("attachment_mode"),
+    block("mount_options"),
+];
+
+/// `mount_options` of a volume.
+pub(super) const MOUNT_OPTIONS: &[Key] = &[value("fs_type"), value("mount_flags")];
+
+/// `volume_mount` of a task.
+pub(super) const VOLUME_MOUNT: &[Key] = &[
+    value("volume"),
+    value("destination"),
+    value("read_only"),
+    value("propagation_mode"),
+    value("selinux_label"),
+];
+
+/// `csi_plugin` of a task.
+pub(super) const CSI_PLUGIN: &[Key] = &[
+    value("id"),
+    value("type"),
+    value("mount_dir"),
+    value("stage_publish_base_dir"),
+    value("health_timeout"),
+];
+
+/// `lifecycle` of a task.
+pub(super) const LIFECYCLE: &[Key] = &[value("hook"), value("sidecar")];
+
+/// `restart` of a group or a task.
+pub(super) const RESTART: &[Key] = &[
+    value("attempts"),
+    value("interval"),
+    value("delay"),
+    value("mode"),
+    ignored("render_templates", Form::Value),
+];
+
+/// `resources` of a task.
+pub(super) const RESOURCES: &[Key] = &[
+    value("cpu"),
+    value("cores"),
+    value("memory"),
+    value("memory_max"),
+    ignored("device", Form::Block),
+    ignored("disk", Form::Value),
+    ignored("iops", Form::Value),
+    ignored("network", Form::Block),
+    ignored("numa", Form::Block),
+    ignored("secrets", Form::Value),
+];
+
+/// `update` of a job or a group. Only the canaries matter to volumes.
+pub(super) const UPDATE: &[Key] = &[
+    value("canary"),
+    ignored("auto_promote", Form::Value),
+    ignored("auto_revert", Form::Value),
+    ignored("health_check", Form::Value),
+    ignored("healthy_deadline", Form::Value),
+    ignored("max_parallel", Form::Value),
+    ignored("min_healthy_time", Form::Value),
+    ignored("progress_deadline", Form::Value),
+    ignored("stagger", Form::Value),
+];
+
+/// `constraint` of a job, a group or a task.
+pub(super) const CONSTRAINT: &[Key] = &[
+    value("attribute"),
+    value("operator"),
+    value("value"),
+    value("distinct_hosts"),
+    value("distinct_property"),
+    value("is_not_set"),
+    value("is_set"),
+    value("regexp"),
+    value("semver"),
+    value("set_contains"),
+    value("set_contains_all"),
+    value("set_contains_any"),
+    value("version"),
+];

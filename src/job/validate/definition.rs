@@ -1,0 +1,111 @@
+//! The rules of a job as a whole.
+
+use std::collections::HashMap;
+
+use super::rules::Rules;
+use crate::diagnostic::Code;
+use crate::job::place::JobPlace;
+use crate::job::problem::JobProblem;
+use crate::model::{Job, JobType};
+
+/// Checks a job, and returns every broken rule.
+pub fn validate(job: &Job) -> Vec<JobProblem> {
+    let mut rules = Rules {
+        job,
+        problems: vec![],
+    };
+    rules.names();
+    rules.constraints(&job.constraints, &JobPlace::default());
+    if job.groups.is_empty() {
+        let place = JobPlace::default();
+        rules.error(
+            Code::JobIncomplete,
+            place,
+            "Missing job task groups",
+            "add a `group`",
+        );
+    }
+    rules.group_names();
+    for (at, group) in job.groups.iter().enumerate() {
+        rules.group(group, &JobPlace::group(at));
+    }
+    rules.problems
+}
+
+impl Rules<'_> {
+    fn names(&mut self) {
+        let job = self.job;
+        let place = JobPlace::default();
+        let id = job.id.as_str();
+        let problem = match id {
+            "" => Some("Missing job ID"),
+            id if id.contains(' ') => Some("Job ID contains a space"),
+            id if id.contains('\0') => Some("Job ID contains a null character"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            self.error(Code::JobName, place.field("id"), problem, "");
+        }
+        if job.name.is_empty() {
+            self.error(Code::JobName, place.field("name"), "Missing job name", "");
+        }
+        if job.region.is_empty() {
+            let label = "remove this, or name a region";
+            self.error(
+                Code::JobInvalidValue,
+                place.field("region"),
+                "Missing job region",
+                label,
+            );
+        }
+        if job.datacenters.iter().any(String::is_empty) {
+            let text = "Job datacenter must be non-empty string";
+            let place = place.field("datacenters");
+            self.error(Code::JobInvalidValue, place, text, "one name is empty");
+        }
+        if !(1..=100).contains(&job.priority) {
+            let text = "Job priority must be between [1, 100]";
+            let label = "expected 1 to 100";
+            self.error(Code::JobInvalidValue, place.field("priority"), text, label);
+        }
+    }
+
+    fn group_names(&mut self) {
+        let mut seen = HashMap::new();
+        for (at, group) in self.job.groups.iter().enumerate() {
+            let place = JobPlace::group(at);
+            let name = group.name.as_str();
+            if name.is_empty() {
+                let text = format!("Job task group {} has no name", at + 1);
+                self.error(Code::JobName, place, text, "add a name");
+                continue;
+            }
+            let first = *seen.entry(name).or_insert(at);
+            if first != at {
+                let text = format!(
+                    "Job task group {} redefines '{name}' from group {}",
+                    at + 1,
+                    first + 1
+                );
+                let problem = JobProblem::error(Code::JobDuplicate, place, text);
+                self.problems.push(problem.repeats(JobPlace::group(first)));
+            }
+        }
+    }
+
+    /// A system job has one allocation per node, so a higher count has no meaning.
+    pub(super) fn system_count(&mut self, name: &str, count: i64, place: &JobPlace) {
+        if self.job.job_type == JobType::System && count > 1 {
+            let text = format!(
+                "Job task group {name} has count {count}. Count cannot exceed 1 with system scheduler"
+            );
+            let place = place.field("count");
+            self.error(
+                Code::JobInvalidValue,
+                place,
+                text,
+                "remove this, or write 1",
+            );
+        }
+    }
+}

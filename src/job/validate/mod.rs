@@ -1,0 +1,13 @@
+//! The rules of a job, checked without a server.
+//!
+//! Each rule has Nomad's text where Nomad has the rule. Errors are for what can never run; warnings
+//! for what Nomad accepts and fails to run on some nodes. All problems are reported together.
+
+mod constraint;
+mod definition;
+mod group;
+mod rules;
+mod task;
+mod volume;
+
+pub use definition::validate;

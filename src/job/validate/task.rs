@@ -1,0 +1,154 @@
+//! The rules of a task: its volumes, its plugin, its driver.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::rules::{GroupAt, Rules};
+use crate::diagnostic::Code;
+use crate::job::place::JobPlace;
+use crate::job::problem::JobProblem;
+use crate::model::{CsiPluginConfig, Task, TaskGroup, VolumeMount};
+
+/// Drivers that cannot mount volumes, on any node (B79).
+const CANNOT_MOUNT: [&str; 3] = ["raw_exec", "mock_driver", "qemu"];
+
+/// The number of volumes that a message names.
+const LISTED_VOLUMES: usize = 10;
+
+/// Drivers whose tasks are no processes of the node, so no plugin can run in one.
+const CANNOT_RUN_PLUGIN: [&str; 2] = ["mock_driver", "qemu"];
+
+impl<'j> Rules<'j> {
+    pub(super) fn task(&mut self, at: GroupAt<'j, '_>, task: &'j Task, place: &JobPlace) {
+        if task.name.contains(['/', '\\']) {
+            let text = "Task name cannot include slashes";
+            self.error(Code::JobName, place.clone(), text, "remove the slash");
+        }
+        if task.driver.is_empty() {
+            let place = place.field("driver");
+            self.error(
+                Code::JobIncomplete,
+                place,
+                "Missing task driver",
+                "add `driver`",
+            );
+        }
+        self.constraints(&task.constraints, place);
+        if task.restart != at.group.restart {
+            self.restart(&task.restart, place);
+        }
+        self.volume_mounts(at, task, place);
+        if let Some(plugin) = &task.csi_plugin {
+            self.csi_plugin(task, plugin, &place.block("csi_plugin", ""));
+        }
+    }
+
+    fn volume_mounts(&mut self, at: GroupAt<'_, '_>, task: &Task, place: &JobPlace) {
+        let mut destinations: HashMap<PathBuf, JobPlace> = HashMap::new();
+        for (mount_at, mount) in task.volume_mounts.iter().enumerate() {
+            let place = place.block("volume_mount", &mount_at.to_string());
+            self.mounted_volume(at, mount, mount_at, &place);
+            if mount.destination.is_empty() {
+                let text = format!("Volume Mount ({mount_at}) has no destination");
+                let place = place.field("destination");
+                self.error(Code::JobVolumeMount, place, text, "add `destination`");
+                continue;
+            }
+            let destination = plain_path(&mount.destination);
+            let own = place.field("destination");
+            if let Some(first) = destinations.get(&destination) {
+                let text = format!(
+                    "Volume Mount ({mount_at}) hides another one with the same destination, `{}`",
+                    mount.destination
+                );
+                let problem = JobProblem::error(Code::JobVolumeMount, own, text);
+                self.problems.push(problem.repeats(first.clone()));
+            } else {
+                destinations.insert(destination, own);
+            }
+        }
+        let driver = task.driver.as_str();
+        if !task.volume_mounts.is_empty() && CANNOT_MOUNT.contains(&driver) {
+            let text = format!("task driver \"{driver}\" does not support volumes");
+            let label = "the task fails when it starts";
+            self.warning(Code::JobDriver, place.field("driver"), text, label);
+        }
+    }
+
+    fn mounted_volume(
+        &mut self,
+        at: GroupAt<'_, '_>,
+        mount: &VolumeMount,
+        mount_at: usize,
+        place: &JobPlace,
+    ) {
+        let volume = mount.volume.as_str();
+        let is_interpolated = volume.contains("${");
+        if volume.is_empty() {
+            let text = format!("Volume Mount ({mount_at}) references an empty volume");
+            let label = "add `volume`, the name of a volume of the group";
+            self.error(Code::JobVolumeMount, place.field("volume"), text, label);
+        } else if !is_interpolated && !at.group.volumes.contains_key(&mount.volume) {
+            let text = format!("Volume Mount ({mount_at}) references undefined volume {volume}");
+            let label = known_volumes(at.group);
+            self.error(Code::JobVolumeMount, place.field("volume"), text, &label);
+        }
+    }
+
+    /// The rules of a plugin task (B59).
+    fn csi_plugin(&mut self, task: &Task, plugin: &CsiPluginConfig, place: &JobPlace) {
+        let code = Code::JobCsiPlugin;
+        if plugin.id.as_str().is_empty() {
+            let text = "CSIPluginConfig must have a non-empty PluginID";
+            self.error(code, place.field("id"), text, "add `id`");
+        }
+        for (key, directory) in [
+            ("mount_dir", &plugin.mount_dir),
+            ("stage_publish_base_dir", &plugin.stage_publish_base_dir),
+        ] {
+            let path = Path::new(directory);
+            let is_clean = |part: Component<'_>| !matches!(part, Component::ParentDir);
+            if !path.is_absolute() || !path.components().all(is_clean) {
+                let text = format!("`{key}` must be an absolute path without `..`");
+                self.error(
+                    code,
+                    place.field(key),
+                    text,
+                    "expected a path such as `/csi`",
+                );
+            }
+        }
+        let (mount, base) = (&plugin.mount_dir, &plugin.stage_publish_base_dir);
+        if plain_path(base).starts_with(plain_path(mount)) {
+            let text = format!(
+                "CSIPluginConfig StagePublishBaseDir must not be a subdirectory of MountDir, got: \
+                 StagePublishBaseDir={base:?} MountDir={mount:?}"
+            );
+            let label = "choose a directory outside of `mount_dir`";
+            self.error(code, place.field("stage_publish_base_dir"), text, label);
+        }
+        let driver = task.driver.as_str();
+        if CANNOT_RUN_PLUGIN.contains(&driver) {
+            let text = format!("task driver \"{driver}\" cannot run a plugin");
+            let label = "use `exec`, `raw_exec` or a container driver";
+            self.error(Code::JobDriver, place.clone(), text, label);
+        }
+    }
+}
+
+/// Returns a path without `.`, repeated slashes and a slash at its end.
+fn plain_path(path: &str) -> PathBuf {
+    Path::new(path).components().collect()
+}
+
+/// Returns the volumes of a group for a message: a group may have many.
+fn known_volumes(group: &TaskGroup) -> String {
+    let names = group.volumes.keys().take(LISTED_VOLUMES);
+    let listed: Vec<_> = names.map(|alias| format!("`{alias}`")).collect();
+    let others = group.volumes.len() - listed.len();
+    match (listed.is_empty(), others) {
+        (true, _) => "the group has no volume".to_owned(),
+        (false, 0) => format!("the group has {}", listed.join(", ")),
+        (false, others) => format!("the group has {} and {others} more", listed.join(", ")),
+    }
+}

@@ -1,0 +1,61 @@
+//! A job.
+
+use serde::{Deserialize, Serialize};
+
+use super::constraint::Constraint;
+use super::group::TaskGroup;
+use super::keywords::JobType;
+use crate::model::id::{JobId, Namespace};
+
+/// A job, as far as volumes need it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The namespace of the job and of the volumes that it uses.
+    pub namespace: Namespace,
+    /// The ID, unique in its namespace.
+    pub id: JobId,
+    /// The name, which is the ID unless the job says otherwise.
+    pub name: String,
+    /// The region.
+    pub region: String,
+    /// The type.
+    pub job_type: JobType,
+    /// The priority, 1 to 100.
+    pub priority: i64,
+    /// The datacenters whose nodes may run the job; `*` stands for all.
+    pub datacenters: Vec<String>,
+    /// The node pool.
+    pub node_pool: String,
+    /// Requirements on the nodes of all groups.
+    pub constraints: Vec<Constraint>,
+    /// The groups.
+    pub groups: Vec<TaskGroup>,
+}
+
+impl Job {
+    /// The priority of a job that names none.
+    pub const DEFAULT_PRIORITY: i64 = 50;
+    /// The region of a job that names none.
+    pub const DEFAULT_REGION: &'static str = "global";
+    /// The node pool of a job that names none.
+    pub const DEFAULT_NODE_POOL: &'static str = "default";
+    /// The only datacenter of a job that names none: all of them.
+    pub const ALL_DATACENTERS: &'static str = "*";
+
+    /// Creates a service job without groups, with Nomad's defaults.
+    pub fn new(namespace: Namespace, id: JobId) -> Self {
+        Self {
+            namespace,
+            name: id.to_string(),
+            id,
+            region: Self::DEFAULT_REGION.to_owned(),
+            job_type: JobType::Service,
+            priority: Self::DEFAULT_PRIORITY,
+            datacenters: vec![Self::ALL_DATACENTERS.to_owned()],
+            node_pool: Self::DEFAULT_NODE_POOL.to_owned(),
+            constraints: vec![],
+            groups: vec![],
+        }
+    }
+}

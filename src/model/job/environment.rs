@@ -1,0 +1,99 @@
+//! The settings of a task that may contain secrets: its environment and its driver's configuration.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The environment of a task. `Debug` shows names only.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskEnvironment(BTreeMap<String, String>);
+
+impl TaskEnvironment {
+    /// Returns whether no variable is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of a variable.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Iterates over names and values, sorted by name.
+    pub fn expose(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for TaskEnvironment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter();
+        Self(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+impl fmt::Debug for TaskEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.keys().map(|name| (name, format_args!("[REDACTED]")));
+        f.debug_map().entries(names).finish()
+    }
+}
+
+/// The configuration of a task's driver, which only the driver reads. `Debug` shows keys only.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskConfig(serde_json::Map<String, serde_json::Value>);
+
+impl TaskConfig {
+    /// Wraps the keys and values of a `config` block.
+    pub fn new(values: serde_json::Map<String, serde_json::Value>) -> Self {
+        Self(values)
+    }
+
+    /// Returns whether nothing is configured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of a key.
+    pub fn get(&self, key: &str) -> Option<&serde_json::Value> {
+        self.0.get(key)
+    }
+
+    /// Returns all keys and values.
+    pub fn expose(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TaskConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.0.keys().map(|key| (key, format_args!("[REDACTED]")));
+        f.debug_map().entries(keys).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_contains_names_but_no_values() {
+        let environment = TaskEnvironment::from_iter([("PASSWORD", "hunter2")]);
+        let mut values = serde_json::Map::new();
+        values.insert("auth".into(), serde_json::json!({"password": "hunter2"}));
+        let shown = format!("{environment:?} {:?}", TaskConfig::new(values));
+        assert!(
+            shown.contains("PASSWORD") && shown.contains("auth"),
+            "{shown}"
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

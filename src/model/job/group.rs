@@ -1,0 +1,47 @@
+//! A task group: tasks that run together on one node and share its volumes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::constraint::Constraint;
+use super::keywords::JobType;
+use super::restart::RestartPolicy;
+use super::task::Task;
+use super::volume::JobVolume;
+use crate::model::id::VolumeAlias;
+
+/// A task group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskGroup {
+    /// The name, unique in the job.
+    pub name: String,
+    /// The number of allocations; at most 1 in a system job.
+    pub count: i64,
+    /// The number of canaries of an update, which forbid `per_alloc` volumes.
+    pub canaries: i64,
+    /// Requirements on the node.
+    pub constraints: Vec<Constraint>,
+    /// The volumes of every allocation, by the name under which tasks mount them.
+    pub volumes: BTreeMap<VolumeAlias, JobVolume>,
+    /// When a failed task is restarted.
+    pub restart: RestartPolicy,
+    /// The tasks.
+    pub tasks: Vec<Task>,
+}
+
+impl TaskGroup {
+    /// Creates a group of one allocation without volumes and tasks.
+    pub fn new(name: impl Into<String>, job_type: JobType) -> Self {
+        Self {
+            name: name.into(),
+            count: 1,
+            canaries: 0,
+            constraints: vec![],
+            volumes: BTreeMap::new(),
+            restart: RestartPolicy::of_type(job_type),
+            tasks: vec![],
+        }
+    }
+}

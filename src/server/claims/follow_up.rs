@@ -1,0 +1,101 @@
+//! [`follow_up()`]: what is written together with the end of a step.
+//!
+//! The end of a step often makes the next step on the same node due, or the release of a claim. Both are
+//! one durable write then. A step is only started like this if its call is sent at once: in the same
+//! lane, to the same instance of the plugin, with the place that its predecessor had. One that has to
+//! wait is not started (rule 2 of the claims machine), nor is one that was tried before, which may pause.
+
+use crate::claim::{
+    ClaimEvent, ClaimKey, Claims, EventPlace, Known, Lane, Step, apply, next_steps,
+};
+use crate::model::{AllocId, RemoteVolume};
+use crate::state::{EventKind, State};
+
+/// A step that is done.
+pub(super) struct DoneStep<'a> {
+    pub volume: &'a RemoteVolume,
+    pub step: &'a Step,
+    /// The instance of the plugin that answered.
+    pub instance: &'a AllocId,
+    /// The event that records its end.
+    pub event: &'a ClaimEvent,
+    /// Whether its place is still held, so that another call can be sent at once.
+    pub has_place: bool,
+}
+
+/// Returns the step that becomes due and can be written together with the end of this one; `None` if the
+/// driver has to decide. It is a [`Step::Release`], or a step to call.
+pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
+    let mut record = state.claims(done.volume)?.claims.clone();
+    let lane = lane(&record, done.step);
+    let at = EventPlace { index: 0, time: 0 };
+    apply(&mut record, done.event, at);
+    let facts = state.claim_facts(&done.volume.plugin_id);
+    let steps = next_steps(&record, &facts);
+    if let Some(release) = steps.iter().find(|step| matches!(step, Step::Release(_))) {
+        return Some(release.clone());
+    }
+    let Some(Lane::Node(node)) = &lane else {
+        return None;
+    };
+    let newest = state.node_instance(&done.volume.plugin_id, node)?;
+    let can_continue = done.has_place && newest.alloc_id == *done.instance;
+    let is_untried = |step: &Step| {
+        let effect = step.effect();
+        effect.is_some_and(|effect| record.known(&effect) != Known::Maybe)
+    };
+    let mut in_lane = steps
+        .into_iter()
+        .filter(|step| lane == self::lane(&record, step));
+    in_lane.find(|step| can_continue && is_untried(step))
+}
+
+fn lane(record: &Claims, step: &Step) -> Option<Lane> {
+    let node_of = |key: &ClaimKey| record.claims.get(key).map(|claim| claim.node.clone());
+    step.lane(node_of)
+}
+
+/// Returns the events that start the step that follows, or carry it out.
+pub(super) fn follow_up_events(state: &State, done: &DoneStep<'_>, next: &Step) -> Vec<EventKind> {
+    match next {
+        Step::Release(key) => release_events(state, done.volume, key),
+        _ => {
+            let event = ClaimEvent::StepStarted {
+                step: next.clone(),
+                instance: done.instance.clone(),
+            };
+            vec![claim_event(done.volume, event)]
+        }
+    }
+}
+
+/// Returns the events that remove a claim of which nothing is left, and its allocation with its last
+/// claim.
+pub(super) fn release_events(
+    state: &State,
+    volume: &RemoteVolume,
+    key: &ClaimKey,
+) -> Vec<EventKind> {
+    let mut events = vec![claim_event(
+        volume,
+        ClaimEvent::Released { key: key.clone() },
+    )];
+    let alloc = &key.alloc;
+    if state.alloc(alloc).is_some() && state.claims_of(alloc).count() <= 1 {
+        events.push(EventKind::AllocForgotten {
+            alloc: alloc.clone(),
+        });
+    }
+    events
+}
+
+/// Returns an event about the claims of a volume.
+pub(super) fn claim_event(volume: &RemoteVolume, event: ClaimEvent) -> EventKind {
+    EventKind::Claim {
+        volume: volume.clone(),
+        event: Box::new(event),
+    }
+}
+
+#[cfg(test)]
+mod tests;

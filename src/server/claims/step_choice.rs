@@ -1,0 +1,70 @@
+//! Who gets a step, and whom it is for. Pure.
+
+use crate::claim::{ClaimKey, Known, Step};
+use crate::model::{AllocId, NodeId, RemoteVolume};
+use crate::state::State;
+
+/// Returns the held claims that need the step.
+pub(super) fn waiting_for(state: &State, volume: &RemoteVolume, step: &Step) -> Vec<ClaimKey> {
+    let Some(record) = state.claims(volume) else {
+        return vec![];
+    };
+    let claims = record.claims.claims.iter();
+    let waiting = claims.filter(|(key, claim)| {
+        let is_concerned = match step {
+            Step::NodePublish(one) => *key == one,
+            Step::ControllerPublish(node) | Step::NodeStage(node) => claim.node == *node,
+            Step::NodeExpand(_)
+            | Step::NodeUnpublish(_)
+            | Step::NodeUnstage(_)
+            | Step::ControllerUnpublish(_)
+            | Step::AssumeNodeGone(_)
+            | Step::Sweep(_)
+            | Step::Release(_) => false,
+        };
+        is_concerned && claim.is_held() && claim.published != Known::Yes
+    });
+    waiting.map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one
+/// that got it, unless it has ended.
+pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) -> Option<AllocId> {
+    let plugin = &volume.plugin_id;
+    let claims = &state.claims(volume)?.claims;
+    let is_open = step
+        .effect()
+        .is_some_and(|effect| claims.known(&effect) == Known::Maybe);
+    let bound = claims.call(step).filter(|_| is_open);
+    let record = state.plugin_record(plugin)?;
+    if let Some(call) = bound
+        && record.allocs.contains_key(&call.instance)
+    {
+        return Some(call.instance.clone());
+    }
+    let newest = match step {
+        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) => {
+            state.controller_instance(plugin)?
+        }
+        Step::NodePublish(key) | Step::NodeUnpublish(key) => {
+            state.node_instance(plugin, &claims.claims.get(key)?.node)?
+        }
+        Step::NodeStage(node)
+        | Step::NodeUnstage(node)
+        | Step::NodeExpand(node)
+        | Step::AssumeNodeGone(node)
+        | Step::Sweep(node) => state.node_instance(plugin, node)?,
+        Step::Release(_) => return None,
+    };
+    Some(newest.alloc_id.clone())
+}
+
+/// Returns the instance of a plugin on a node for a sweep.
+pub(super) fn node_instance(
+    state: &State,
+    volume: &RemoteVolume,
+    node: &NodeId,
+) -> Option<AllocId> {
+    let instance = state.node_instance(&volume.plugin_id, node)?;
+    Some(instance.alloc_id.clone())
+}

@@ -1,0 +1,98 @@
+//! Counts in documents, over random histories.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use crate::claim::Claim;
+use crate::model::{AllocId, Namespace};
+use crate::server::http::{plugins, volumes};
+use crate::state::samples::History;
+use crate::state::{State, VolumeFilter, VolumeRecord, VolumeView, volumes as listed};
+use crate::wire::InstanceDocument;
+
+/// The allocations with such a claim of the volume through its registration, from the table of claims.
+/// Claims of an external volume that had the same ID before are not its own.
+fn claimants(state: &State, volume: &VolumeRecord, is_wanted: fn(&Claim) -> bool) -> usize {
+    let external = volume.remote_volume();
+    let records = state.all_claims();
+    let own = records.filter(|record| Some(&record.volume) == external.as_ref());
+    let claims = own.flat_map(|record| record.claims.through(volume.key()));
+    let wanted = claims.filter(|(_, claim)| is_wanted(claim));
+    let allocs: BTreeSet<AllocId> = wanted.map(|(key, _)| key.alloc.clone()).collect();
+    allocs.len()
+}
+
+fn assert_volume_counts(state: &State, view: &VolumeView) {
+    let readers = claimants(state, &view.record, |claim| claim.read_only);
+    let writers = claimants(state, &view.record, |claim| !claim.read_only);
+    let stub = volumes::volume_stub(view);
+    let document = volumes::volume_document(view);
+    assert_eq!(
+        [document.read_allocs.len(), document.write_allocs.len()],
+        [readers, writers]
+    );
+    let counts = [stub.current_readers, stub.current_writers];
+    assert_eq!(
+        counts.map(|count| usize::try_from(count).unwrap()),
+        [readers, writers]
+    );
+}
+
+fn counted<'a>(instances: impl Iterator<Item = &'a InstanceDocument>) -> [i64; 2] {
+    instances.fold([0, 0], |[healthy, expected], instance| {
+        [healthy + i64::from(instance.healthy), expected + 1]
+    })
+}
+
+/// The counts of every plugin and of its volumes match the instances that the plugin's document shows.
+fn assert_plugin_counts(state: &State, volumes_of_state: &[VolumeView]) {
+    for view in crate::state::plugins(state, "") {
+        let document = plugins::document(&view);
+        let controllers = counted(document.controllers.values());
+        let nodes = counted(document.nodes.values());
+        let stub = plugins::stub(&view);
+        for shown in [
+            [
+                [document.controllers_healthy, document.controllers_expected],
+                [document.nodes_healthy, document.nodes_expected],
+            ],
+            [
+                [stub.controllers_healthy, stub.controllers_expected],
+                [stub.nodes_healthy, stub.nodes_expected],
+            ],
+        ] {
+            assert_eq!(shown, [controllers, nodes]);
+        }
+        for volume in volumes_of_state {
+            let stub = volumes::volume_stub(volume);
+            if stub.plugin_id == document.id {
+                let shown = [stub.controllers_healthy, stub.controllers_expected];
+                assert_eq!(shown, controllers);
+                assert_eq!([stub.nodes_healthy, stub.nodes_expected], nodes);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// B86: every count of a document equals the records that it counts.
+    #[test]
+    fn counts_equal_the_records_that_they_count(seed in any::<u64>(), length in 50_usize..400) {
+        let mut history = History::new(seed);
+        history.by_ref().take(length).for_each(drop);
+        let state = history.state();
+        let everywhere = VolumeFilter {
+            namespace: Namespace::new(Namespace::ALL),
+            prefix: String::new(),
+            plugin: None,
+            node: None,
+        };
+        let all = listed(state, &everywhere, None, 0).volumes;
+        prop_assert!(length < 200 || !all.is_empty(), "the history has volumes");
+        all.iter().for_each(|view| assert_volume_counts(state, view));
+        assert_plugin_counts(state, &all);
+    }
+}

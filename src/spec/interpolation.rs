@@ -1,0 +1,156 @@
+//! Texts of job files: a node replaces some `${…}` when a task starts, and the rest has to be
+//! evaluated before.
+//!
+//! Nomad evaluates variables (`var.x`), locals, functions and operators when it reads a file. It
+//! keeps every other reference, such as `${NOMAD_ALLOC_INDEX}` or `${node.unique.name}`, as text.
+//! This program evaluates nothing, so it refuses the first kind and keeps the second.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use hcl_edit::Span as _;
+use hcl_edit::expr::{Expression, Traversal, TraversalOperator};
+use hcl_edit::template::Element;
+
+/// Why a text of a job file has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TextProblem {
+    /// A part has to be evaluated.
+    NeedsEvaluation {
+        /// What it is: "a function call".
+        what: &'static str,
+        /// Its position in the text.
+        range: Range<usize>,
+    },
+    /// It is not a template of HCL.
+    Malformed,
+}
+
+/// Returns the value of a text: `$${` is `${`, and references of the running task stay as written.
+///
+/// # Errors
+/// If a part of the text has to be evaluated, or `${` starts no expression.
+pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
+    if !text.contains("${") && !text.contains("%{") {
+        return Ok(Cow::Borrowed(text));
+    }
+    let template = hcl_edit::parser::parse_template(text).map_err(|_| TextProblem::Malformed)?;
+    let mut value = String::with_capacity(text.len());
+    for element in &template {
+        let range = element.span().unwrap_or(0..text.len());
+        match element {
+            Element::Literal(literal) => {
+                value.push_str(&literal.replace("$${", "${").replace("%%{", "%{"));
+            }
+            Element::Interpolation(inner) => match evaluated_part(&inner.expr) {
+                None => value.push_str(text.get(range).unwrap_or_default()),
+                Some(what) => return Err(TextProblem::NeedsEvaluation { what, range }),
+            },
+            Element::Directive(_) => {
+                let what = "a directive";
+                return Err(TextProblem::NeedsEvaluation { what, range });
+            }
+        }
+    }
+    Ok(Cow::Owned(value))
+}
+
+/// Returns what has to be evaluated in an expression; `None` for a reference of the running task.
+pub(super) fn evaluated_part(expression: &Expression) -> Option<&'static str> {
+    match expression {
+        Expression::Variable(name) => root_part(name.as_str()),
+        Expression::Traversal(reference) => reference_part(reference),
+        Expression::Parenthesis(inner) => evaluated_part(inner.inner()),
+        Expression::FuncCall(_) => Some("a function call"),
+        Expression::Conditional(_) => Some("a condition"),
+        Expression::ForExpr(_) => Some("a `for` expression"),
+        Expression::BinaryOp(_) | Expression::UnaryOp(_) => Some("an operator"),
+        Expression::Null(_)
+        | Expression::Bool(_)
+        | Expression::Number(_)
+        | Expression::String(_)
+        | Expression::Array(_)
+        | Expression::Object(_)
+        | Expression::StringTemplate(_)
+        | Expression::HeredocTemplate(_) => Some("a value in `${…}`"),
+    }
+}
+
+fn reference_part(reference: &Traversal) -> Option<&'static str> {
+    let Expression::Variable(root) = &reference.expr else {
+        return Some("a reference into an expression");
+    };
+    let is_plain = |operator: &TraversalOperator| match operator {
+        TraversalOperator::GetAttr(_) | TraversalOperator::LegacyIndex(_) => true,
+        TraversalOperator::Index(Expression::String(_) | Expression::Number(_)) => true,
+        TraversalOperator::Index(_)
+        | TraversalOperator::AttrSplat(_)
+        | TraversalOperator::FullSplat(_) => false,
+    };
+    if !reference
+        .operators
+        .iter()
+        .all(|operator| is_plain(operator.value()))
+    {
+        return Some("a reference with an expression");
+    }
+    root_part(root.as_str())
+}
+
+fn root_part(root: &str) -> Option<&'static str> {
+    match root {
+        "var" => Some("a variable"),
+        "local" => Some("a local value"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_of_the_running_task_stay_as_written() {
+        for text in [
+            "plain",
+            "${NOMAD_ALLOC_INDEX}",
+            "a-${ node.unique.name }-b",
+            "${attr.kernel.name}${meta.a-b}",
+            "${attr[\"x.y\"]} ${env[\"HOME\"]}",
+            "100% $HOME {x}",
+        ] {
+            assert_eq!(runtime_text(text).as_deref(), Ok(text), "{text}");
+        }
+        assert_eq!(
+            runtime_text("$${HOME} %%{x}").as_deref(),
+            Ok("${HOME} %{x}")
+        );
+    }
+
+    #[test]
+    fn what_has_to_be_evaluated_is_refused() {
+        for (text, expected) in [
+            ("a ${var.x}", "a variable"),
+            ("${local.x}", "a local value"),
+            ("${upper(\"x\")}", "a function call"),
+            ("${a + 1}", "an operator"),
+            ("${!a}", "an operator"),
+            ("${a ? b : c}", "a condition"),
+            ("${var.x[0]}", "a variable"),
+            ("${node[var.x]}", "a reference with an expression"),
+            ("%{ if a }b%{ endif }", "a directive"),
+            ("${\"x\"}", "a value in `${…}`"),
+        ] {
+            match runtime_text(text) {
+                Err(TextProblem::NeedsEvaluation { what, range }) => {
+                    assert_eq!(what, expected, "{text}");
+                    assert!(text[range].contains('{'), "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        for text in ["${HOME:-x}", "${1", "${}"] {
+            assert_eq!(runtime_text(text), Err(TextProblem::Malformed), "{text}");
+        }
+    }
+}

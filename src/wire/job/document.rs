@@ -1,0 +1,118 @@
+//! A job, its groups and their volumes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use super::task::TaskDocument;
+use crate::wire::volume::MountOptionsDocument;
+
+/// The body of a request that registers, plans or validates a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct JobRequestDocument {
+    /// Whether the job must still have this index.
+    pub enforce_index: bool,
+    /// The job.
+    pub job: Option<JobDocument>,
+    /// The index that the job must have; 0 for a new job.
+    pub job_modify_index: u64,
+}
+
+/// A job. `null` stands for Nomad's default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct JobDocument {
+    /// Requirements on the nodes of all groups.
+    pub constraints: Vec<ConstraintDocument>,
+    /// The index of the creation; only a server sets it.
+    pub create_index: u64,
+    /// The datacenters.
+    pub datacenters: Vec<String>,
+    /// The ID.
+    #[serde(rename = "ID")]
+    pub id: String,
+    /// The index of the last change of the specification; only a server sets it.
+    pub job_modify_index: u64,
+    /// The index of the last change; only a server sets it.
+    pub modify_index: u64,
+    /// The name.
+    pub name: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The node pool.
+    pub node_pool: String,
+    /// The priority.
+    pub priority: Option<i64>,
+    /// The region.
+    pub region: String,
+    /// `pending`, `running` or `dead`; only a server sets it.
+    pub status: String,
+    /// Whether the job was stopped; only a server sets it.
+    pub stop: bool,
+    /// When the job was registered, in nanoseconds since the epoch; only a server sets it.
+    pub submit_time: i64,
+    /// The groups.
+    pub task_groups: Vec<TaskGroupDocument>,
+    /// `service`, `batch`, `system` or `sysbatch`.
+    #[serde(rename = "Type")]
+    pub job_type: String,
+    /// How the groups are updated, unless they say otherwise.
+    pub update: Option<UpdateDocument>,
+    /// The version; only a server sets it.
+    pub version: u64,
+}
+
+/// How a group is updated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct UpdateDocument {
+    /// The number of canaries.
+    pub canary: Option<i64>,
+}
+
+/// A group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct TaskGroupDocument {
+    /// Requirements on the node.
+    pub constraints: Vec<ConstraintDocument>,
+    /// The number of allocations.
+    pub count: Option<i64>,
+    /// The name.
+    pub name: String,
+    /// When a failed task is restarted.
+    pub restart_policy: Option<RestartPolicyDocument>,
+    /// The tasks.
+    pub tasks: Vec<TaskDocument>,
+    /// How it is updated.
+    pub update: Option<UpdateDocument>,
+    /// The volumes, by the name under which tasks mount them.
+    pub volumes: BTreeMap<String, VolumeRequestDocument>,
+}
+
+/// A volume of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct VolumeRequestDocument {
+    /// The access mode.
+    pub access_mode: String,
+    /// The attachment mode.
+    pub attachment_mode: String,
+    /// Mount options that override those of the volume.
+    pub mount_options: Option<MountOptionsDocument>,
+    /// The name under which tasks mount it.
+    pub name: String,
+    /// Whether each allocation has a volume of its own.
+    pub per_alloc: bool,
+    /// Whether the allocations only read.
+    pub read_only: bool,
+    /// The volume's ID, or the name of a host volume.
+    pub source: String,
+    /// Whether an allocation stays with the volume that it had first.
+    pub sticky: bool,
+    /// `csi` or `host`.
+    #[serde(rename = "Type")]
+    pub volume_type: String,
+}

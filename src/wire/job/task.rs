@@ -1,0 +1,107 @@
+//! A task of a job.
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::{ConstraintDocument, RestartPolicyDocument};
+use crate::model::{TaskConfig, TaskEnvironment};
+
+/// A task. `null` stands for Nomad's default. Durations are in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct TaskDocument {
+    /// The plugin that it is.
+    #[serde(rename = "CSIPluginConfig")]
+    pub csi_plugin_config: Option<CsiPluginDocument>,
+    /// The driver's configuration.
+    pub config: TaskConfig,
+    /// Requirements on the node.
+    pub constraints: Vec<ConstraintDocument>,
+    /// The driver.
+    pub driver: String,
+    /// The environment.
+    pub env: TaskEnvironment,
+    /// The signal that asks it to end.
+    pub kill_signal: String,
+    /// How long it may take to end.
+    pub kill_timeout: Option<i64>,
+    /// Whether the other tasks end with it.
+    pub leader: bool,
+    /// When it runs.
+    pub lifecycle: Option<LifecycleDocument>,
+    /// The name.
+    pub name: String,
+    /// The resources.
+    pub resources: Option<ResourcesDocument>,
+    /// When it is restarted after a failure.
+    pub restart_policy: Option<RestartPolicyDocument>,
+    /// The user.
+    pub user: String,
+    /// The volumes that it mounts.
+    pub volume_mounts: Vec<VolumeMountDocument>,
+}
+
+/// When a task runs that is not a main task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct LifecycleDocument {
+    /// `prestart`, `poststart` or `poststop`.
+    pub hook: String,
+    /// Whether it runs as long as the main tasks.
+    pub sidecar: bool,
+}
+
+/// The resources of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourcesDocument {
+    /// Processor time in MHz.
+    #[serde(rename = "CPU")]
+    pub cpu: Option<i64>,
+    /// Whole processor cores.
+    #[serde(rename = "Cores")]
+    pub cores: Option<i64>,
+    /// Space on disk in MiB; Nomad's CLI requires the field.
+    #[serde(rename = "DiskMB")]
+    pub disk_mb: Option<i64>,
+    /// The limit of memory in MiB.
+    #[serde(rename = "MemoryMaxMB")]
+    pub memory_max_mb: Option<i64>,
+    /// Memory in MiB.
+    #[serde(rename = "MemoryMB")]
+    pub memory_mb: Option<i64>,
+}
+
+/// A volume of the group in the file system of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct VolumeMountDocument {
+    /// The path in the task.
+    pub destination: String,
+    /// The propagation of mounts.
+    pub propagation_mode: String,
+    /// Whether the task only reads.
+    pub read_only: bool,
+    /// The SELinux label.
+    #[serde(rename = "SELinuxLabel")]
+    pub selinux_label: String,
+    /// The group's name of the volume.
+    pub volume: String,
+}
+
+/// The CSI plugin that a task is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct CsiPluginDocument {
+    /// How long it may take until it is healthy, in nanoseconds.
+    pub health_timeout: i64,
+    /// The plugin's ID.
+    #[serde(rename = "ID")]
+    pub id: String,
+    /// The directory of the socket.
+    pub mount_dir: String,
+    /// The parent directory of staging and target paths.
+    pub stage_publish_base_dir: String,
+    /// `controller`, `node` or `monolith`.
+    #[serde(rename = "Type")]
+    pub plugin_type: String,
+}

@@ -1,0 +1,22 @@
+job "readers" {
+  type = "batch"
+  group "g" {
+    count = 4
+
+    volume "data" {
+      type            = "csi"
+      source          = "db"
+      access_mode     = "multi-node-reader-only"
+      attachment_mode = "file-system"
+      read_only       = true
+    }
+    task "t" {
+      driver = "exec"
+      volume_mount {
+        volume      = "data"
+        destination = "/data"
+        read_only   = true
+      }
+    }
+  }
+}

@@ -1,0 +1,16 @@
+job "quoted" {
+  group "g" {
+    count = "2"
+
+    volume "data" {
+      type            = "csi"
+      source          = "db"
+      access_mode     = "multi-node-reader-only"
+      attachment_mode = "file-system"
+      read_only       = "true"
+    }
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

@@ -1,0 +1,8 @@
+job "cleanup" {
+  type = "sysbatch"
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

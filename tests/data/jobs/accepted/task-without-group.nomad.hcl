@@ -1,0 +1,5 @@
+job "lonely" {
+  task "t" {
+    driver = "exec"
+  }
+}

@@ -1,0 +1,13 @@
+# expect: job/duplicate
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

@@ -1,0 +1,11 @@
+# expect: job/unknown-word
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+      lifecycle {
+        hook = "before"
+      }
+    }
+  }
+}

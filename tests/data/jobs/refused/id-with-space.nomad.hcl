@@ -1,0 +1,9 @@
+# expect: job/name
+job "x" {
+  id = "a b"
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

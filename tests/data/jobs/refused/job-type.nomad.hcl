@@ -1,0 +1,9 @@
+# expect: job/unknown-word
+job "typo" {
+  type = "deamon"
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

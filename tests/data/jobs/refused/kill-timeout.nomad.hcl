@@ -1,0 +1,9 @@
+# expect: job/invalid-value
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+      kill_timeout = "soon"
+    }
+  }
+}

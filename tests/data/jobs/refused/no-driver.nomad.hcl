@@ -1,0 +1,7 @@
+# expect: job/incomplete
+job "x" {
+  group "g" {
+    task "t" {
+    }
+  }
+}

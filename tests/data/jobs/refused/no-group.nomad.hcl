@@ -1,0 +1,3 @@
+# expect: job/incomplete
+job "empty" {
+}

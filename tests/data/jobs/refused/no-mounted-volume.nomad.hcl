@@ -1,0 +1,18 @@
+# expect: job/volume-mount
+job "x" {
+  group "g" {
+    volume "data" {
+      type            = "csi"
+      source          = "db"
+      access_mode     = "single-node-writer"
+      attachment_mode = "file-system"
+    }
+    task "t" {
+      driver = "exec"
+      volume_mount {
+        volume      = ""
+        destination = "/data"
+      }
+    }
+  }
+}

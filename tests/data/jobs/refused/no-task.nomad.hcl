@@ -1,0 +1,5 @@
+# expect: job/incomplete
+job "empty" {
+  group "g" {
+  }
+}

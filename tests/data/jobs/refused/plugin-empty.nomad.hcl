@@ -1,0 +1,10 @@
+# expect: spec/missing-field job/csi-plugin
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+      csi_plugin {
+      }
+    }
+  }
+}

@@ -1,0 +1,9 @@
+# expect: spec/syntax
+job "x" {
+  group "g" {
+    "count" = 1
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

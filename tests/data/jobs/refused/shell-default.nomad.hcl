@@ -1,0 +1,11 @@
+# expect: job/expression
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+      env {
+        A = "${HOME:-x}"
+      }
+    }
+  }
+}

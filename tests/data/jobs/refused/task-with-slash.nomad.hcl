@@ -1,0 +1,8 @@
+# expect: job/name
+job "x" {
+  group "g" {
+    task "a/b" {
+      driver = "exec"
+    }
+  }
+}

@@ -1,0 +1,15 @@
+# expect: job/several
+job "a" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}
+job "b" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+    }
+  }
+}

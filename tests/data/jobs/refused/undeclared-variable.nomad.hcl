@@ -1,0 +1,9 @@
+# expect: job/expression
+job "x" {
+  group "g" {
+    task "t" {
+      driver = "exec"
+      user = var.user
+    }
+  }
+}

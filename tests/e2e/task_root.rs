@@ -1,0 +1,346 @@
+//! The root of `exec` tasks: what they see, what they may write, and that nothing of it stays.
+
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nomad_csi::ports::{DriverConfig, LogStream, RunEnd, RunRequest, TaskMount, TaskUser};
+
+use crate::namespace::run_in_mount_namespace;
+use crate::task_fixture::{TestRun, exec, exited, is_root, mount, raw_exec, request, shell};
+use crate::wait::until;
+
+/// Runs a test that awaits, in a mount namespace that loses all its mounts.
+pub(crate) fn run_isolated<T: Future>(test: &str, body: impl FnOnce() -> T) {
+    if is_root() {
+        run_in_mount_namespace(test, || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(body());
+        });
+    }
+}
+
+pub(crate) fn run_command(words: &[&str]) -> String {
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// An ext4 file system on a loop device, mounted.
+pub(crate) struct DeviceVolume {
+    pub(crate) device: String,
+    pub(crate) target: PathBuf,
+}
+
+impl DeviceVolume {
+    pub(crate) fn create(base: &Path) -> Self {
+        let (image, target) = (base.join("image"), base.join("published"));
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(16 << 20).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        run_command(&["mkfs.ext4", "-q", image.to_str().unwrap()]);
+        let device = run_command(&["losetup", "--find", "--show", image.to_str().unwrap()]);
+        run_command(&["mount", &device, target.to_str().unwrap()]);
+        Self { device, target }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.target.to_str().unwrap()
+    }
+
+    /// Unmounts the volume and waits until no namespace holds the device. The kernel may take an instant.
+    pub(crate) fn release(self) {
+        run_command(&["umount", self.path()]);
+        let exclusive = (rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC).bits();
+        until("the device to be free", || {
+            let mut options = std::fs::File::options();
+            let opened = options
+                .read(true)
+                .custom_flags(exclusive.cast_signed())
+                .open(&self.device);
+            opened.map(drop).map_err(|error| error.to_string())
+        });
+        run_command(&["losetup", "--detach", &self.device]);
+    }
+}
+
+pub(crate) fn exec_request(script: &str, mounts: Vec<TaskMount>) -> RunRequest {
+    RunRequest {
+        mounts,
+        ..request(DriverConfig::Exec(shell(script)))
+    }
+}
+
+fn read_only(mount: TaskMount) -> TaskMount {
+    TaskMount {
+        read_only: true,
+        ..mount
+    }
+}
+
+/// Runs a script and returns what it wrote.
+async fn output_of(run: &TestRun, request: RunRequest) -> Vec<String> {
+    let end = run.end_of(request).await;
+    let errors = run.lines(LogStream::Stderr).await;
+    assert_eq!(end, exited(0), "{errors:?}");
+    run.lines(LogStream::Stdout).await
+}
+
+#[test]
+fn a_volume_is_written_where_it_may_be_and_is_free_after_the_end() {
+    run_isolated(
+        "task_root::a_volume_is_written_where_it_may_be_and_is_free_after_the_end",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            let volume = DeviceVolume::create(base.path());
+            let mounts = vec![
+                mount(&volume.target, "/data/rw"),
+                read_only(mount(&volume.target, "/data/ro")),
+            ];
+            let run = TestRun::new(exec(), base.path());
+            let script = "echo written > /data/rw/file; cat /data/ro/file; \
+                          (echo x > /data/ro/file) 2>&1 | sed 's/.*: //'";
+            let lines = output_of(&run, exec_request(script, mounts)).await;
+            assert_eq!(lines, ["written", "Read-only file system"]);
+            let file = volume.target.join("file");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), "written\n");
+            volume.release();
+        },
+    );
+}
+
+#[test]
+fn a_task_sees_programs_of_the_host_and_nothing_else() {
+    run_isolated(
+        "task_root::a_task_sees_programs_of_the_host_and_nothing_else",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            // The agent's data lies below a directory that tasks see.
+            run_command(&["mount", "-t", "tmpfs", "tmpfs", "/usr/local"]);
+            let data = Path::new("/usr/local/agent");
+            std::fs::create_dir(data).unwrap();
+            std::fs::write(data.join("secrets.key"), "secret").unwrap();
+            let script = format!(
+                "ls / | tr '\\n' ' '; echo; ls /usr/local/agent | wc -l; ls -d {} 2>&1 | grep -c 'No such file'; \
+                 ls /proc/1/root/ 2>&1 | sed 's/.*: //'; (echo x > /etc/new) 2>&1 | sed 's/.*: //'; \
+                 (echo x > /new) 2>&1 | sed 's/.*: //'; mount -o remount,rw /usr 2>&1 | grep -c -i denied; \
+                 cat /proc/self/mountinfo | grep -c {}; echo temporary > /tmp/x && cat /tmp/x; tty < /dev/null; \
+                 mknod /tmp/disk b 7 0 2>&1 | sed 's/.*: //'",
+                base.path().display(),
+                base.path().display(),
+            );
+            let mut request = exec_request(&format!("{{ {script}; }} 2>&1; true"), vec![]);
+            request.hidden.push(data.to_owned());
+            let run = TestRun::new(exec(), base.path());
+            let lines = output_of(&run, request).await;
+            let first: Vec<_> = lines[0]
+                .split(' ')
+                .filter(|name| !name.is_empty())
+                .collect();
+            for name in &first {
+                let is_expected = [
+                    "bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin",
+                    "sys", "tmp", "usr", "var",
+                ]
+                .contains(name);
+                assert!(is_expected, "{name}");
+            }
+            let expected = [
+                "0",
+                "1",
+                "Permission denied",
+                "Read-only file system",
+                "Read-only file system",
+                "1",
+                "0",
+                "temporary",
+                "not a tty",
+                "Operation not permitted",
+            ];
+            assert_eq!(lines[1..], expected);
+            run_command(&["umount", "/usr/local"]);
+        },
+    );
+}
+
+#[test]
+fn a_file_and_a_block_device_are_mounted_at_a_path() {
+    run_isolated(
+        "task_root::a_file_and_a_block_device_are_mounted_at_a_path",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            let volume = DeviceVolume::create(base.path());
+            run_command(&["umount", volume.path()]);
+            let file = base.path().join("file");
+            std::fs::write(&file, "content\n").unwrap();
+            let device = Path::new(&volume.device);
+            let mounts = vec![
+                read_only(mount(&file, "/secrets/file")),
+                mount(device, "/dev/volume"),
+            ];
+            let script = "cat /secrets/file; echo to the device | dd of=/dev/volume conv=notrunc,fsync status=none; \
+                          head -c 13 /dev/volume";
+            let run = TestRun::new(exec(), base.path());
+            let lines = output_of(&run, exec_request(script, mounts)).await;
+            assert_eq!(lines, ["content", "to the device"]);
+
+            let run = TestRun::new(exec(), base.path());
+            let mounts = vec![read_only(mount(device, "/dev/volume"))];
+            let end = run.end_of(exec_request("true", mounts)).await;
+            let reason = format!(
+                "cannot mount `{}` at `/dev/volume`: a block device stays writable on a read-only mount; remove \
+                 `read_only`",
+                device.display()
+            );
+            assert_eq!(end, RunEnd::Failed { reason });
+            run_command(&["losetup", "--detach", &volume.device]);
+        },
+    );
+}
+
+#[test]
+fn a_destination_that_cannot_be_made_is_refused_in_words() {
+    run_isolated(
+        "task_root::a_destination_that_cannot_be_made_is_refused_in_words",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            let source = base.path().join("volume");
+            std::fs::create_dir(&source).unwrap();
+            for destination in ["/etc/nowhere/data", "/bin/data"] {
+                let run = TestRun::new(exec(), base.path());
+                let mounts = vec![mount(&source, destination)];
+                let end = run.end_of(exec_request("true", mounts)).await;
+                let reason = format!(
+                    "cannot mount `{}` at `{destination}`: the host's directory there is read-only for tasks; \
+                     choose a destination outside of it, or create `{destination}` on the host",
+                    source.display()
+                );
+                assert_eq!(end, RunEnd::Failed { reason });
+            }
+            let run = TestRun::new(exec(), base.path());
+            let missing = base.path().join("missing");
+            let end = run
+                .end_of(exec_request("true", vec![mount(&missing, "/data")]))
+                .await;
+            let reason = format!(
+                "cannot mount `{}`: No such file or directory (os error 2)",
+                missing.display()
+            );
+            assert_eq!(end, RunEnd::Failed { reason });
+        },
+    );
+}
+
+/// A link in the task's file system must not lead a mount out of its root.
+#[test]
+fn links_in_a_destination_stay_in_the_root_of_the_task() {
+    run_isolated(
+        "task_root::links_in_a_destination_stay_in_the_root_of_the_task",
+        || async {
+            let base = tempfile::tempdir().unwrap();
+            let (alloc, volume) = (base.path().join("alloc"), base.path().join("volume"));
+            std::fs::create_dir(&alloc).unwrap();
+            std::fs::create_dir(&volume).unwrap();
+            std::fs::write(volume.join("file"), "of the volume\n").unwrap();
+            // An earlier run of the task may have left it.
+            std::os::unix::fs::symlink("/aaa", alloc.join("data")).unwrap();
+            let other = base.path().join("other");
+            std::fs::create_dir(&other).unwrap();
+            let mounts = vec![
+                mount(&alloc, "/alloc"),
+                mount(&other, "/aaa"),
+                mount(&volume, "/alloc/data/inner"),
+            ];
+            let run = TestRun::new(exec(), base.path());
+            let lines = output_of(&run, exec_request("cat /aaa/inner/file", mounts)).await;
+            assert_eq!(lines, ["of the volume"]);
+            assert!(!Path::new("/aaa").exists(), "nothing on the host");
+        },
+    );
+}
+
+#[test]
+fn raw_exec_and_foreign_drivers_are_refused_before_anything_starts() {
+    let base = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let run = TestRun::new(raw_exec(), base.path());
+        assert_eq!(
+            run.refusal(exec_request("true", vec![])).await,
+            "cannot start task `test` with driver `exec`: this is driver `raw_exec`"
+        );
+        let mut with_mount = request(DriverConfig::RawExec(shell("true")));
+        with_mount.mounts.push(mount(base.path(), "/data"));
+        assert_eq!(
+            run.refusal(with_mount).await,
+            "cannot start task `test` with driver `raw_exec`: `raw_exec` cannot mount a volume at `/data`, because \
+             its tasks see the file system of the host; use driver `exec`"
+        );
+        assert!(!run.directory.exists());
+    });
+}
+
+const USER: u32 = 61_235;
+const UNPRIVILEGED: &str = "NOMAD_CSI_TEST_UNPRIVILEGED";
+
+/// Runs in a process of another user, started by the test below.
+#[test]
+#[ignore = "the next test starts it as another user"]
+fn tasks_of_an_agent_without_root() {
+    let Some(base) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let volume = base.join("volume");
+        std::fs::create_dir(&volume).unwrap();
+        let run = TestRun::new(exec(), &base);
+        let script = "id -u; echo written > /data/file; (echo x > /etc/new) 2>&1 | sed 's/.*: //'; \
+                      ls /proc/1/root/ 2>&1 | sed 's/.*: //'";
+        let lines = output_of(&run, exec_request(script, vec![mount(&volume, "/data")])).await;
+        assert_eq!(lines, ["0", "Read-only file system", "Permission denied"]);
+        let written = volume.join("file");
+        assert_eq!(std::fs::read_to_string(&written).unwrap(), "written\n");
+
+        let run = TestRun::new(raw_exec(), &base);
+        let script = format!("cat {}", written.display());
+        let lines = output_of(&run, request(DriverConfig::RawExec(shell(&script)))).await;
+        assert_eq!(lines, ["written"]);
+
+        let mut other_user = exec_request("true", vec![]);
+        other_user.user = Some(TaskUser { uid: 33, gid: 33 });
+        let run = TestRun::new(exec(), &base);
+        assert_eq!(
+            run.refusal(other_user).await,
+            format!(
+                "cannot start task `test` with driver `exec`: the agent runs as user {USER} and cannot run a task as \
+                 user 33; run the agent as root, or remove the task's `user`"
+            )
+        );
+    });
+}
+
+#[test]
+fn an_agent_without_root_runs_tasks_in_a_user_namespace() {
+    if !is_root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    chown(base.path(), Some(USER), Some(USER)).unwrap();
+    std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "task_root::tasks_of_an_agent_without_root"])
+        .args(["--include-ignored", "--nocapture"])
+        .env(UNPRIVILEGED, base.path())
+        .uid(USER)
+        .gid(USER)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(text.contains("1 passed"), "{text}{errors}");
+}
