@@ -1,5 +1,7 @@
 //! An allocation that uses a volume or runs a plugin.
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{AllocId, NodeId};
 
 /// The status that the server wants for an allocation.
@@ -16,7 +18,8 @@ pub enum DesiredStatus {
 }
 
 /// The status that the client reports for an allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ClientStatus {
     /// Not started.
     Pending,

@@ -25,6 +25,7 @@ mod secrets;
 mod server_version;
 mod set_name;
 mod snapshot;
+mod task_state;
 mod text;
 mod topology;
 mod usage;
@@ -68,6 +69,7 @@ pub use secrets::{SealedSecrets, Secret, SecretOwner, SecretRef, SecretRefs, Sec
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
+pub use task_state::{AllocReport, TaskEvent, TaskPhase, TaskState};
 pub use text::Text;
 pub use topology::{Topology, TopologyRequest};
 pub use usage::{PublishContext, Usage};

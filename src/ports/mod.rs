@@ -14,6 +14,7 @@ mod cluster_api;
 mod cluster_reader;
 mod connector;
 mod contained;
+mod control_plane;
 mod controller_host;
 mod document;
 mod driver;
@@ -52,6 +53,9 @@ pub use cluster_api::ClusterApi;
 pub use cluster_reader::ClusterReader;
 pub use connector::{Connector, PluginConnection};
 pub use contained::{ContainedPanic, contained};
+pub use control_plane::{
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, MountRefused,
+};
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};

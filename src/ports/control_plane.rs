@@ -1,0 +1,99 @@
+//! What the node's half of the agent needs of the server's half: which allocations to run, their volumes, and a
+//! place to report what became of them.
+//!
+//! The server decides and records; the node runs. Every call is safe to repeat, so a node that starts again asks
+//! for its allocations and goes on. Volumes are mounted and unmounted by the server's steps only.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::model::{AllocId, AllocReport, Job, TargetPath, TaskGroup, VolumeAlias};
+
+/// An allocation that the node has to run, or to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignedAlloc {
+    /// The allocation.
+    pub id: AllocId,
+    /// The job as it was when the allocation was placed, with its environments and driver configurations.
+    pub job: Arc<Job>,
+    /// The name of the group.
+    pub group: String,
+    /// The index in the group, from 0.
+    pub index: u32,
+    /// Whether its tasks must stop.
+    pub wants_stop: bool,
+    /// What was reported last.
+    pub report: Option<AllocReport>,
+}
+
+impl AssignedAlloc {
+    /// Returns Nomad's name: `job.group[index]`.
+    pub fn name(&self) -> String {
+        format!("{}.{}[{}]", self.job.id, self.group, self.index)
+    }
+
+    /// Returns the group, which a recorded job has.
+    pub fn task_group(&self) -> Option<&TaskGroup> {
+        self.job
+            .groups
+            .iter()
+            .find(|group| group.name == self.group)
+    }
+}
+
+/// The allocations of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssignedAllocs {
+    /// What to wait beyond. It grows with every change.
+    pub revision: u64,
+    /// Every allocation whose end was not reported, sorted by ID.
+    pub allocs: Vec<AssignedAlloc>,
+}
+
+/// A volume cannot be mounted now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct MountRefused {
+    /// What happened to which volume, why, and what to do.
+    pub message: String,
+    /// Whether no later attempt can succeed.
+    pub is_final: bool,
+    /// The revision of the state that refused, for [`ControlPlane::mount_may_succeed`].
+    pub revision: u64,
+}
+
+/// The server cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlPlaneError {
+    /// The server stops. Ask the next one.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The request failed; the same one may succeed later.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The server, as one node sees it.
+#[async_trait]
+pub trait ControlPlane: Send + Sync {
+    /// Waits until the node's allocations have another revision than `after`, and returns all of them.
+    async fn assigned(&self, after: Option<u64>) -> Result<AssignedAllocs, ControlPlaneError>;
+
+    /// Claims a volume of the group for the allocation, and waits until it is published. Repeating it is safe and
+    /// returns the same path. Dropping the future keeps the claim; the end of the allocation releases it.
+    async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias)
+    -> Result<TargetPath, MountRefused>;
+
+    /// Waits until something has changed since a refusal that may let the mount succeed: a claim, the volume, its
+    /// plugin, or the node.
+    async fn mount_may_succeed(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+        revision: u64,
+    ) -> Result<(), ControlPlaneError>;
+
+    /// Records what became of the allocation. With a terminal status, its volumes are given back.
+    async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError>;
+}
