@@ -19,7 +19,7 @@ use super::step_hosts::StepHosts;
 use crate::csi::GrpcConnector;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::driver::RawExec;
-use crate::model::{HostSession, Node, NodeId, NodeStatus, SecretOwner};
+use crate::model::{HostSession, Node, NodeId, SecretOwner};
 use crate::node::{CallLanes, Registry, Supervisor, SupervisorDeps};
 use crate::ports::{Clock, IdSource, JournalError, RandomIds, SystemClock};
 use crate::private::NotPrivate;
@@ -155,7 +155,10 @@ async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Di
         let variable_items = state
             .variables()
             .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-        let mut sealed = volume_secrets.chain(variable_items);
+        let job_settings = state
+            .jobs()
+            .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
+        let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
         let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
         sealed.map(|(owner, sealed)| (owner, sealed.clone()))
     });
@@ -195,14 +198,12 @@ async fn register_node(
     ids: &dyn IdSource,
 ) -> Result<Node, Diagnostics> {
     let known = cell.read(|state| state.node(&id).cloned());
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
     let node = Node {
-        id,
-        name: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
-        datacenter: AgentInfo::DATACENTER.to_owned(),
-        status: NodeStatus::Ready,
+        is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
+        is_draining: known.as_ref().is_some_and(|known| known.is_draining),
+        ..Node::new(id, name, AgentInfo::DATACENTER)
     };
     let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
     if known.as_ref() != Some(&node) {
@@ -279,12 +280,7 @@ mod tests {
         let cell = StateCell::open(journal, CellOptions::default()).await;
         let cell = cell.unwrap();
         for id in nodes {
-            let node = Node {
-                id: NodeId::new(*id),
-                name: "machine".to_owned(),
-                datacenter: "dc1".to_owned(),
-                status: NodeStatus::Ready,
-            };
+            let node = Node::new(NodeId::new(*id), "machine", "dc1");
             let event = Event::new(1, EventKind::NodeRegistered { node });
             cell.commit(Expected::Any, event).await.unwrap();
         }

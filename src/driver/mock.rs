@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::model::MountConfig;
 use crate::ports::{
-    DriverConfig, LogStream, MockScript, MountConfig, RunDriver, RunEnd, RunError, RunRequest,
-    RunStart, RunStatus,
+    DriverConfig, LogStream, MockScript, RunDriver, RunEnd, RunError, RunRequest, RunStart,
+    RunStatus,
 };
 
 /// The signal of a task that is stopped.

@@ -82,8 +82,8 @@ pub use secret_source::{ResolvedSecret, SecretProblem, SecretSource};
 pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, Page, PageRequest};
 pub use task_run::{
-    DriverConfig, LogLimits, LogStream, MockScript, MountConfig, RunDriver, RunEnd, RunError,
-    RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
+    DriverConfig, LogLimits, LogStream, MockScript, RunDriver, RunEnd, RunError, RunRequest,
+    RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,
 };
 pub use verdict::{verdict_of, verdict_unsent};
 pub use volume_api::{

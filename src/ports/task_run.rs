@@ -11,27 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::model::PropagationMode;
-
-/// What a driver can mount for its tasks. A driver without an answer counts as [`MountConfig::All`] (B77).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MountConfig {
-    /// Directories, files and block devices of the host.
-    #[default]
-    All,
-    /// Nothing: the task sees the file system of the host, or none.
-    None,
-}
-
-impl MountConfig {
-    /// Returns the name in a node attribute: `all` or `none`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
-}
+use crate::model::{MountConfig, PropagationMode};
 
 /// One mount of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,9 +17,8 @@ use super::messages::ShimMessage;
 use super::role::{COMMAND, ENVIRONMENT, OWN_PROGRAM, Role};
 use super::run_files::RunFiles;
 use super::run_spec::{AgentRights, RunSpec};
-use crate::ports::{
-    LogStream, MountConfig, RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus,
-};
+use crate::model::MountConfig;
+use crate::ports::{LogStream, RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus};
 
 /// How often a start is tried whose processes are killed before they say anything.
 const ATTEMPTS: u32 = 3;
