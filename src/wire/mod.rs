@@ -20,11 +20,17 @@ mod filter;
 mod header;
 mod history;
 mod job;
+mod log_frame;
+mod member;
 mod namespace;
 mod node;
+mod node_drain;
+mod node_resources;
+mod placement;
 mod plugin;
 mod request;
 mod snapshot;
+mod task_state;
 mod time;
 mod variable;
 mod volume;
@@ -32,7 +38,9 @@ mod volume;
 pub use crate::model::{GoDuration, InvalidDuration};
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
-pub use allocation::AllocationStub;
+pub use allocation::{
+    AllocationDocument, AllocationStopResponse, AllocationStub, DesiredTransitionDocument,
+};
 pub use boolean::parse_boolean;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
@@ -41,12 +49,13 @@ pub use convert::{
     claim_from_wire, client_node_from_wire, external_volume_from_wire, external_volume_to_wire,
     node_to_wire, plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire,
     plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire,
-    stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
+    stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire, volume_from_wire,
+    volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};
 pub use error::ErrorBody;
-pub use evaluation::{EvaluationDocument, FailedPlacement};
+pub use evaluation::{EvaluationDocument, EvaluationStub};
 pub use external::{ExternalVolumeDocument, ExternalVolumesResponse};
 pub use filter::{FieldProblem, Filter, FilterProblem};
 pub use header::{
@@ -55,17 +64,33 @@ pub use header::{
 };
 pub use history::VolumeEventDocument;
 pub use job::{
-    ConstraintDocument, CsiPluginDocument, JobDocument, JobRequestDocument, JobWordProblem,
-    LifecycleDocument, ResourcesDocument, RestartPolicyDocument, TaskDocument, TaskGroupDocument,
-    UpdateDocument, VolumeMountDocument, VolumeRequestDocument, job_from_wire, job_to_wire,
+    ConstraintDocument, CsiPluginDocument, DesiredUpdatesDocument, FieldDiffDocument,
+    GroupDiffDocument, GroupSummaryDocument, JobChildrenDocument, JobDeregisterResponse,
+    JobDiffDocument, JobDocument, JobPlanResponse, JobRegisterResponse, JobRequestDocument,
+    JobStub, JobSubmissionDocument, JobSummaryDocument, JobValidateResponse, JobWordProblem,
+    LifecycleDocument, ObjectDiffDocument, PlanAnnotationsDocument, ResourcesDocument,
+    RestartPolicyDocument, TaskDiffDocument, TaskDocument, TaskGroupDocument, UpdateDocument,
+    VolumeMountDocument, VolumeRequestDocument, job_from_wire, job_to_wire,
 };
+pub use log_frame::{LogFrameDocument, LogFrameProblem, LogFrames};
+pub use member::{MemberDocument, MembersDocument};
 pub use namespace::NamespaceDocument;
-pub use node::NodeStub;
+pub use node::{DriverDocument, HostVolumeDocument, NodeDocument, NodeEventDocument, NodeStub};
+pub use node_drain::{
+    DrainSpecDocument, DrainStrategyDocument, LastDrainDocument, NodeDrainRequest,
+    NodeEligibilityRequest, NodeUpdateResponse,
+};
+pub use node_resources::{
+    NodeCpuDocument, NodeDiskDocument, NodeMemoryDocument, NodePortsDocument, NodeReservedDocument,
+    NodeResourcesDocument,
+};
+pub use placement::PlacementMetricsDocument;
 pub use plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
 };
 pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
+pub use task_state::{TaskEventDocument, TaskStateDocument};
 pub use variable::{ItemsDocument, LockDocument, VariableDocument};
 pub use volume::{
     CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,

@@ -292,10 +292,12 @@ fn comparable(mut document: Value) -> Value {
             client_description: String::new(),
             create_index: 0,
             desired_description: String::new(),
+            desired_transition: wire::DesiredTransitionDocument::default(),
             job_type: String::new(),
             modify_index: 0,
             name: String::new(),
             namespace: String::new(),
+            task_states: None,
             ..stub
         });
     }

@@ -9,6 +9,7 @@ mod cluster;
 mod external;
 mod plugin;
 mod request;
+mod task_state;
 mod volume;
 
 pub use claim::claim_from_wire;
@@ -21,6 +22,7 @@ pub use plugin::{
     plugin_to_wire,
 };
 pub use request::{RedactedValue, RequestProblem, WriteKind, request_from_wire, request_to_wire};
+pub use task_state::{task_state_to_wire, task_states_to_wire};
 pub use volume::{
     allocation_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
 };

@@ -9,7 +9,7 @@ use super::volume::{
     allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
 };
 use crate::model::{
-    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Node,
+    AllocId, ControllerCapabilities, ControllerInfo, ExternalNodeId, Health, Job, Node,
     NodeCapabilities, NodeId, NodeInfo, NodeStatus, Plugin, PluginId, PluginInstance,
     PluginSummary,
 };
@@ -111,12 +111,12 @@ pub fn node_to_wire(node: &Node) -> NodeStub {
     };
     NodeStub {
         datacenter: node.datacenter.clone(),
-        drain: false,
         id: node.id.to_string(),
         name: node.name.clone(),
-        node_class: String::new(),
+        node_pool: Job::DEFAULT_NODE_POOL.to_owned(),
         scheduling_eligibility: "eligible".to_owned(),
         status: status.to_owned(),
+        ..NodeStub::default()
     }
 }
 

@@ -12,12 +12,42 @@ use crate::wire::volume::MountOptionsDocument;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobRequestDocument {
+    /// Whether the response to a plan has the difference; only a plan has it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub diff: bool,
     /// Whether the job must still have this index.
     pub enforce_index: bool,
     /// The job.
     pub job: Option<JobDocument>,
     /// The index that the job must have; 0 for a new job.
     pub job_modify_index: u64,
+    /// Whether soft policies are overridden.
+    pub policy_override: bool,
+    /// The file that the job comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submission: Option<JobSubmissionDocument>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(truth: &bool) -> bool {
+    !*truth
+}
+
+/// The file that a job comes from. Nomad shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct JobSubmissionDocument {
+    /// `hcl2` or `json`.
+    pub format: String,
+    /// The text.
+    pub source: String,
+    /// The values of variables, by name.
+    pub variable_flags: BTreeMap<String, String>,
+    /// A text with the values of variables.
+    pub variables: String,
 }
 
 /// A job. `null` stands for Nomad's default.

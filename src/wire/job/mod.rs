@@ -4,17 +4,28 @@
 //! set. Both mean Nomad's default. Fields that do not concern volumes are ignored when a document is
 //! read, and not written.
 
+mod diff;
 mod document;
 mod from_wire;
+mod plan;
 mod policy;
+mod response;
+mod stub;
 mod task;
 mod to_wire;
 
+pub use diff::{
+    FieldDiffDocument, GroupDiffDocument, JobDiffDocument, ObjectDiffDocument, TaskDiffDocument,
+};
 pub use document::{
-    JobDocument, JobRequestDocument, TaskGroupDocument, UpdateDocument, VolumeRequestDocument,
+    JobDocument, JobRequestDocument, JobSubmissionDocument, TaskGroupDocument, UpdateDocument,
+    VolumeRequestDocument,
 };
 pub use from_wire::{JobWordProblem, job_from_wire};
+pub use plan::{DesiredUpdatesDocument, JobPlanResponse, PlanAnnotationsDocument};
 pub use policy::{ConstraintDocument, RestartPolicyDocument};
+pub use response::{JobDeregisterResponse, JobRegisterResponse, JobValidateResponse};
+pub use stub::{GroupSummaryDocument, JobChildrenDocument, JobStub, JobSummaryDocument};
 pub use task::{
     CsiPluginDocument, LifecycleDocument, ResourcesDocument, TaskDocument, VolumeMountDocument,
 };
