@@ -239,6 +239,7 @@ fn not_committed(error: &CommitError) -> Diagnostics {
         CommitError::Conflict { .. }
         | CommitError::VariableConflict { .. }
         | CommitError::ClaimsConflict { .. }
+        | CommitError::JobConflict { .. }
         | CommitError::InvalidEvent(_)
         | CommitError::Stopping => Diagnostic::error(
             Code::Internal,
