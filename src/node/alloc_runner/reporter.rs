@@ -47,7 +47,8 @@ pub(super) async fn report_progress(
             }
             continue;
         };
-        if is_last && *wanted.borrow_and_update() == Wanted::Forgotten {
+        // The server will not accept any report of it.
+        if *wanted.borrow_and_update() == Wanted::Forgotten {
             return;
         }
         tracing::warn!(alloc.id = %alloc, %error, "the report was not delivered");

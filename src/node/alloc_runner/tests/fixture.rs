@@ -18,8 +18,8 @@ use crate::model::{
 };
 use crate::ports::fake::{CountingIds, FakeControlPlane};
 use crate::ports::{
-    AssignedAlloc, Clock, DriverConfig, LogStream, MockScript, MountConfig, RunDriver, RunEnd,
-    RunError, RunRequest, RunStart, RunStatus,
+    AssignedAlloc, Clock, DriverConfig, LogFile, LogSlice, LogStream, MockScript, MountConfig,
+    RunDriver, RunEnd, RunError, RunRequest, RunStart, RunStatus,
 };
 
 /// A driver of the crate's mock runs with scripts, by task; the last script of a task repeats. It can mount.
@@ -116,6 +116,19 @@ impl RunDriver for ScriptedDriver {
         limit: usize,
     ) -> Result<Vec<String>, RunError> {
         self.mock.last_lines(run, stream, limit).await
+    }
+
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError> {
+        self.mock.log_files(run, stream).await
+    }
+
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError> {
+        self.mock.read_log(run, stream, slice).await
     }
 }
 
