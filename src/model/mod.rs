@@ -62,7 +62,7 @@ pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;
 pub use mount_options::MountOptions;
 pub use node::{Node, NodeStatus};
-pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath};
+pub use paths::{MountRoot, MountRootProblem, StagingPath, TargetPath, segment};
 pub use plugin::{
     ControllerCapabilities, ControllerInfo, Health, HealthCount, NodeCapabilities, NodeInfo,
     Plugin, PluginInstance, PluginSummary,

@@ -230,6 +230,26 @@ impl LogStream {
     }
 }
 
+/// A file of an output. Together, the files of an output are its newest part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// The number; a higher one is newer.
+    pub number: u32,
+    /// The size in bytes. Only the newest file grows.
+    pub size: u64,
+}
+
+/// A part of a file of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSlice {
+    /// The number of the file.
+    pub number: u32,
+    /// The first byte.
+    pub offset: u64,
+    /// The maximum number of bytes.
+    pub limit: u64,
+}
+
 /// A run cannot be started, found or controlled.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -287,4 +307,13 @@ pub trait RunDriver: Send + Sync {
         stream: LogStream,
         limit: usize,
     ) -> Result<Vec<String>, RunError>;
+    /// Returns the files of an output, oldest first. None if the run was never started or wrote nothing.
+    async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError>;
+    /// Returns bytes of an output as the task wrote them. Empty at the end of the file, and if the file was removed.
+    async fn read_log(
+        &self,
+        run: &Path,
+        stream: LogStream,
+        slice: LogSlice,
+    ) -> Result<Vec<u8>, RunError>;
 }

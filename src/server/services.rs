@@ -11,7 +11,7 @@ use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
 use super::variables::{VariablePorts, VariableService};
 use super::volumes::{VolumeLimits, VolumePorts, VolumeService};
 use crate::model::NodeId;
-use crate::ports::IdSource;
+use crate::ports::{IdSource, TaskLogs};
 
 /// The task that drives claims. A clone is the same task.
 #[derive(Clone)]
@@ -80,6 +80,7 @@ pub struct Services {
     pub jobs: JobService,
     job_ports: JobPorts,
     scheduler: TaskTracker,
+    pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
     /// Variables.
     pub variables: VariableService,
     /// What the agent reports about itself.
@@ -132,11 +133,21 @@ impl Services {
             jobs: JobService::new(job_ports.clone()),
             job_ports,
             scheduler,
+            task_logs: None,
             variables: VariableService::new(variable_ports, stopping.clone()),
             ids: ports.ids.clone(),
             volumes: VolumeService::new(ports, limits),
             agent_info: std::sync::Arc::new(about),
             stopping,
+        }
+    }
+
+    /// Serves the output of the tasks of a node in this process.
+    #[must_use]
+    pub fn with_task_logs(self, logs: std::sync::Arc<dyn TaskLogs>) -> Self {
+        Self {
+            task_logs: Some(logs),
+            ..self
         }
     }
 

@@ -7,8 +7,8 @@ use crate::place::{Decision, evaluate};
 use crate::server::cell::{CommitError, Expected};
 use crate::server::error::{JobError, ServerError};
 use crate::state::{
-    AllocEvent, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord, JobVersion,
-    Shared,
+    AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
+    JobVersion, Shared, State, Table, Topic,
 };
 
 use super::evaluation::evaluated;
@@ -215,6 +215,43 @@ impl JobService {
         })
     }
 
+    /// Stops every allocation and waits until their tasks have ended, at most `limit`. For an agent whose directory
+    /// does not outlive it.
+    pub async fn end_allocs(&self, limit: std::time::Duration) {
+        let nodes: Vec<NodeId> = self
+            .ports
+            .cell
+            .read(|state| state.nodes().map(|node| node.id.clone()).collect());
+        for node in nodes {
+            // Otherwise the allocations are replaced.
+            if let Err(error) = self.set_node(&node, |node| node.is_eligible = false).await {
+                tracing::warn!(%error, "cannot keep a node from getting allocations");
+            }
+        }
+        let live: Vec<AllocId> = self.ports.cell.read(|state| {
+            let live = state.allocs().filter(|(_, alloc)| is_running(alloc));
+            live.map(|(id, _)| id.clone()).collect()
+        });
+        for alloc in live {
+            let kind = EventKind::PlacedAlloc {
+                alloc,
+                event: Box::new(AllocEvent::StopRequested {
+                    reason: "the agent stops, and its directory with it".to_owned(),
+                }),
+            };
+            let event = Event::new(self.ports.clock.now(), kind);
+            if let Err(error) = self.ports.cell.commit(Expected::Any, event).await {
+                tracing::warn!(%error, "cannot stop an allocation");
+            }
+        }
+        let topics = |_: &State| vec![Topic::all(Table::Allocs)];
+        let have_ended = |state: &State| !state.allocs().any(|(_, alloc)| is_running(alloc));
+        let ended = self.ports.cell.wait_until(topics, have_ended);
+        if tokio::time::timeout(limit, ended).await.is_err() {
+            tracing::warn!("tasks were still running when the agent stopped");
+        }
+    }
+
     /// Says what a submission would do. Records nothing.
     ///
     /// # Errors
@@ -328,6 +365,10 @@ impl JobService {
         });
         decision.as_ref().map(warnings_of).unwrap_or_default()
     }
+}
+
+fn is_running(alloc: &AllocRecord) -> bool {
+    alloc.placement.is_some() && !alloc.has_ended
 }
 
 fn busy(key: &JobKey) -> ServerError {
