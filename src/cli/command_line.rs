@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use super::args::GlobalArgs;
 #[cfg(feature = "agent")]
 use super::commands::agent::AgentArgs;
+use super::commands::alloc::AllocCommand;
 use super::commands::apply::ApplyArgs;
 use super::commands::auth::AuthCommand;
 use super::commands::completion::CompletionArgs;
@@ -131,10 +132,13 @@ pub(crate) enum Command {
     /// Create, list and delete snapshots
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
-    /// Check job files
+    /// Check, run, show and stop jobs
     #[command(subcommand)]
     Job(JobCommand),
-    /// Declare nodes lost, and let them be used again
+    /// Show and stop allocations, and print the logs of their tasks
+    #[command(subcommand)]
+    Alloc(AllocCommand),
+    /// Show, drain and fence nodes
     #[command(subcommand)]
     Node(NodeCommand),
     /// List, register or delete the unregistered volumes of a provider

@@ -6,6 +6,7 @@ use super::command_context::CommandContext;
 use super::command_line::{Cli, Command};
 #[cfg(feature = "agent")]
 use super::commands::agent::{self, AgentCommand};
+use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::context as contexts;
 use super::commands::job::JobCommand;
@@ -13,8 +14,8 @@ use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    apply, auth, completion, drift, explain, forget, import, job, man, node, orphans, plan, plugin,
-    reconcile, set, snapshot, validate, volume,
+    alloc, apply, auth, completion, drift, explain, forget, import, job, man, node, orphans, plan,
+    plugin, reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -77,12 +78,27 @@ pub(super) fn dispatch(
             process,
             snapshot::manage_snapshots(context, command),
         ),
-        Command::Job(JobCommand::Validate(arguments)) => {
-            job::validate::validate_jobs(context, arguments)
-        }
-        Command::Node(command) => {
-            run_client(context, process, node::manage_nodes(context, command))
-        }
+        Command::Job(command) => dispatch_job(context, command, process),
+        Command::Alloc(AllocCommand::Status(arguments)) => run_client(
+            context,
+            process,
+            alloc::status::show_allocations(context, arguments),
+        ),
+        Command::Alloc(AllocCommand::Logs(arguments)) => run_client(
+            context,
+            process,
+            alloc::logs::print_logs(context, arguments),
+        ),
+        Command::Alloc(AllocCommand::Stop(arguments)) => run_client(
+            context,
+            process,
+            alloc::stop::stop_named_allocation(context, arguments),
+        ),
+        Command::Node(command) => run_client(
+            context,
+            process,
+            node::change::manage_nodes(context, command),
+        ),
         Command::Orphans(arguments) => run_client(
             context,
             process,
@@ -129,6 +145,32 @@ pub(super) fn dispatch(
                 run_client(context, process, agent::show_journal(context, journal))
             }
         },
+    }
+}
+
+fn dispatch_job(
+    context: &CommandContext,
+    command: &JobCommand,
+    process: ProcessOwnership,
+) -> Result<Exit, CliError> {
+    match command {
+        JobCommand::Validate(arguments) => job::validate::validate_jobs(context, arguments),
+        JobCommand::Run(arguments) => {
+            run_client(context, process, job::run::run_job_file(context, arguments))
+        }
+        JobCommand::Plan(arguments) => run_client(
+            context,
+            process,
+            job::plan::plan_job_file(context, arguments),
+        ),
+        JobCommand::Stop(arguments) => run_client(
+            context,
+            process,
+            job::stop::stop_named_job(context, arguments),
+        ),
+        JobCommand::Status(arguments) => {
+            run_client(context, process, job::status::show_jobs(context, arguments))
+        }
     }
 }
 

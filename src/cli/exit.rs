@@ -5,7 +5,7 @@
 pub enum Exit {
     /// Success, or nothing to do.
     Done,
-    /// `plan` found pending changes, or `drift` found drift.
+    /// `plan` found pending changes, `drift` found drift, or `job run` found no place for an allocation.
     ChangesPending,
     /// Approval is required and was not given.
     ApprovalNeeded,

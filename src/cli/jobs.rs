@@ -14,6 +14,8 @@ pub(super) struct ReadJobs {
     /// The jobs. With an error, some are missing or incomplete.
     pub jobs: Vec<Job>,
     pub file_count: usize,
+    /// Whether a job comes from JSON of Nomad's API, whose other parts are not noticed.
+    pub has_api_documents: bool,
     pub sources: SourceMap,
     pub diagnostics: Diagnostics,
 }
@@ -41,6 +43,7 @@ pub(super) fn read_jobs(
         files::read_job_files(&mut request, &mut sources, &mut diagnostics)
     });
     let mut jobs = vec![];
+    let mut has_api_documents = false;
     for (source, syntax) in &texts {
         let parsed = parse_job(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
         match parsed {
@@ -49,6 +52,7 @@ pub(super) fn read_jobs(
                 jobs.push(parsed.job);
             }
             Some(JobFile::Api(place)) => {
+                has_api_documents = true;
                 let api = ApiJob {
                     sources: &sources,
                     source: *source,
@@ -63,6 +67,7 @@ pub(super) fn read_jobs(
     ReadJobs {
         jobs,
         file_count: texts.len(),
+        has_api_documents,
         sources,
         diagnostics,
     }

@@ -4,13 +4,10 @@
 //! read too.
 
 use async_trait::async_trait;
-use http::Method;
 
 use super::client::NomadClient;
-use super::request::ApiRequest;
-use crate::diagnostic::Code;
 use crate::model::{BlockedEvaluations, ClientNode, Namespace};
-use crate::ports::{ApiError, ClusterReader};
+use crate::ports::{ApiError, ClusterReader, JobApi as _};
 use crate::wire::{
     EvaluationDocument, NodeStub, blocked_evaluation_from_wire, client_node_from_wire,
 };
@@ -51,31 +48,10 @@ impl ClusterReader for NomadClient {
         let mut explained = vec![];
         for evaluation in &blocked {
             let previous = self
-                .evaluation(namespace, &evaluation.previous_eval)
+                .read_evaluation(namespace, &evaluation.previous_eval)
                 .await?;
             explained.push(blocked_evaluation_from_wire(evaluation, previous.as_ref()));
         }
         Ok(BlockedEvaluations { explained, others })
-    }
-}
-
-impl NomadClient {
-    /// Returns an evaluation; `None` if the server has none of this ID any more.
-    async fn evaluation(
-        &self,
-        namespace: &Namespace,
-        id: &str,
-    ) -> Result<Option<EvaluationDocument>, ApiError> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let path = ["evaluation", id];
-        let get = ApiRequest {
-            query: vec![("namespace", namespace.as_str())],
-            ..ApiRequest::new(Method::GET, &path)
-        };
-        let action = "read an evaluation";
-        let found = self.session.find(&get, action, Code::ApiNotNomad).await?;
-        Ok(found.map(|(evaluation, _)| evaluation))
     }
 }

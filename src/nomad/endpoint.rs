@@ -131,6 +131,34 @@ impl Endpoint {
         request: &ApiRequest<'_>,
         context: RequestContext<'_>,
     ) -> Result<ApiResponse, AttemptError> {
+        let response = self.begin(request, context).await?;
+        receive(response, &self.limits, context).await
+    }
+
+    /// Sends a read once and returns its response as soon as it begins, if its status is 200.
+    pub(super) async fn stream(
+        &self,
+        request: &ApiRequest<'_>,
+        context: RequestContext<'_>,
+    ) -> Result<StreamedResponse, AttemptError> {
+        let response = self.begin(request, context).await?;
+        if response.status() != StatusCode::OK {
+            let refused = receive(response, &self.limits, context).await?;
+            return Ok(StreamedResponse::Refused(refused));
+        }
+        Ok(StreamedResponse::Open(ResponseStream {
+            response,
+            limits: self.limits.clone(),
+            action: context.action.to_owned(),
+            address: self.transport.address.clone(),
+        }))
+    }
+
+    async fn begin(
+        &self,
+        request: &ApiRequest<'_>,
+        context: RequestContext<'_>,
+    ) -> Result<reqwest::Response, AttemptError> {
         let http = self
             .http
             .get_or_try_init(|| self.transport.build_client())
@@ -153,7 +181,7 @@ impl Endpoint {
             .map_err(|_| timeout_error(timeout, context))?
             .map_err(|error| connection_error(&error, context))?;
         tracing::debug!(status = response.status().as_u16(), "response");
-        receive(response, &self.limits, context).await
+        Ok(response)
     }
 
     fn build_request(
@@ -260,6 +288,54 @@ async fn receive(
         headers,
         body,
     })
+}
+
+/// The response to a read whose body is read piece by piece.
+pub(super) enum StreamedResponse {
+    /// The server sends the body.
+    Open(ResponseStream),
+    /// The server refused.
+    Refused(ApiResponse),
+}
+
+/// The body of a response that is read piece by piece.
+pub(super) struct ResponseStream {
+    response: reqwest::Response,
+    limits: ResponseLimits,
+    action: String,
+    address: Address,
+}
+
+impl ResponseStream {
+    fn context(&self) -> RequestContext<'_> {
+        RequestContext {
+            action: &self.action,
+            access: Access::Read,
+            address: &self.address,
+            has_identity: false,
+            has_token: false,
+        }
+    }
+
+    /// Waits for the next piece; `None` at the end. The pause before it is limited.
+    pub(super) async fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        let silence = self.limits.silence();
+        let chunk = tokio::time::timeout(silence, self.response.chunk()).await;
+        let context = self.context();
+        match chunk {
+            Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
+            Ok(Err(error)) => Err(connection_error(&error, context).error),
+            Err(_) => {
+                let what = format!("sent nothing for {}s", self.limits.silence_seconds);
+                Err(too_slow(&what, "silence-seconds", context).error)
+            }
+        }
+    }
+
+    /// The error of a body that is not as expected.
+    pub(super) fn unexpected(&self, reason: &str) -> ApiError {
+        self.context().unexpected_response(reason)
+    }
 }
 
 /// Waits for the next part of a response: neither a pause nor the whole response may take too long.

@@ -92,6 +92,18 @@ const TABLE: &[TableRow] = table! {
         ApiUnsupported, "a server of the cluster does not support variables",
         "upgrade every server to Nomad 1.4 or later";
 
+    // Jobs, allocations and nodes.
+    Exact "job not found" => JobNotFound, "the job does not exist";
+    Prefix "Enforcing job modify index" => JobConflict,
+        "the job changed since it was planned, or its index was not given";
+    Exact "eval not found" => ApiNotNomad, "the evaluation does not exist any more",
+        "run `nomad-csi job status` for the latest evaluation";
+    Exact "alloc not found" => AllocNotFound, "the allocation does not exist";
+    Exact "allocation not found" => AllocNotFound, "the allocation does not exist";
+    Prefix "Unknown allocation \"" => AllocNotFound, "its node does not have the allocation";
+    Prefix "unknown task name" => AllocTask, "the allocation has no such task";
+    Exact "node not found" => NodeUnknown, "the node does not exist";
+
     // Volumes.
     Contains &["volume ", " is in nonexistent namespace "] => VolumeUnknownNamespace,
         "the namespace does not exist",

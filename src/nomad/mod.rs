@@ -6,6 +6,7 @@
 
 mod acl;
 mod address;
+mod allocations;
 mod blocking_query;
 mod claims;
 mod client;
@@ -14,9 +15,11 @@ mod cluster_reader;
 mod connection_error;
 mod endpoint;
 mod error_table;
+mod jobs;
 mod ledger;
 mod limits;
 mod list_budget;
+mod nodes;
 mod provider;
 mod read_gate;
 mod redaction;

@@ -6,7 +6,7 @@
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::endpoint::{ApiResponse, Endpoint};
+use super::endpoint::{ApiResponse, Endpoint, ResponseStream, StreamedResponse};
 use super::list_budget::ListBudget;
 use super::redaction::{redact_texts, redact_volume};
 use super::request::{ApiRequest, RequestContext};
@@ -87,6 +87,29 @@ impl Session {
             .send(access, || async {
                 let response = self.send(request, context).await?;
                 response::require_success(response, context)
+            })
+            .await
+            .map_err(|error| self.without_token(error))
+    }
+
+    /// Opens a response whose body is read piece by piece. The read is not limited by other reads.
+    pub(super) async fn stream(
+        &self,
+        request: &ApiRequest<'_>,
+        action: &str,
+    ) -> Result<ResponseStream, ApiError> {
+        let context = self.context(action, Access::Read);
+        self.retrying
+            .send(Access::Read, || async {
+                match self.endpoint.stream(request, context).await? {
+                    StreamedResponse::Open(stream) => Ok(stream),
+                    StreamedResponse::Refused(response) => {
+                        let refused = response::require_success(response, context).err();
+                        Err(refused.unwrap_or_else(|| {
+                            AttemptError::permanent(context.unexpected_response("no body was sent"))
+                        }))
+                    }
+                }
             })
             .await
             .map_err(|error| self.without_token(error))

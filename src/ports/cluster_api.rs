@@ -3,18 +3,29 @@
 use std::sync::Arc;
 
 use super::access::AccessReader;
+use super::allocation_api::AllocationApi;
 use super::claim_api::ClaimApi;
 use super::cluster_reader::ClusterReader;
+use super::job_api::JobApi;
 use super::ledger::Ledger;
+use super::node_api::NodeApi;
 use super::provider_api::SnapshotApi;
 use super::volume_api::VolumeApi;
 use super::volume_watch::VolumeWatch;
 use crate::model::Namespace;
 
-/// The API of one server: volumes, snapshots, claims, nodes, permissions, watches, and ledgers in its
-/// variables.
+/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, permissions, watches, and
+/// ledgers in its variables.
 pub trait ClusterApi:
-    VolumeApi + SnapshotApi + ClaimApi + ClusterReader + AccessReader + VolumeWatch
+    VolumeApi
+    + SnapshotApi
+    + ClaimApi
+    + JobApi
+    + AllocationApi
+    + NodeApi
+    + ClusterReader
+    + AccessReader
+    + VolumeWatch
 {
     /// Returns the ledger that the server's variables of this namespace hold.
     fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger>;

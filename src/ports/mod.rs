@@ -5,6 +5,7 @@
 //! as the adapter, so a test finds the errors that production would.
 
 mod access;
+mod allocation_api;
 mod attachment;
 mod block_storage;
 mod call_observer;
@@ -22,10 +23,12 @@ mod driver;
 pub mod fake;
 mod host_error;
 mod ids;
+mod job_api;
 mod journal;
 mod ledger;
 mod mount_observer;
 mod mounter;
+mod node_api;
 mod node_host;
 mod observer;
 mod plugin;
@@ -42,6 +45,7 @@ mod volume_api;
 mod volume_watch;
 
 pub use access::{AccessReader, Policy, TokenKind};
+pub use allocation_api::{AllocationApi, LogReader, LogRequest};
 pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
 pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
@@ -62,10 +66,12 @@ pub use document::Document;
 pub use driver::{DriverError, Task, TaskCommand, TaskDriver};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
+pub use job_api::{JobApi, JobKey, JobRegistration};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 pub use mount_observer::{MountAction, MountEvent, MountObserver};
 pub use mounter::{MountEntry, MountError, MountFlags, Mounter};
+pub use node_api::{DrainChange, NodeApi};
 pub use node_host::{
     CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, SweepOutcome,
     UnpublishRequest, UnstageRequest,

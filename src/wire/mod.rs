@@ -45,12 +45,12 @@ pub use boolean::parse_boolean;
 pub use bounded::{DecodeLimits, ParseProblem, decode_bounded, parse_bounded};
 pub use claim::{ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, ReleaseResponse};
 pub use convert::{
-    RedactedValue, RequestProblem, WriteKind, allocation_to_wire, blocked_evaluation_from_wire,
-    claim_from_wire, client_node_from_wire, external_volume_from_wire, external_volume_to_wire,
-    instance_to_wire, node_to_wire, plugin_from_wire, plugin_summary_from_wire,
-    plugin_summary_to_wire, plugin_to_wire, request_from_wire, request_to_wire, snapshot_from_wire,
-    snapshot_to_wire, stub_to_wire, summary_from_wire, task_state_to_wire, task_states_to_wire,
-    volume_from_wire, volume_to_wire,
+    RedactedValue, RequestProblem, WriteKind, allocation_from_wire, allocation_to_wire,
+    blocked_evaluation_from_wire, claim_from_wire, client_node_from_wire,
+    external_volume_from_wire, external_volume_to_wire, instance_to_wire, node_to_wire,
+    plugin_from_wire, plugin_summary_from_wire, plugin_summary_to_wire, plugin_to_wire,
+    request_from_wire, request_to_wire, snapshot_from_wire, snapshot_to_wire, stub_to_wire,
+    summary_from_wire, task_state_to_wire, task_states_to_wire, volume_from_wire, volume_to_wire,
 };
 pub use decode::{DecodeError, decode, decode_value};
 pub use elements::{ElementProblem, for_each_element};
@@ -91,6 +91,7 @@ pub use plugin::{
 pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
 pub use task_state::{TaskEventDocument, TaskStateDocument};
+pub use time::from_wire as nanoseconds_from_wire;
 pub use variable::{ItemsDocument, LockDocument, VariableDocument};
 pub use volume::{
     CapabilityDocument, MountOptionsDocument, Null, TopologyDocument, TopologyRequestDocument,

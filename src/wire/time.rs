@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 
-/// Converts a time from JSON.
-pub(super) fn from_wire(text: Option<&str>) -> i64 {
+/// Converts a time from JSON to nanoseconds since the epoch; 0 is "never".
+pub fn from_wire(text: Option<&str>) -> i64 {
     text.and_then(|text| text.parse::<Timestamp>().ok())
         .and_then(|time| i64::try_from(time.as_nanosecond()).ok())
         .unwrap_or_default()

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "agent")]
 pub(crate) mod agent;
+pub(crate) mod alloc;
 pub(crate) mod apply;
 pub(crate) mod auth;
 pub(crate) mod completion;

@@ -1,5 +1,6 @@
 //! Output: the printer, tables, diagnostics, plans, progress and machine formats.
 
+mod allocation;
 mod allocs;
 mod auth;
 #[cfg(feature = "agent")]
@@ -14,7 +15,10 @@ mod formats;
 #[cfg(feature = "agent")]
 mod history;
 mod import;
+mod job;
+mod job_plan;
 mod markup;
+mod node;
 mod orphans;
 mod output;
 mod plan;
@@ -33,6 +37,7 @@ mod time;
 mod verdicts;
 mod volume;
 
+pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
 #[cfg(feature = "agent")]
@@ -47,6 +52,9 @@ pub(super) use formats::{ReportFile, ReportInput, report};
 #[cfg(feature = "agent")]
 pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
+pub(super) use job::{JobOverview, job_detail, job_list};
+pub(super) use job_plan::job_plan_text;
+pub(super) use node::{NodeOverview, node_detail, node_list};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};
 pub(super) use plan::plan_text;

@@ -114,6 +114,11 @@ impl Printer {
         lock(&self.out).failure.take()
     }
 
+    /// Whether the reader of standard output is gone, so that further results are dropped.
+    pub(crate) fn is_result_closed(&self) -> bool {
+        lock(&self.out).closed
+    }
+
     fn suspend_bars(&self, print: impl FnOnce()) {
         let bars = lock(&self.bars).clone();
         match bars {

@@ -34,6 +34,20 @@ const TEXTS: &[(&str, Code)] = {
         ),
         ("ACL policy not found", C::AclPolicyNotFound),
         ("variable not found", C::VariableNotFound),
+        ("job not found", C::JobNotFound),
+        (
+            "Enforcing job modify index 5: job exists with conflicting job modify index: 600",
+            C::JobConflict,
+        ),
+        ("eval not found", C::ApiNotNomad),
+        ("alloc not found", C::AllocNotFound),
+        ("allocation not found", C::AllocNotFound),
+        (
+            "Unknown allocation \"3761b601-1111-2222-3333-444455556666\"",
+            C::AllocNotFound,
+        ),
+        ("unknown task name \"nosuch\"", C::AllocTask),
+        ("node not found", C::NodeUnknown),
         (
             "RPC Error:: 400,variables are limited to 16KiB in total size",
             C::VariableTooLarge,

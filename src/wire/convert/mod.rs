@@ -24,7 +24,8 @@ pub use plugin::{
 pub use request::{RedactedValue, RequestProblem, WriteKind, request_from_wire, request_to_wire};
 pub use task_state::{task_state_to_wire, task_states_to_wire};
 pub use volume::{
-    allocation_to_wire, stub_to_wire, summary_from_wire, volume_from_wire, volume_to_wire,
+    allocation_from_wire, allocation_to_wire, stub_to_wire, summary_from_wire, volume_from_wire,
+    volume_to_wire,
 };
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ pub fn summary_from_wire(stub: &VolumeStub) -> VolumeSummary {
 }
 
 /// Converts an allocation from JSON. An unknown status of a later Nomad is preserved.
-pub(super) fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
+pub fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
     let desired = match stub.desired_status.as_str() {
         "run" => DesiredStatus::Run,
         "stop" => DesiredStatus::Stop,

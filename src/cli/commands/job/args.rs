@@ -2,7 +2,9 @@
 
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::cli::args::{REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax};
+use crate::cli::args::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax};
+use crate::cli::durations::TimeSpan;
+use crate::reconcile::workflow::JobWait;
 
 /// The subcommands of `job`.
 #[derive(Subcommand, Debug)]
@@ -17,6 +19,37 @@ pub(crate) enum JobCommand {
         after_long_help = "Examples:\n  nomad-csi job validate db.nomad.hcl\n  nomad-csi job validate jobs/*.nomad.hcl -o json"
     )]
     Validate(JobValidateArgs),
+    /// Run a job, and wait until its allocations run
+    ///
+    /// Checks the file first, as `job validate` does. Then the command registers the job and reports
+    /// each allocation. It ends when all allocations run or have ended, or with the reason why one
+    /// does not: the scheduler's reasons, a failed mount, a volume that is in use. A file with parts
+    /// that this program does not read is refused on a Nomad cluster, which would run the job without
+    /// them.
+    ///
+    /// Exits with 0 when the job runs, 2 when an allocation has no place, and 1 on an error.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job run db.nomad.hcl\n  nomad-csi job run db.nomad.hcl --check-index 41 --detach"
+    )]
+    Run(JobRunArgs),
+    /// Show what running a job would change
+    ///
+    /// Exits with 0 if no allocation would be created or destroyed, 2 otherwise, and 1 on an error.
+    #[command(after_long_help = "Example:\n  nomad-csi job plan db.nomad.hcl")]
+    Plan(JobPlanArgs),
+    /// Stop a job
+    ///
+    /// The command waits until the server has decided which allocations stop. Volumes are released
+    /// after their tasks end.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job stop db\n  nomad-csi job stop db --purge --detach"
+    )]
+    Stop(JobStopArgs),
+    /// List jobs, or show one with its volumes and allocations
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
+    )]
+    Status(JobStatusArgs),
 }
 
 /// Arguments of `job validate`.
@@ -29,4 +62,84 @@ pub(crate) struct JobValidateArgs {
     pub syntax: Option<SpecSyntax>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+}
+
+/// The file of one job.
+#[derive(Args, Debug)]
+pub(crate) struct JobFileArgs {
+    /// Job file, or `-` for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: String,
+    #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+}
+
+/// Whether and how long to wait.
+#[derive(Args, Debug)]
+pub(crate) struct WaitingArgs {
+    /// End after the request, without waiting for its result
+    #[arg(long)]
+    pub detach: bool,
+    /// Longest time to wait, such as 30s, 5m or 1h30m
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10m",
+        conflicts_with = "detach"
+    )]
+    pub timeout: TimeSpan,
+}
+
+impl WaitingArgs {
+    /// Returns whether and how long to wait.
+    pub(crate) fn wait(&self) -> JobWait {
+        match self.detach {
+            true => JobWait::Detached,
+            false => JobWait::AtMost(self.timeout.0, self.timeout.to_string()),
+        }
+    }
+}
+
+/// Arguments of `job run`.
+#[derive(Args, Debug)]
+pub(crate) struct JobRunArgs {
+    #[command(flatten)]
+    pub file: JobFileArgs,
+    /// Index that the registered job must have, as `job plan` shows it; 0 for a new job
+    #[arg(long, value_name = "INDEX")]
+    pub check_index: Option<u64>,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job plan`.
+#[derive(Args, Debug)]
+pub(crate) struct JobPlanArgs {
+    #[command(flatten)]
+    pub file: JobFileArgs,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+}
+
+/// Arguments of `job stop`.
+#[derive(Args, Debug)]
+pub(crate) struct JobStopArgs {
+    /// ID of the job, or the start of its ID
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Remove the job too, instead of keeping it as stopped
+    #[arg(long)]
+    pub purge: bool,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job status`.
+#[derive(Args, Debug)]
+pub(crate) struct JobStatusArgs {
+    /// ID of the job, or the start of its ID
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

@@ -1,6 +1,11 @@
 //! The subcommands of `job`.
 
 mod args;
+pub(crate) mod plan;
+pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod stop;
+mod submitted;
 pub(crate) mod validate;
 
-pub(crate) use args::JobCommand;
+pub(crate) use args::{JobCommand, WaitingArgs};

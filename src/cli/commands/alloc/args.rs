@@ -1,0 +1,68 @@
+//! Arguments of `alloc`.
+
+use clap::{Args, Subcommand};
+
+use crate::cli::args::OutputArgs;
+use crate::cli::commands::job::WaitingArgs;
+
+/// The subcommands of `alloc`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AllocCommand {
+    /// List allocations, or show one with its volumes and tasks
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi alloc status\n  nomad-csi alloc status 3761b601 -o json"
+    )]
+    Status(AllocStatusArgs),
+    /// Print what a task writes
+    ///
+    /// Prints the whole log, or its last lines with `-n`. `--follow` waits for more until Ctrl-C.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi alloc logs 3761b601\n  nomad-csi alloc logs -f --stderr -n 20 3761b601 web"
+    )]
+    Logs(AllocLogsArgs),
+    /// Stop an allocation, which its job replaces
+    ///
+    /// The command waits until the server has decided about the replacement.
+    #[command(after_long_help = "Example:\n  nomad-csi alloc stop 3761b601 --detach")]
+    Stop(AllocStopArgs),
+}
+
+/// Arguments of `alloc status`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocStatusArgs {
+    /// ID of the allocation, or at least 2 characters of its ID
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `alloc logs`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocLogsArgs {
+    /// ID of the allocation, or at least 2 characters of its ID
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Name of the task; only if the allocation has several
+    #[arg(value_name = "TASK")]
+    pub task: Option<String>,
+    /// Wait for what the task writes later
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Print standard error instead of standard output
+    #[arg(long)]
+    pub stderr: bool,
+    /// Number of lines at the end of the log to start with [default: all]
+    #[arg(short = 'n', long, value_name = "LINES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub lines: Option<u32>,
+}
+
+/// Arguments of `alloc stop`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocStopArgs {
+    /// ID of the allocation, or at least 2 characters of its ID
+    #[arg(value_name = "ID")]
+    pub id: String,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}

@@ -1,0 +1,26 @@
+//! `alloc stop`.
+
+use super::args::AllocStopArgs;
+use crate::cli::command_context::CommandContext;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::reconcile::workflow::{find_allocation, stop_allocation};
+
+/// Stops an allocation.
+///
+/// # Errors
+/// Those of [`find_allocation`] and [`stop_allocation`].
+pub(crate) async fn stop_named_allocation(
+    context: &CommandContext,
+    arguments: &AllocStopArgs,
+) -> Result<Exit, CliError> {
+    context
+        .with_cluster(async |cluster| {
+            let workflow = context.workflow(cluster, "alloc stop", 1);
+            let scope = context.namespace()?.unwrap_or_default();
+            let id = find_allocation(&workflow, &scope, &arguments.id).await?;
+            stop_allocation(&workflow, &scope, &id, &arguments.waiting.wait()).await?;
+            Ok(Exit::Done)
+        })
+        .await
+}

@@ -1,0 +1,85 @@
+//! `job status`.
+
+use super::args::JobStatusArgs;
+use crate::cli::command_context::CommandContext;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::ui::{JobOverview, job_detail, job_list};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::Namespace;
+use crate::ports::ClusterApi;
+use crate::reconcile::workflow::find_job;
+
+/// Lists jobs, or shows one.
+///
+/// # Errors
+/// If the server refuses, or the ID names no job or several.
+pub(crate) async fn show_jobs(
+    context: &CommandContext,
+    arguments: &JobStatusArgs,
+) -> Result<Exit, CliError> {
+    context
+        .with_cluster(async |cluster| {
+            let scope = context.namespace()?.unwrap_or_default();
+            let shown = async {
+                match &arguments.id {
+                    None => list(context, cluster, &scope, arguments).await,
+                    Some(id) => one(context, cluster, (&scope, id), arguments).await,
+                }
+            };
+            context.interrupts.unless_interrupted(shown).await?
+        })
+        .await
+}
+
+async fn list(
+    context: &CommandContext,
+    api: &dyn ClusterApi,
+    scope: &Namespace,
+    arguments: &JobStatusArgs,
+) -> Result<Exit, CliError> {
+    let output = &arguments.output.output;
+    let listed = api.list_jobs(scope, "").await?;
+    let (jobs, documents): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .map(|reading| (reading.value, reading.document))
+        .unzip();
+    match output.render_list(&documents) {
+        Some(text) => context.printer.print_result(&text),
+        None if jobs.is_empty() => context.printer.print_status("No running jobs"),
+        None => {
+            let text = job_list(&jobs, &context.time_reference(), output.is_wide());
+            context.printer.print_result(&text);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn one(
+    context: &CommandContext,
+    api: &dyn ClusterApi,
+    (scope, id): (&Namespace, &str),
+    arguments: &JobStatusArgs,
+) -> Result<Exit, CliError> {
+    let output = &arguments.output.output;
+    let workflow = context.workflow(api, "job status", 1);
+    let key = find_job(&workflow, scope, id).await?;
+    let Some(job) = api.read_job(&key).await? else {
+        let message = format!("job `{}` was removed meanwhile", key.id);
+        return Err(Diagnostic::error(Code::JobNotFound, message).into());
+    };
+    let text = match output.render_one(&job.document) {
+        Some(text) => text,
+        None => {
+            let overview = JobOverview {
+                job: job.value,
+                summary: api.read_job_summary(&key).await?.unwrap_or_default(),
+                allocations: api.list_job_allocations(&key).await?,
+                evaluations: api.list_job_evaluations(&key).await?,
+            };
+            job_detail(&overview, &context.time_reference(), output.is_wide())
+        }
+    };
+    context.printer.print_result(&text);
+    Ok(Exit::Done)
+}

@@ -1,0 +1,127 @@
+//! Arguments of `node`.
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use crate::cli::args::OutputArgs;
+use crate::cli::durations::TimeSpan;
+
+/// The subcommands of `node`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum NodeCommand {
+    /// List nodes, or show one with its plugins and allocations
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi node status\n  nomad-csi node status worker-1 -o json"
+    )]
+    Status(NodeStatusArgs),
+    /// Let a node get new allocations, or not
+    ///
+    /// Allocations that run on the node stay.
+    #[command(after_long_help = "Example:\n  nomad-csi node eligibility worker-1 --disable")]
+    Eligibility(EligibilityArgs),
+    /// Move the allocations of a node to other nodes
+    ///
+    /// A draining node gets no new allocations. The command waits until the allocations have ended.
+    /// An interrupt ends the command, and the drain goes on.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi node drain worker-1 --enable --deadline 30m\n  nomad-csi node drain worker-1 --disable"
+    )]
+    Drain(DrainArgs),
+    /// Declare a node lost, so that its volumes can be used elsewhere
+    ///
+    /// The agent ends the claims of the node, and detaches its volumes without the node. Turn the
+    /// node off first, or cut it off from its storage: nothing that runs there may write any more.
+    /// Where the plugin attaches no volumes, the agent cannot prevent such writes, and your word is
+    /// the only protection. Asks for approval on a terminal.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941"
+    )]
+    Fence(FenceArgs),
+    /// Let a fenced node be used again
+    ///
+    /// The agent first removes what is left of volumes on the node. Until then, the node gets no
+    /// claims.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi node unfence f7476465-4d6e-c0de-26d0-e383c49be941"
+    )]
+    Unfence(UnfenceArgs),
+}
+
+/// Arguments of `node status`.
+#[derive(Args, Debug)]
+pub(crate) struct NodeStatusArgs {
+    /// Name of the node, its ID, or at least 4 characters of its ID
+    #[arg(value_name = "NODE")]
+    pub node: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `node eligibility`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("eligibility").required(true).args(["enable", "disable"]))]
+pub(crate) struct EligibilityArgs {
+    /// Name of the node, its ID, or at least 4 characters of its ID
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Let the node get new allocations
+    #[arg(long)]
+    pub enable: bool,
+    /// Give the node no new allocations
+    #[arg(long)]
+    pub disable: bool,
+}
+
+/// Arguments of `node drain`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("drain").required(true).args(["enable", "disable"]))]
+#[expect(clippy::struct_excessive_bools, reason = "one per flag of the command")]
+pub(crate) struct DrainArgs {
+    /// Name of the node, its ID, or at least 4 characters of its ID
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Start to move the allocations
+    #[arg(long)]
+    pub enable: bool,
+    /// Stop moving allocations, and let the node get new ones
+    #[arg(long)]
+    pub disable: bool,
+    /// Time after which the remaining allocations are stopped
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1h",
+        conflicts_with = "disable"
+    )]
+    pub deadline: TimeSpan,
+    /// Give allocations as long as they need
+    #[arg(long, conflicts_with_all = ["deadline", "disable"])]
+    pub no_deadline: bool,
+    /// Leave the allocations of system jobs, such as node plugins
+    #[arg(long, conflicts_with = "disable")]
+    pub ignore_system: bool,
+    /// Give the node no new allocations after the drain ends
+    #[arg(long, conflicts_with = "enable")]
+    pub keep_ineligible: bool,
+    /// End after the request, without waiting for the drain
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `node fence`.
+#[derive(Args, Debug)]
+pub(crate) struct FenceArgs {
+    /// Name of the node, its ID, or at least 4 characters of its ID
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Skip the approval prompt
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// Arguments of `node unfence`.
+#[derive(Args, Debug)]
+pub(crate) struct UnfenceArgs {
+    /// Name of the node, its ID, or at least 4 characters of its ID
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}

@@ -1,0 +1,196 @@
+//! Jobs in the layout of Nomad's CLI, with the volumes that each group uses.
+
+use super::allocs::{TimeReference, allocations};
+use super::table::{heading, key_values, table};
+use super::time::local_time;
+use crate::model::Alloc;
+use crate::reconcile::workflow::placement_reasons;
+use crate::wire::{
+    AllocationStub, EvaluationDocument, JobDocument, JobStub, JobSummaryDocument,
+    allocation_from_wire,
+};
+
+/// A job with what belongs to it.
+pub(crate) struct JobOverview {
+    /// The job.
+    pub job: JobDocument,
+    /// How many allocations are in which state.
+    pub summary: JobSummaryDocument,
+    /// The allocations.
+    pub allocations: Vec<AllocationStub>,
+    /// The evaluations, newest first.
+    pub evaluations: Vec<EvaluationDocument>,
+}
+
+/// Returns a table of jobs.
+pub(crate) fn job_list(jobs: &[JobStub], now: &TimeReference, wide: bool) -> String {
+    let headings = ["ID", "Type", "Priority", "Status", "Submit Date"];
+    let rows = jobs.iter().map(|job| {
+        [
+            job.id.clone(),
+            job.job_type.clone(),
+            job.priority.to_string(),
+            status(&job.status, job.stop),
+            local_time(job.submit_time, &now.zone),
+        ]
+    });
+    if !wide {
+        return table(headings, rows);
+    }
+    let rows = rows
+        .zip(jobs)
+        .map(|([id, kind, priority, status, at], job)| {
+            let namespace = job.namespace.clone();
+            let pool = job.node_pool.clone();
+            [id, namespace, kind, priority, pool, status, at]
+        });
+    let headings = [
+        "ID",
+        "Namespace",
+        "Type",
+        "Priority",
+        "Node Pool",
+        "Status",
+        "Submit Date",
+    ];
+    table(headings, rows)
+}
+
+/// Returns the details of one job.
+pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool) -> String {
+    let job = &overview.job;
+    let mut sections = vec![key_values([
+        ("ID", job.id.clone()),
+        ("Name", job.name.clone()),
+        ("Submit Date", local_time(job.submit_time, &now.zone)),
+        ("Type", job.job_type.clone()),
+        ("Priority", job.priority.unwrap_or_default().to_string()),
+        ("Datacenters", job.datacenters.join(",")),
+        ("Namespace", job.namespace.clone()),
+        ("Node Pool", job.node_pool.clone()),
+        ("Status", status(&job.status, job.stop)),
+        ("Version", job.version.to_string()),
+    ])];
+    sections.push(summary(&overview.summary));
+    sections.extend(volumes(job));
+    sections.extend(placement_failure(&overview.evaluations));
+    let allocs: Vec<Alloc> = overview
+        .allocations
+        .iter()
+        .map(allocation_from_wire)
+        .collect();
+    sections.push(allocations(&allocs, now, wide));
+    sections.join("\n")
+}
+
+fn status(status: &str, is_stopped: bool) -> String {
+    match is_stopped {
+        true => format!("{status} (stopped)"),
+        false => status.to_owned(),
+    }
+}
+
+fn summary(summary: &JobSummaryDocument) -> String {
+    let headings = [
+        "Task Group",
+        "Queued",
+        "Starting",
+        "Running",
+        "Failed",
+        "Complete",
+        "Lost",
+        "Unknown",
+    ];
+    let rows = summary.summary.iter().map(|(group, counts)| {
+        [
+            group.clone(),
+            counts.queued.to_string(),
+            counts.starting.to_string(),
+            counts.running.to_string(),
+            counts.failed.to_string(),
+            counts.complete.to_string(),
+            counts.lost.to_string(),
+            counts.unknown.to_string(),
+        ]
+    });
+    heading("Summary") + &table(headings, rows)
+}
+
+fn volumes(job: &JobDocument) -> Option<String> {
+    let groups = job.task_groups.iter();
+    let rows: Vec<_> = groups
+        .flat_map(|group| {
+            group.volumes.iter().map(|(alias, volume)| {
+                [
+                    group.name.clone(),
+                    alias.clone(),
+                    volume.volume_type.clone(),
+                    match volume.per_alloc {
+                        true => format!("{}[N]", volume.source),
+                        false => volume.source.clone(),
+                    },
+                    volume.read_only.to_string(),
+                ]
+            })
+        })
+        .collect();
+    let headings = ["Task Group", "Name", "Type", "Source", "Read Only"];
+    (!rows.is_empty()).then(|| heading("Volumes") + &table(headings, rows))
+}
+
+/// Returns why the rest of a job is not placed, if an evaluation waits for that.
+fn placement_failure(evaluations: &[EvaluationDocument]) -> Option<String> {
+    let is_blocked = evaluations.iter().any(|one| one.status == "blocked");
+    let failed = evaluations
+        .iter()
+        .find_map(|one| one.failed_placements.as_ref().filter(|all| !all.is_empty()))?;
+    let mut text = heading("Placement Failure");
+    for (group, metrics) in failed {
+        text.push_str(&format!("{group}: {}\n", placement_reasons(metrics)));
+    }
+    is_blocked.then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+    use serde_json::json;
+
+    use super::*;
+    use crate::wire::decode_value;
+
+    #[test]
+    fn a_job_shows_its_volumes_and_why_it_is_not_placed() {
+        let overview = JobOverview {
+            job: decode_value(
+                &json!({"ID": "web", "Name": "web", "Type": "service", "Status": "pending",
+                "TaskGroups": [{"Name": "g", "Volumes": {"v": {"Type": "csi", "Source": "db",
+                    "PerAlloc": true}}}]}),
+            )
+            .expect("cannot decode"),
+            summary: decode_value(&json!({"Summary": {"g": {"Queued": 1}}}))
+                .expect("cannot decode"),
+            allocations: vec![],
+            evaluations: vec![
+                decode_value(&json!({"Status": "blocked"})).expect("cannot decode"),
+                decode_value(&json!({"Status": "complete", "FailedTGAllocs": {"g": {
+                    "ConstraintFiltered": {"missing CSI volume(s) db[0]": 2}}}}))
+                .expect("cannot decode"),
+            ],
+        };
+        let now = TimeReference {
+            now: 0,
+            zone: TimeZone::UTC,
+        };
+        let text = job_detail(&overview, &now, false);
+        let text = anstream::adapter::strip_str(&text).to_string();
+        for line in [
+            "g           1       0         0        0       0         0     0",
+            "g           v     csi   db[N]   false",
+            "g: 2 nodes refused: missing CSI volume(s) db[0]",
+            "No allocations placed",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+        }
+    }
+}

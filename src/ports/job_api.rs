@@ -1,0 +1,67 @@
+//! Jobs and evaluations on a server, in the words of Nomad's API.
+//!
+//! Nomad and the agent answer the same requests. A list contains every page, sorted by ID.
+
+use async_trait::async_trait;
+
+use super::volume_api::{ApiError, WithDocument};
+use crate::model::{JobId, Namespace};
+use crate::wire::{
+    AllocationStub, EvaluationDocument, JobDeregisterResponse, JobDocument, JobPlanResponse,
+    JobRegisterResponse, JobStub, JobSummaryDocument, JobValidateResponse,
+};
+
+/// A job in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobKey {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The ID.
+    pub id: JobId,
+}
+
+/// A request to run a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRegistration {
+    /// The job.
+    pub job: JobDocument,
+    /// The index that the registered job must have; 0 for a new job. Not checked if not given.
+    pub check_index: Option<u64>,
+}
+
+/// Reads, registers and stops jobs.
+#[async_trait]
+pub trait JobApi: Send + Sync {
+    /// Checks a job on the server. An invalid job is a successful response with an error in it.
+    async fn validate_job(&self, job: &JobDocument) -> Result<JobValidateResponse, ApiError>;
+    /// Returns what would happen if the job were registered.
+    async fn plan_job(&self, job: &JobDocument) -> Result<WithDocument<JobPlanResponse>, ApiError>;
+    /// Registers a job, or changes it.
+    async fn register_job(
+        &self,
+        registration: &JobRegistration,
+    ) -> Result<JobRegisterResponse, ApiError>;
+    /// Stops a job, and removes it too if `purge`. An unknown job has an empty evaluation.
+    async fn stop_job(&self, job: &JobKey, purge: bool) -> Result<JobDeregisterResponse, ApiError>;
+    /// Returns the jobs of a namespace, or of `*`, whose ID starts with `prefix`.
+    async fn list_jobs(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+    ) -> Result<Vec<WithDocument<JobStub>>, ApiError>;
+    /// Returns a job; `None` if it does not exist.
+    async fn read_job(&self, job: &JobKey) -> Result<Option<WithDocument<JobDocument>>, ApiError>;
+    /// Returns how many allocations of a job are in which state; `None` if the job does not exist.
+    async fn read_job_summary(&self, job: &JobKey) -> Result<Option<JobSummaryDocument>, ApiError>;
+    /// Returns the allocations of a job, the oldest first.
+    async fn list_job_allocations(&self, job: &JobKey) -> Result<Vec<AllocationStub>, ApiError>;
+    /// Returns the evaluations of a job, the newest first.
+    async fn list_job_evaluations(&self, job: &JobKey)
+    -> Result<Vec<EvaluationDocument>, ApiError>;
+    /// Returns an evaluation; `None` if the server has none of this ID any more.
+    async fn read_evaluation(
+        &self,
+        namespace: &Namespace,
+        id: &str,
+    ) -> Result<Option<EvaluationDocument>, ApiError>;
+}

@@ -1,0 +1,281 @@
+//! `job run`, `job stop`, `alloc stop`: registers or stops, then follows what the server makes of it.
+//!
+//! A request is sent once. After it, the command only reads, so an interrupt leaves the job as it is.
+//! `job run` ends when all allocations run or have ended, when one failed, or when one has no place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::context::WorkflowContext;
+use super::error::WorkflowError;
+use super::job_progress::{JobProgress, job_progress, named, not_placed};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::model::{AllocId, JobId, Namespace};
+use crate::ports::{JobKey, JobRegistration};
+use crate::wire::{AllocationStub, EvaluationDocument};
+
+/// The pause between two reads.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whether and how long to wait for the result of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobWait {
+    /// End after the request.
+    Detached,
+    /// Wait at most this long; the text is the limit as the user wrote it.
+    AtMost(Duration, String),
+}
+
+/// How a followed job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// As it should, or it was not followed.
+    Done,
+    /// Some allocations have no place. The reasons are reported.
+    NotPlaced,
+}
+
+/// Registers a job, and waits until its allocations run.
+///
+/// # Errors
+/// If the server refuses, an allocation fails, the time is over, or the user interrupts.
+pub async fn run_job(
+    context: &WorkflowContext<'_>,
+    registration: &JobRegistration,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    if context.is_interrupted() {
+        return Err(WorkflowError::interrupted());
+    }
+    let registered = context.api.register_job(registration).await?;
+    for warning in lines(&registered.warnings) {
+        let text = format!("the server warns about job `{}`", registration.job.id);
+        let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(warning);
+        context.reporter.diagnostic(warning);
+    }
+    let id = &registration.job.id;
+    report_evaluation(
+        context,
+        &format!("job {id}: registered"),
+        &registered.eval_id,
+    );
+    let (JobWait::AtMost(limit, limit_text), false) = (wait, registered.eval_id.is_empty()) else {
+        return Ok(JobOutcome::Done);
+    };
+    let key = JobKey {
+        namespace: Namespace::new(&registration.job.namespace),
+        id: JobId::new(id),
+    };
+    let following = Following {
+        context,
+        deadline: Instant::now() + *limit,
+        limit_text,
+    };
+    let work = following.follow_job(&key, &registered.eval_id);
+    context.unless_interrupted(work).await?
+}
+
+/// Stops a job, and waits until the server has evaluated that.
+///
+/// # Errors
+/// If the server refuses, the time is over, or the user interrupts.
+pub async fn stop_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+    purge: bool,
+    wait: &JobWait,
+) -> Result<(), WorkflowError> {
+    let stopped = context.api.stop_job(job, purge).await?;
+    let done = match purge {
+        true => format!("job {}: stopped and removed", job.id),
+        false => format!("job {}: stopped", job.id),
+    };
+    report_evaluation(context, &done, &stopped.eval_id);
+    await_evaluation(context, &job.namespace, &stopped.eval_id, wait).await
+}
+
+/// Stops an allocation, and waits until the server has evaluated that.
+///
+/// # Errors
+/// If the server refuses, the time is over, or the user interrupts.
+pub async fn stop_allocation(
+    context: &WorkflowContext<'_>,
+    namespace: &Namespace,
+    id: &AllocId,
+    wait: &JobWait,
+) -> Result<(), WorkflowError> {
+    let stopped = context.api.stop_allocation(id).await?;
+    let done = format!("allocation {id}: stopping");
+    report_evaluation(context, &done, &stopped.eval_id);
+    await_evaluation(context, namespace, &stopped.eval_id, wait).await
+}
+
+async fn await_evaluation(
+    context: &WorkflowContext<'_>,
+    namespace: &Namespace,
+    id: &str,
+    wait: &JobWait,
+) -> Result<(), WorkflowError> {
+    let (JobWait::AtMost(limit, limit_text), false) = (wait, id.is_empty()) else {
+        return Ok(());
+    };
+    let following = Following {
+        context,
+        deadline: Instant::now() + *limit,
+        limit_text,
+    };
+    let work = following.follow_evaluation(namespace, id);
+    context.unless_interrupted(work).await??;
+    Ok(())
+}
+
+fn report_evaluation(context: &WorkflowContext<'_>, done: &str, id: &str) {
+    let line = match id {
+        "" => done.to_owned(),
+        id => format!("{done} (evaluation {})", &short(id)),
+    };
+    context.reporter.status(&line);
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(8).collect()
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("* "));
+    lines.filter(|line| !line.is_empty() && !line.ends_with("occurred:"))
+}
+
+/// A command that follows a job until a deadline.
+struct Following<'a> {
+    context: &'a WorkflowContext<'a>,
+    deadline: Instant,
+    limit_text: &'a str,
+}
+
+impl Following<'_> {
+    async fn follow_job(&self, key: &JobKey, id: &str) -> Result<JobOutcome, WorkflowError> {
+        let evaluation = self.follow_evaluation(&key.namespace, id).await?;
+        let failed = evaluation.failed_placements.clone().unwrap_or_default();
+        if !failed.is_empty() {
+            let problem = not_placed(key.id.as_str(), &failed);
+            self.context.reporter.diagnostic(problem);
+            return Ok(JobOutcome::NotPlaced);
+        }
+        self.follow_allocations(key, &evaluation).await?;
+        Ok(JobOutcome::Done)
+    }
+
+    /// Waits until the server is done with an evaluation and those that continue it.
+    async fn follow_evaluation(
+        &self,
+        namespace: &Namespace,
+        id: &str,
+    ) -> Result<EvaluationDocument, WorkflowError> {
+        let mut id = id.to_owned();
+        loop {
+            let read = self.context.api.read_evaluation(namespace, &id).await?;
+            let Some(evaluation) = read else {
+                let message = format!("evaluation `{id}` does not exist any more");
+                return Err(Diagnostic::error(Code::JobNotRunning, message).into());
+            };
+            match evaluation.status.as_str() {
+                "complete" if evaluation.next_eval.is_empty() => return Ok(evaluation),
+                "complete" => id.clone_from(&evaluation.next_eval),
+                "failed" | "canceled" => return Err(ended(&evaluation).into()),
+                // Other statuses are on their way.
+                _ => {}
+            }
+            self.pause(&format!(
+                "evaluation {} is {}",
+                short(&id),
+                evaluation.status
+            ))
+            .await?;
+        }
+    }
+
+    async fn follow_allocations(
+        &self,
+        key: &JobKey,
+        evaluation: &EvaluationDocument,
+    ) -> Result<(), WorkflowError> {
+        let Some(job) = self.context.api.read_job(key).await? else {
+            let message = format!("job `{}` was removed by another command", key.id);
+            return Err(Diagnostic::error(Code::JobNotRunning, message).into());
+        };
+        let mut reported = BTreeMap::new();
+        loop {
+            let allocations = self.context.api.list_job_allocations(key).await?;
+            self.report_changes(&allocations, evaluation, &mut reported);
+            match job_progress(&job.value, evaluation, &allocations) {
+                JobProgress::Done => return Ok(()),
+                JobProgress::Failed(reasons) => {
+                    let message = format!("allocations of job `{}` failed", key.id);
+                    return Err(Diagnostic::error(Code::JobNotRunning, message)
+                        .note(reasons.join("\n"))
+                        .help(Code::JobNotRunning.advice())
+                        .into());
+                }
+                JobProgress::Waiting(reasons) => self.pause(&reasons.join("\n")).await?,
+            }
+        }
+    }
+
+    /// Reports each allocation of this evaluation whose status changed.
+    fn report_changes(
+        &self,
+        allocations: &[AllocationStub],
+        evaluation: &EvaluationDocument,
+        reported: &mut BTreeMap<String, String>,
+    ) {
+        for stub in allocations {
+            let is_new = stub.create_index >= evaluation.create_index;
+            let is_known = reported.get(&stub.id) == Some(&stub.client_status);
+            if is_new && !is_known {
+                let line = format!(
+                    "{}: {} on node {}",
+                    named(stub),
+                    stub.client_status,
+                    stub.node_name
+                );
+                self.context.reporter.status(&line);
+                reported.insert(stub.id.clone(), stub.client_status.clone());
+            }
+        }
+    }
+
+    /// Waits before the next read, unless the time is over.
+    async fn pause(&self, why: &str) -> Result<(), WorkflowError> {
+        if Instant::now() + PAUSE > self.deadline {
+            let message = format!(
+                "timed out after {}: the job is registered, and not all of it runs",
+                self.limit_text
+            );
+            return Err(Diagnostic::error(Code::JobNotRunning, message)
+                .note(why)
+                .help("wait longer with `--timeout`; the job goes on without this command")
+                .into());
+        }
+        sleep(PAUSE).await;
+        Ok(())
+    }
+}
+
+fn ended(evaluation: &EvaluationDocument) -> Diagnostic {
+    let message = format!(
+        "evaluation `{}` of job `{}` is {}",
+        short(&evaluation.id),
+        evaluation.job_id,
+        evaluation.status
+    );
+    let problem = Diagnostic::error(Code::JobNotRunning, message);
+    match evaluation.status_description.as_str() {
+        "" => problem.help(Code::JobNotRunning.advice()),
+        why => problem.note(why).help(Code::JobNotRunning.advice()),
+    }
+}
